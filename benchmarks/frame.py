@@ -78,13 +78,13 @@ def _cpu() -> str:
 
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Return the installed versions of packages; `source` for one that is not installed."""
-    found: dict[str, str] = {}
+    installed: dict[str, str] = {}
     for name in packages:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "source"
-    return found
+            installed[name] = "source"
+    return installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def benchmarks() -> dict[str, Entry]:
     The modules are parsed and not imported: some need packages that others do not.
     """
     top = Path(__file__).parent
-    found: dict[str, Entry] = {}
+    known: dict[str, Entry] = {}
     for path in sorted(top.glob("*/**/*.py")):
         tree = ast.parse(path.read_text())
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -177,10 +177,10 @@ def benchmarks() -> dict[str, Entry]:
             parts = path.relative_to(top).with_suffix("").parts
             summary = (ast.get_docstring(tree) or "").partition("\n")[0]
             name = ".".join(parts[1:])
-            if name in found:
+            if name in known:
                 raise ConfigError(f"Two benchmarks are called {name}.", cure="Rename one.")
-            found[name] = Entry(".".join((top.name, *parts)), summary)
-    return dict(sorted(found.items(), key=lambda item: (item[1].room, item[0])))
+            known[name] = Entry(".".join((top.name, *parts)), summary)
+    return dict(sorted(known.items(), key=lambda item: (item[1].room, item[0])))
 
 
 def load(name: str) -> Benchmark:
@@ -208,7 +208,7 @@ def show(report: Report, console: Console) -> None:
     if report.rows:
         console.print(_table(report.rows))
     if report.targets:
-        console.print(_table([asdict(one) for one in report.targets]))
+        console.print(_table([asdict(target) for target in report.targets]))
 
 
 def _table(rows: Sequence[Row]) -> Table:

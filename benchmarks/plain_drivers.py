@@ -26,6 +26,7 @@ from agent_runtime_storage.drivers.signals import Signals
 Batch = Sequence[Statement]
 
 CONNECTIONS = 16
+# Not `::`, Postgres' cast.
 _PLACEHOLDER = re.compile(r"(?<!:):([a-z_]+)")
 
 

@@ -161,25 +161,25 @@ async def long_run(folder: Path, steps: int, observe: int, reflect: int) -> list
 
 def rows(tenths: list[Tenth]) -> list[Row]:
     """Return a row for each tenth."""
-    found: list[Row] = []
+    rows: list[Row] = []
     before = steps = 0
-    for one in tenths:
-        steps += one.steps
+    for tenth in tenths:
+        steps += tenth.steps
         row: dict[str, Any] = {
             "steps": steps,
-            "cpu_ms": one.cpu / one.steps * 1000,
-            "wall_ms": one.wall / one.steps * 1000,
-            "mean_prompt": one.tokens // one.steps,
-            "peak_prompt": one.peak,
-            "database_mb": one.database / 1e6,
-            "kb_a_step": (one.database - before) / one.steps / 1000,
-            "activations": one.activations,
-            "observed": one.observed,
-            "reflected": one.reflected,
+            "cpu_ms": tenth.cpu / tenth.steps * 1000,
+            "wall_ms": tenth.wall / tenth.steps * 1000,
+            "mean_prompt": tenth.tokens // tenth.steps,
+            "peak_prompt": tenth.peak,
+            "database_mb": tenth.database / 1e6,
+            "kb_a_step": (tenth.database - before) / tenth.steps / 1000,
+            "activations": tenth.activations,
+            "observed": tenth.observed,
+            "reflected": tenth.reflected,
         }
-        before = one.database
-        found.append(row)
-    return found
+        before = tenth.database
+        rows.append(row)
+    return rows
 
 
 def targets(tenths: list[Tenth], steps: int, most: int) -> list[Target]:
@@ -191,7 +191,7 @@ def targets(tenths: list[Tenth], steps: int, most: int) -> list[Target]:
     middle = tenths[len(tenths) // 2].database
     share = steps / FULL_STEPS
     return [
-        at_most("tokens of the longest prompt", max(one.peak for one in tenths), most),
+        at_most("tokens of the longest prompt", max(tenth.peak for tenth in tenths), most),
         at_most(
             "longest prompt of the last tenth, against the second",
             late.peak / early.peak,
@@ -207,11 +207,11 @@ def targets(tenths: list[Tenth], steps: int, most: int) -> list[Target]:
         at_most(
             "bytes that a step adds to the database, late against early",
             (late.database - middle)
-            / sum(one.steps for one in tenths[len(tenths) // 2 + 1 :])
-            / (middle / sum(one.steps for one in tenths[: len(tenths) // 2 + 1])),
+            / sum(tenth.steps for tenth in tenths[len(tenths) // 2 + 1 :])
+            / (middle / sum(tenth.steps for tenth in tenths[: len(tenths) // 2 + 1])),
             MOST_DATABASE_GROWTH,
             "times",
         ),
-        at_least("activations", sum(one.activations for one in tenths), ACTIVATIONS * share),
-        at_least("reflections", sum(one.reflected for one in tenths), REFLECTIONS * share),
+        at_least("activations", sum(tenth.activations for tenth in tenths), ACTIVATIONS * share),
+        at_least("reflections", sum(tenth.reflected for tenth in tenths), REFLECTIONS * share),
     ]

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> Report:
                     print(f"round {number + 1}: {variant}, {steps} steps", file=sys.stderr)
                     trial = _trial(variant, steps, prompts)
                     trials.setdefault((steps, variant), []).append(trial)
-    rows = [_row(variant, steps, found) for (steps, variant), found in trials.items()]
+    rows = [_row(variant, steps, trials_of) for (steps, variant), trials_of in trials.items()]
     return Report("loop", rows, _targets(rows))
 
 
@@ -111,11 +111,11 @@ def _server(steps: int, record: Path | None) -> Generator[tuple[str, Callable[[]
             process.kill()
 
 
-def _row(variant: str, steps: int, found: Sequence[Trial]) -> dict[str, Any]:
+def _row(variant: str, steps: int, trials: Sequence[Trial]) -> dict[str, Any]:
     def middle(figure: Callable[[Measured, Served], float]) -> float:
-        return median(figure(measured, served) for measured, served in found)
+        return median(figure(measured, served) for measured, served in trials)
 
-    first = found[0][0]
+    first = trials[0][0]
     row: dict[str, Any] = {
         "variant": variant,
         "steps": steps,

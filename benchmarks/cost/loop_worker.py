@@ -183,7 +183,9 @@ async def litellm(args: argparse.Namespace) -> Measured:
             pass
 
     await ask([{"role": "user", "content": "Warm up."}])
-    return await _replay(args, lambda asked: ask(asked["messages"], tools=asked["tools"]), None)
+    return await _replay(
+        args, lambda request: ask(request["messages"], tools=request["tools"]), None
+    )
 
 
 async def bare(args: argparse.Namespace) -> Measured:
@@ -195,9 +197,9 @@ async def bare(args: argparse.Namespace) -> Measured:
         file.execute("CREATE TABLE log (id INTEGER PRIMARY KEY, body BLOB)")
         async with httpx.AsyncClient(base_url=args.url, timeout=60) as client:
 
-            async def ask(asked: dict[str, Any]) -> None:
+            async def ask(request: dict[str, Any]) -> None:
                 parts: list[Any] = []
-                body = orjson.dumps(asked)
+                body = orjson.dumps(request)
                 json = {"content-type": "application/json"}
                 async with client.stream(
                     "POST", "/chat/completions", content=body, headers=json
@@ -205,7 +207,7 @@ async def bare(args: argparse.Namespace) -> Measured:
                     async for line in reply.aiter_lines():
                         if line.startswith("data: {"):
                             parts.append(orjson.loads(line[6:]))
-                row = orjson.dumps([asked["messages"][-1], parts[-1]])
+                row = orjson.dumps([request["messages"][-1], parts[-1]])
                 file.execute("INSERT INTO log (body) VALUES (?)", (row,))
                 file.commit()
 
@@ -245,6 +247,7 @@ async def serve(args: argparse.Namespace) -> Served:
     def script(request: dict[str, Any], n: int) -> Reply:
         nonlocal calls, total, began
         body = server.requests[n].body
+        # Thousands of ever longer prompts would fill the memory of the server.
         server.requests.clear()
         if "tools" not in request:
             return Reply(text="Warm.")

@@ -92,7 +92,7 @@ async def append(url: str, variant: str, tasks: int, count: int) -> Measured:
     try:
         if variant == "store":
             return await timed(
-                [[_committing(user, lease, one) for one in commits] for lease in leases]
+                [[_committing(user, lease, commit) for commit in commits] for lease in leases]
             )
     finally:
         await store.close()

@@ -77,7 +77,7 @@ class Conversation:
     def text_of(self, turn_ids: Sequence[str]) -> tuple[str, ...]:
         """Return the texts of these turns; unknown ids are skipped."""
         texts = {turn.id: turn.text for session in self.sessions for turn in session.turns}
-        return tuple(texts[one] for one in turn_ids if one in texts)
+        return tuple(texts[turn_id] for turn_id in turn_ids if turn_id in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Exchange:
 
 def exchanges_of(conversation: Conversation) -> list[Exchange]:
     """Return the messages of a thread: each user message with its date and the answer to it."""
-    found: list[Exchange] = []
+    exchanges: list[Exchange] = []
     for session in conversation.sessions:
         date = f"[{session.date}] " if session.date else ""
         waiting: str | None = None
@@ -99,7 +99,7 @@ def exchanges_of(conversation: Conversation) -> list[Exchange]:
         def end(waiting: str | None, answers: list[str], date: str = date) -> None:
             if waiting is not None or answers:
                 answer = "\n\n".join(answers) or UNANSWERED
-                found.append(Exchange(date + (waiting or GOES_ON), answer))
+                exchanges.append(Exchange(date + (waiting or GOES_ON), answer))
 
         for turn in session.turns:
             if not turn.text.strip():
@@ -110,7 +110,7 @@ def exchanges_of(conversation: Conversation) -> list[Exchange]:
             end(waiting, answers)
             waiting, answers = turn.text, []
         end(waiting, answers)
-    return found
+    return exchanges
 
 
 def sample(conversations: Sequence[Conversation], limit: int | None) -> list[Conversation]:
@@ -124,7 +124,8 @@ def sample(conversations: Sequence[Conversation], limit: int | None) -> list[Con
     for number, question in places:
         chosen.setdefault(number, []).append(question)
     return [
-        replace(conversations[number], questions=tuple(asked)) for number, asked in chosen.items()
+        replace(conversations[number], questions=tuple(questions))
+        for number, questions in chosen.items()
     ]
 
 

@@ -127,7 +127,7 @@ class ModelJudge:
         calls: list[MemoryCall] = []
         for _ in range(ATTEMPTS):
             try:
-                said = await call_memory_model(
+                reply = await call_memory_model(
                     self._model,
                     SYSTEM,
                     prompt_of(question, answer),
@@ -139,7 +139,7 @@ class ModelJudge:
                 raise
             except ModelError:
                 continue
-            score = read_verdict(question, said.text)
+            score = read_verdict(question, reply.text)
             if score is not None:
                 return Verdict(score, tuple(calls))
         return Verdict(None, tuple(calls))
@@ -168,12 +168,12 @@ def _numbered(title: str, lines: Sequence[str]) -> list[str]:
     return ["\n".join([f"{title}:", *listed])]
 
 
-def read_verdict(question: Question, said: str) -> float | None:
+def read_verdict(question: Question, reply: str) -> float | None:
     """Return the score in a judge's reply; None if it cannot be parsed."""
     if question.abstains or not question.rubric:
-        found = _ONE.match(said.strip())
-        return _WORTH[found[1].lower()] if found else None
-    by_point = {int(number): _WORTH[word.lower()] for number, word in _POINT.findall(said)}
+        match = _ONE.match(reply.strip())
+        return _WORTH[match[1].lower()] if match else None
+    by_point = {int(number): _WORTH[word.lower()] for number, word in _POINT.findall(reply)}
     numbers = range(1, len(question.rubric) + 1)
     if not all(number in by_point for number in numbers):
         return None

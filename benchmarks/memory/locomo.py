@@ -76,8 +76,8 @@ def _conversation(raw: Raw) -> Conversation:
         for number in numbers
     ]
     name = str(raw["sample_id"])
-    asked = [_question(f"{name}:{place}", one) for place, one in enumerate(raw["qa"])]
-    return Conversation(name, tuple(sessions), tuple(asked))
+    questions = [_question(f"{name}:{place}", one) for place, one in enumerate(raw["qa"])]
+    return Conversation(name, tuple(sessions), tuple(questions))
 
 
 def _turn(raw: Raw, first: str) -> Turn:

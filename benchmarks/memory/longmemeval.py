@@ -149,9 +149,9 @@ def planted(conversations: list[Conversation], folder: Path) -> list[Conversatio
         raise ConfigError(
             f"{folder} has no evidence.jsonl.zst to plant.", cure="Leave --planted out."
         )
-    taken = {one.id for one in conversations}
+    taken = {conversation.id for conversation in conversations}
     rows = [raw for raw in read_rows(path) if raw["question_id"] not in taken]
-    found: list[Conversation] = []
+    histories: list[Conversation] = []
     for place, one in enumerate(conversations):
         sessions, questions = list(one.sessions), list(one.questions)
         for raw in rows[place :: len(conversations)]:
@@ -160,15 +160,15 @@ def planted(conversations: list[Conversation], folder: Path) -> list[Conversatio
             sessions += more
             questions.append(_question(raw, evidence))
         sessions.sort(key=lambda session: _time(session.date))
-        found.append(Conversation(one.id, tuple(sessions), tuple(questions)))
-    return found
+        histories.append(Conversation(one.id, tuple(sessions), tuple(questions)))
+    return histories
 
 
 def _planted_sessions(raw: Raw) -> list[Session]:
     return [
         Session(
-            _written(one["date"]),
-            tuple(_turns(f"{raw['question_id']}:{one['session']}", one["turns"])),
+            _written(session["date"]),
+            tuple(_turns(f"{raw['question_id']}:{session['session']}", session["turns"])),
         )
-        for one in raw["evidence_sessions"]
+        for session in raw["evidence_sessions"]
     ]

@@ -135,12 +135,12 @@ async def report_of(
     bench = Bench.from_arguments(args)
     await bench.run(chosen)
     if args.answers:
-        lines = [orjson.dumps(one) for one in bench.answers]
+        lines = [orjson.dumps(answer) for answer in bench.answers]
         args.answers.write_bytes(b"\n".join(lines) + b"\n")
     rows: list[dict[str, Any]] = []
     scores: dict[str, float] = {}
     for context, tally in bench.tallies.items():
-        answers = [one for one in bench.answers if one.context == context]
+        answers = [answer for answer in bench.answers if answer.context == context]
         scores[context] = micro(answers)
         rows += rows_of(context, answers, tally)
         for why in sorted(tally.why):

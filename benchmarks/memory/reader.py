@@ -41,18 +41,20 @@ _COMMON = frozenset(_LITTLE.split())
 
 def words(text: str) -> frozenset[str]:
     """Return the significant words of a text; all of them if none is."""
-    found = frozenset(_WORD.findall(text.lower()))
-    return found - _COMMON or found
+    tokens = frozenset(_WORD.findall(text.lower()))
+    return tokens - _COMMON or tokens
 
 
 def answerable(conversations: Sequence[Conversation]) -> list[Conversation]:
     """Return the conversations with the questions that known evidence can answer."""
-    found: list[Conversation] = []
-    for one in conversations:
-        asked = tuple(q for q in one.questions if q.abstains or one.text_of(q.evidence))
-        if asked:
-            found.append(replace(one, questions=asked))
-    return found
+    chosen: list[Conversation] = []
+    for conversation in conversations:
+        questions = tuple(
+            q for q in conversation.questions if q.abstains or conversation.text_of(q.evidence)
+        )
+        if questions:
+            chosen.append(replace(conversation, questions=questions))
+    return chosen
 
 
 def scripted_reader(conversation: Conversation, question: Question, window: int) -> ScriptedModel:
@@ -63,21 +65,21 @@ def scripted_reader(conversation: Conversation, question: Question, window: int)
 
     async def read(request: ModelRequest) -> Scripted:
         shown = [message.text.replace(question.text, "") for message in request.messages]
-        found = await anyio.to_thread.run_sync(find, wanted, shown)
+        count = await anyio.to_thread.run_sync(find, wanted, shown)
         searched = request.messages[-1].role == "tool"
-        if found < len(wanted) and request.tools and not searched:
+        if count < len(wanted) and request.tools and not searched:
             return call(recall.name, query=question.text)
-        return say(_answer(question, found, len(wanted)))
+        return say(_answer(question, count, len(wanted)))
 
     return ScriptedModel(read, name=NAME, window=window)
 
 
-def _answer(question: Question, found: int, wanted: int) -> str:
-    if question.abstains or not found:
+def _answer(question: Question, count: int, wanted: int) -> str:
+    if question.abstains or not count:
         return UNKNOWN
     if question.rubric:
-        return "\n".join(question.rubric[: len(question.rubric) * found // wanted]) or UNKNOWN
-    return question.answers[0] if found == wanted else UNKNOWN
+        return "\n".join(question.rubric[: len(question.rubric) * count // wanted]) or UNKNOWN
+    return question.answers[0] if count == wanted else UNKNOWN
 
 
 def key_words(text: str, known: frozenset[str]) -> frozenset[str]:
@@ -88,7 +90,7 @@ def key_words(text: str, known: frozenset[str]) -> frozenset[str]:
 def find(wanted: Sequence[frozenset[str]], shown: Sequence[str]) -> int:
     """Return how many of the sentences are contained in some passage of the texts."""
     passages = [passage for text in shown for passage in _passages(text)]
-    return sum(any(_says(passage, one) for passage in passages) for one in wanted)
+    return sum(any(_says(passage, sentence) for passage in passages) for sentence in wanted)
 
 
 def _says(passage: frozenset[str], sentence: frozenset[str]) -> bool:
@@ -98,8 +100,10 @@ def _says(passage: frozenset[str], sentence: frozenset[str]) -> bool:
 @functools.lru_cache(maxsize=8192)
 def _passages(text: str) -> tuple[frozenset[str], ...]:
     """Return the words of each pair of consecutive sentences."""
-    found = list(_sentences(text))
-    return tuple(one | after for one, after in zip(found, [*found[1:], _NONE], strict=False))
+    sentences = list(_sentences(text))
+    return tuple(
+        one | after for one, after in zip(sentences, [*sentences[1:], _NONE], strict=False)
+    )
 
 
 def _sentences(text: str) -> Iterator[frozenset[str]]:

@@ -96,14 +96,14 @@ class Interval:
 
 def micro(answers: Sequence[Answered]) -> float:
     """Return the mean over all questions."""
-    return fmean(one.score for one in answers)
+    return fmean(answer.score for answer in answers)
 
 
 def macro(answers: Sequence[Answered]) -> float:
     """Return the mean of the question types' means."""
     by_kind: dict[str, list[float]] = {}
-    for one in answers:
-        by_kind.setdefault(one.kind, []).append(one.score)
+    for answer in answers:
+        by_kind.setdefault(answer.kind, []).append(answer.score)
     return fmean(map(fmean, by_kind.values()))
 
 
@@ -116,8 +116,8 @@ def intervals(answers: Sequence[Answered]) -> tuple[Interval, Interval]:
     """
     draw = random.Random(len(answers))
     kinds: dict[str, dict[str, list[float]]] = {}
-    for one in answers:
-        kinds.setdefault(one.kind, {}).setdefault(one.question, []).append(one.score)
+    for answer in answers:
+        kinds.setdefault(answer.kind, {}).setdefault(answer.question, []).append(answer.score)
     by_kind = [list(questions.values()) for questions in kinds.values()]
     everything = [scores for questions in by_kind for scores in questions]
     micros = [_drawn(draw, everything) for _ in range(RESAMPLED)]
@@ -150,9 +150,9 @@ def rows_of(context: str, answers: Sequence[Answered], tally: Tally) -> list[dic
     """
     by_run: dict[int, list[Answered]] = {}
     by_kind: dict[str, list[Answered]] = {}
-    for one in answers:
-        by_run.setdefault(one.run, []).append(one)
-        by_kind.setdefault(one.kind, []).append(one)
+    for answer in answers:
+        by_run.setdefault(answer.run, []).append(answer)
+        by_kind.setdefault(answer.kind, []).append(answer)
     over_all, over_kinds = intervals(answers)
     runs = list(by_run.values())
     rows = [
@@ -171,7 +171,7 @@ def _scored(
 ) -> dict[str, Any]:
     return {
         "what": what,
-        "n": len({one.question for one in answers}),
+        "n": len({answer.question for answer in answers}),
         "score": score.mean,
         "low": score.low,
         "high": score.high,
@@ -194,14 +194,14 @@ def _spent(tally: Tally, runs: int) -> list[dict[str, Any]]:
 
 
 def _counted(answers: Sequence[Answered], tally: Tally, runs: int) -> list[dict[str, Any]]:
-    always = {"tokens of a prompt": fmean(one.prompt for one in answers)}
+    always = {"tokens of a prompt": fmean(answer.prompt for answer in answers)}
     where = {
         "observations": tally.observations / runs,
         "observations by rules for want of the model's": tally.provisional / runs,
         "turns that did not wait for memory": tally.late / runs,
         "seconds of remembering": tally.seconds / runs,
-        "questions that failed": sum(bool(one.failed) for one in answers) / runs,
-        "answers that were not judged": sum(not one.judged for one in answers) / runs,
+        "questions that failed": sum(bool(answer.failed) for answer in answers) / runs,
+        "answers that were not judged": sum(not answer.judged for answer in answers) / runs,
     }
     counts = always | {what: count for what, count in where.items() if count}
     return [{"what": what, "n": count} for what, count in counts.items()]

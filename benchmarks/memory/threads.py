@@ -80,6 +80,7 @@ class Replayer:
         """Return the recorded answer."""
         del request
         while True:
+            # Taken before the check: an observation that ends during it must not be missed.
             heard = self._heard
             if not await self._due():
                 break
@@ -109,13 +110,13 @@ class Replayer:
         thread = await self._store.threads.get(self._thread_id)
         view = await load_view(self._store, thread.id, thread.head)
         rows = await self._store.log.observations(thread.id, ending_from=0)
-        found = [observation_of(row) for row in rows]
-        base = [one for one in found if not one.level]
+        stored = [observation_of(row) for row in rows]
+        base = [observation for observation in stored if not observation.level]
         raw = measure(view.entries, base, 1.0, view.anchor)
         if next_chunk(raw, self._bands):
             return True
         ready, _ = covered(view.entries, base)
-        reflections = [one for one in found if one.level]
+        reflections = [observation for observation in stored if observation.level]
         present = apply_reflections((*view.observations, *ready), reflections)
         return plan_reflection(present, self._bands.reflect) is not None
 

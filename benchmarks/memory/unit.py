@@ -60,14 +60,14 @@ class Unit:
             ConfigError: a model of the memory cannot be called.
             ModelError: a model refuses every call.
         """
-        before, asked = folder / "before", folder / "asked"
+        before, copy = folder / "before", folder / "asked"
         before.mkdir()
         await self.feed(before)
         answers: list[Answered] = []
         for question in self.conversation.questions:
-            await anyio.to_thread.run_sync(shutil.copytree, before, asked)
-            answered = await self.ask(question, asked)
-            await anyio.to_thread.run_sync(shutil.rmtree, asked)
+            await anyio.to_thread.run_sync(shutil.copytree, before, copy)
+            answered = await self.ask(question, copy)
+            await anyio.to_thread.run_sync(shutil.rmtree, copy)
             answers.append(await self.judged(question, answered))
         return answers
 

@@ -1,7 +1,7 @@
 """The long run of `benchmarks.proof.autonomy`: sub-agents carry out the items of its plan.
 
 Its models answer from their prompts alone, so any process that takes the run over after a kill can
-continue it. The effects of tools and the bills of models are lines of a journal in a folder,
+continue it.  The effects of tools and the bills of models are lines of a journal in a folder,
 written at once and without the runtime.
 """
 
@@ -68,7 +68,7 @@ class Course:
     def of_wave(self, wave: int) -> list[str]:
         """Return the items that are delegated together."""
         first = wave * self.at_once
-        return [f"item-{one}" for one in range(first, min(first + self.at_once, self.items))]
+        return [f"item-{number}" for number in range(first, min(first + self.at_once, self.items))]
 
 
 class Journal:
@@ -85,7 +85,7 @@ class Journal:
 
     def holds(self, what: str, item: str) -> bool:
         """Return whether the journal has such a line for an item."""
-        return any(one["what"] == what and one.get("item") == item for one in read(self._path))
+        return any(line["what"] == what and line.get("item") == item for line in read(self._path))
 
 
 def path_of(folder: str) -> Path:
@@ -118,8 +118,8 @@ async def work(context: ToolContext, item: str) -> str:
 @tool(idempotent=True)
 async def look(context: ToolContext, item: str) -> str:
     """Look up whether an item was worked on."""
-    found = journal_of(context).holds("work", item)
-    return f"{item} is {'done' if found else 'not done'}."
+    done = journal_of(context).holds("work", item)
+    return f"{item} is {'done' if done else 'not done'}."
 
 
 @tool(idempotent=True)
@@ -162,8 +162,8 @@ def boss(request: ModelRequest, course: Course) -> ModelAnswer:
     step = 0
     outcomes: list[dict[str, Any]] = []
     for message in request.messages:
-        if message.role == "assistant" and (said := _STEP.match(message.text)):
-            step = int(said[1]) + 1
+        if message.role == "assistant" and (match := _STEP.match(message.text)):
+            step = int(match[1]) + 1
             outcomes = []
         elif message.role == "tool" and message.text.startswith("{"):
             outcomes.append(orjson.loads(message.text))
@@ -172,7 +172,7 @@ def boss(request: ModelRequest, course: Course) -> ModelAnswer:
     wave, turn = divmod(step - 1, course.work + 1)
     if turn == 0 and wave < course.waves:
         return _next(step, *_orders(course.of_wave(wave)))
-    if failed := [one["task_key"] for one in outcomes if one["status"] != "succeeded"]:
+    if failed := [outcome["task_key"] for outcome in outcomes if outcome["status"] != "succeeded"]:
         return _next(step, *_orders(failed))
     if step < course.steps - 1:
         return _next(step, raw_call("read_page", number=step))
@@ -180,19 +180,19 @@ def boss(request: ModelRequest, course: Course) -> ModelAnswer:
 
 
 def _plan(course: Course) -> list[dict[str, Any]]:
-    items = [one for wave in range(course.waves) for one in course.of_wave(wave)]
-    return [{"id": one, "description": f"Do {one}.", "phase": "execute"} for one in items]
+    items = [item for wave in range(course.waves) for item in course.of_wave(wave)]
+    return [{"id": item, "description": f"Do {item}.", "phase": "execute"} for item in items]
 
 
 def _orders(items: Sequence[str]) -> list[RawCall]:
     return [
-        raw_call("delegate", role="worker", instructions="Work.", briefing=one, task_key=one)
-        for one in items
+        raw_call("delegate", role="worker", instructions="Work.", briefing=item, task_key=item)
+        for item in items
     ]
 
 
-def _next(step: int, *asked: RawCall) -> ModelAnswer:
-    return calls(*asked, text=f"Step {step}.")
+def _next(step: int, *requested: RawCall) -> ModelAnswer:
+    return calls(*requested, text=f"Step {step}.")
 
 
 def sub_agent(request: ModelRequest) -> ModelAnswer:
@@ -231,6 +231,7 @@ def settings_of(course: Course) -> Settings:
         delegation_parallel=course.at_once,
         observer_model="extractive",
         loop_limit=0,
+        # Between two waves the agent works for longer than the limit without changing its plan.
         plan_stall_limit=0,
     )
 

@@ -2,11 +2,11 @@
 
 `--runs N` runs N agents that each delegate to twenty sub-agents, with calls of random sizes and
 times, until a shared budget is spent: in turn one in tokens and one in dollars of the run tree, and
-one in tokens of the user's day. The model bills its input and output by its own count, which
-differs from the runtime's, and bills some calls that then break. The report has the largest and the
-smallest share of a budget that was billed (the rest was too small for another call, or was billed
-for broken calls), how many sub-agents worked at once, and whether the agent could still give its
-last answer.
+one in tokens of the user's day.  The model bills its input and output by its own count, which
+differs from the runtime's, and bills some calls that then break.  The report has the largest and
+the smallest share of a budget that was billed (the rest was too small for another call, or was
+billed for broken calls), how many sub-agents worked at once, and whether the agent could still give
+its last answer.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ class Billing:
             yield event
 
     def _bill(self, answer: ModelAnswer, counted: TokenUsage) -> ModelAnswer:
-        prompt, cached = (round(one * self._factor) for one in (counted.prompt, counted.cached))
+        prompt, cached = (
+            round(tokens * self._factor) for tokens in (counted.prompt, counted.cached)
+        )
         usage = replace(counted, prompt=prompt, cached=cached)
         cost = (prompt - cached) * PRICE.input + cached * PRICE.cache_read
         cost += usage.completion * PRICE.output
@@ -163,8 +165,10 @@ def script(chance: random.Random) -> Any:
             return say("Done.")
         return calls(
             *(
-                raw_call("delegate", role="reader", instructions="Read on.", task_key=f"task {one}")
-                for one in range(CHILDREN)
+                raw_call(
+                    "delegate", role="reader", instructions="Read on.", task_key=f"task {number}"
+                )
+                for number in range(CHILDREN)
             )
         )
 
@@ -247,41 +251,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Spend budgets. Blocks until it is done."""
-    found: list[Spent] = []
+    runs: list[Spent] = []
     seeds = range(args.seed, args.seed + args.runs)
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        for one in pool.map(spend_alone, seeds):
-            found.append(one)
-            if len(found) % 10 == 0:
-                print(f"{len(found)} budgets", file=sys.stderr)
-    rows = [_row(kind, [one for one in found if one.kind == kind]) for kind in KINDS]
-    wrong = sum(not one.settled <= one.billed <= one.settled + one.unsettled for one in found)
-    shares = [one.share for one in found]
+        for spent in pool.map(spend_alone, seeds):
+            runs.append(spent)
+            if len(runs) % 10 == 0:
+                print(f"{len(runs)} budgets", file=sys.stderr)
+    rows = [_row(kind, [spent for spent in runs if spent.kind == kind]) for kind in KINDS]
+    wrong = sum(
+        not spent.settled <= spent.billed <= spent.settled + spent.unsettled for spent in runs
+    )
+    shares = [spent.share for spent in runs]
     # What a call that broke has cost is not known, so its bound is not usable.
-    whole = [one.share for one in found if not one.unsettled]
+    whole = [spent.share for spent in runs if not spent.unsettled]
     targets = [
         at_most("largest share of a budget that was billed", max(shares), 1.0),
         at_least("smallest share billed where no call broke", min(whole, default=1.0), USABLE),
-        at_least("sub-agents at once, in each run", min(one.at_once for one in found), AT_ONCE),
+        at_least("sub-agents at once, in each run", min(spent.at_once for spent in runs), AT_ONCE),
         at_most("runs whose books disagree with what was billed", wrong, 0),
-        at_most("agents without a last answer", sum(not one.answered for one in found), 0),
+        at_most("agents without a last answer", sum(not spent.answered for spent in runs), 0),
     ]
     return Report("budgets", [row for row in rows if row], targets)
 
 
-def _row(kind: str, found: list[Spent]) -> dict[str, Any]:
-    if not found:
+def _row(kind: str, runs: list[Spent]) -> dict[str, Any]:
+    if not runs:
         return {}
-    shares = [one.share for one in found]
+    shares = [spent.share for spent in runs]
     return {
         "budget": kind,
-        "runs": len(found),
-        "with a broken call": sum(one.unsettled > 0 for one in found),
-        "sub-agents": sum(one.finished for one in found),
+        "runs": len(runs),
+        "with a broken call": sum(spent.unsettled > 0 for spent in runs),
+        "sub-agents": sum(spent.finished for spent in runs),
         "billed, least share": min(shares),
         "billed, median": median(shares),
         "billed, largest": max(shares),
-        "unsettled, largest": max(one.unsettled / one.budget for one in found),
-        "at once, least": min(one.at_once for one in found),
-        "seconds, median": median(one.seconds for one in found),
+        "unsettled, largest": max(spent.unsettled / spent.budget for spent in runs),
+        "at once, least": min(spent.at_once for spent in runs),
+        "seconds, median": median(spent.seconds for spent in runs),
     }

@@ -68,13 +68,13 @@ def script(request: dict[str, Any], n: int) -> Reply:
     """Answer for the agent, which delegates all items, and for sub-agents, which never end."""
     del n
     messages = request["messages"]
-    asked = sum(message["role"] == "assistant" for message in messages)
-    found = re.search(r"item-(\d+)", str(messages[1]["content"]))
-    if found is None:
-        return Reply(calls=tuple(_orders())) if not asked else Reply(stall_after=0)
-    number = int(found[1])
-    if not asked or number % 4 == 0:
-        return Reply(calls=(("look", {"item": found[0]}),), delay=0.01)
+    answers = sum(message["role"] == "assistant" for message in messages)
+    match = re.search(r"item-(\d+)", str(messages[1]["content"]))
+    if match is None:
+        return Reply(calls=tuple(_orders())) if not answers else Reply(stall_after=0)
+    number = int(match[1])
+    if not answers or number % 4 == 0:
+        return Reply(calls=(("look", {"item": match[0]}),), delay=0.01)
     if number % 4 == 1:
         return Reply(calls=(("nap", {}),))
     return Reply(
@@ -89,12 +89,12 @@ def _orders() -> list[tuple[str, dict[str, Any]]]:
             "delegate",
             {
                 **order,
-                "briefing": f"item-{one}",
-                "task_key": f"item-{one}",
-                "background": one >= WAITED_FOR,
+                "briefing": f"item-{number}",
+                "task_key": f"item-{number}",
+                "background": number >= WAITED_FOR,
             },
         )
-        for one in range(WAITED_FOR + BACKGROUND)
+        for number in range(WAITED_FOR + BACKGROUND)
     ]
 
 
@@ -146,6 +146,7 @@ async def _go_on(place: Place, run_ids: Sequence[str], delegation: bool, pipe: C
                 pipe.send("at work")
 
     async with Runtime.open(settings_of(place)) as runtime:
+        # The open runtime has tasks of its own, which are not leftovers.
         before = asyncio.all_tasks()
 
         async def resume(run_id: str) -> None:
@@ -159,6 +160,6 @@ async def _go_on(place: Place, run_ids: Sequence[str], delegation: bool, pipe: C
         tasks = asyncio.all_tasks() - before
         if tasks:
             _, tasks = await asyncio.wait(tasks, timeout=TRAILING)
-        names = sorted(getattr(one.get_coro(), "__qualname__", repr(one)) for one in tasks)
+        names = sorted(getattr(task.get_coro(), "__qualname__", repr(task)) for task in tasks)
         pipe.send(Left(at, tuple(statuses), tuple(names)))
         await anyio.to_thread.run_sync(pipe.recv)

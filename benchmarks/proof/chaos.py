@@ -1,8 +1,8 @@
 """Kill a run with SIGKILL at many instants, resume it each time, and count its effects.
 
 Half of the kills are at the boundaries between an effect, or a model's answer, and its record:
-before and after every kind of commit, and before and after every tool's effect. The others are at
-random instants. Effects are counted outside of the killed process.
+before and after every kind of commit, and before and after every tool's effect.  The others are at
+random instants.  Effects are counted outside of the killed process.
 
 For each boundary the report says how often runs were killed there (or again later, while they were
 resumed), how many processes they took, how many calls the log marks as interrupted, and how many
@@ -98,7 +98,9 @@ class Worker:
 def worker() -> Generator[Worker]:
     """Start a worker, and end it afterwards."""
     environ = {name: value for name, value in os.environ.items() if "AGENT_RUNTIME" not in name}
-    environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
+    environ["PYTHONPATH"] = os.pathsep.join(
+        str(ROOT / folder) for folder in (".", "storage", "config")
+    )
     command = [sys.executable, "-m", "benchmarks.proof.chaos_worker"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environ, cwd=ROOT) as process:
@@ -171,7 +173,7 @@ def survey(work: Worker, ground: Ground) -> Course:
 
 def _points(life: Life) -> list[Kill]:
     facts = journal(Path(life.folder))
-    return [(one["point"], one["passing"]) for one in facts if one["what"] == "point"]
+    return [(fact["point"], fact["passing"]) for fact in facts if fact["what"] == "point"]
 
 
 def boundary_trials(course: Course, chance: random.Random) -> Iterator[Trial]:

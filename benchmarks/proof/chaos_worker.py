@@ -1,8 +1,8 @@
 """The process that `benchmarks.proof.chaos` kills: an agent's run over a database.
 
-The agent does the same each time: its model answers from its prompt alone. Every effect of a tool,
+The agent does the same each time: its model answers from its prompt alone.  Every effect of a tool,
 and other facts needed after a kill, are lines of a journal in the run's folder, written at once and
-without the runtime. A life ends by itself or by SIGKILL: at the n-th passing of a named point in
+without the runtime.  A life ends by itself or by SIGKILL: at the n-th passing of a named point in
 this module, or from outside after some seconds.
 
 As a program it reads lives from stdin as lines of JSON, runs each in a fork of itself (so imports
@@ -136,6 +136,7 @@ class World:
     def __init__(self, life: Life) -> None:
         self._life = life
         self._passed: Counter[str] = Counter()
+        # Some tools run in threads, so two may pass a point at once.
         self._lock = threading.Lock()
         path = Path(life.folder, "journal")
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -153,6 +154,7 @@ class World:
             self.note("point", point=point, passing=passing)
         if point == self._life.point and passing == self._life.passing:
             os.kill(os.getpid(), signal.SIGKILL)
+            # The signal may arrive a little later: nothing may happen until then.
             signal.pause()
 
     async def around(self, point: str, work: Awaitable[T]) -> T:
@@ -246,13 +248,15 @@ def agent_of(world: World, *, child: bool = False) -> Agent:
             thread=request.session,
             messages=list(map(digest, request.messages)),
             sent=[
-                (one.role, one.text, [call.id for call in one.calls], one.call_id)
-                for one in request.messages
+                (message.role, message.text, [call.id for call in message.calls], message.call_id)
+                for message in request.messages
             ],
         )
         so_far = Progress.of(request)
         if so_far.step < len(plan):
-            answer = calls(*(raw_call(one) for one in plan[so_far.step]), text=so_far.text)
+            answer = calls(
+                *(raw_call(tool_name) for tool_name in plan[so_far.step]), text=so_far.text
+            )
         else:
             answer = say(so_far.report)
         prompt = sum(map(count_message, request.messages)) + count_tools(request.tools)
@@ -285,8 +289,8 @@ class Progress:
         """Read it from a prompt."""
         step = results = interrupted = 0
         for message in request.messages:
-            if message.role == "assistant" and (said := _PROGRESS.fullmatch(message.text)):
-                step, results, interrupted = (int(number) for number in said.groups())
+            if message.role == "assistant" and (match := _PROGRESS.fullmatch(message.text)):
+                step, results, interrupted = (int(number) for number in match.groups())
             elif message.role == "tool":
                 results += 1
                 interrupted += INTERRUPTED in message.text
@@ -322,7 +326,7 @@ def kind_of(commit: Commit) -> str:
         (commit.nodes, "notes"),
         (commit.reserve, "a reservation"),
     )
-    return next((kind for found, kind in kinds if found), "an event")
+    return next((kind for part, kind in kinds if part), "an event")
 
 
 class FaultyUserStore:
@@ -381,8 +385,8 @@ class FaultyRuns:
         """Commit between two points, and journal the calls recorded as done."""
         point = f"the commit of {kind_of(commit)}"
         last = await self._world.around(point, self._runs.commit(lease, commit))
-        for one in commit.done:
-            self._world.note("done", thread=lease.thread_id, node=one.node_id, index=one.index)
+        for call in commit.done:
+            self._world.note("done", thread=lease.thread_id, node=call.node_id, index=call.index)
         return last
 
 
@@ -437,6 +441,7 @@ def fork(life: Life) -> Death:
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
+        # Not `sys.exit`: the handlers and buffers of the parent are copied here.
         os._exit(_live_here(life))
     if life.after is not None:
         time.sleep(life.after)

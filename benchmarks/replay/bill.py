@@ -72,9 +72,9 @@ class Bill:
     def add(self, other: Bill) -> None:
         """Add another run's bill."""
         peak = max(self.peak, other.peak)
-        for one in fields(self):
-            if not one.name.startswith("_"):
-                setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for field in fields(self):
+            if not field.name.startswith("_"):
+                setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
         self.peak = peak
 
     @property

@@ -99,7 +99,7 @@ class Hand:
         self._ready.set()
 
     def tell(self, working: Callable[[], bool]) -> None:
-        """Take note of how to know whether its worker goes on by itself."""
+        """Set the function that returns whether its worker is running."""
         self._working = working
         self.clock.notify()
 
@@ -129,9 +129,9 @@ class PacedWorker(MemoryWorker):
     async def next(self) -> bool:
         """Do the next due work."""
         self.hand.tell(_always)
-        found = await super().next()
-        self.hand.tell(lambda: found or self.memory.woken.is_set())
-        return found
+        worked = await super().next()
+        self.hand.tell(lambda: worked or self.memory.woken.is_set())
+        return worked
 
     async def _rest(self) -> None:
         await self.hand.sleep(RETRY_SECONDS)

@@ -98,8 +98,8 @@ def stands_for(block: Sequence[PromptMessage], piece: Piece, notes: Sequence[str
 
 def observed_nodes(front: Sequence[PromptMessage]) -> list[tuple[int, int]]:
     """Return the intervals of nodes that the observations at the start of a prompt cover."""
-    found = itertools.takewhile(bool, (_OBSERVED.match(one.text) for one in front))
-    return [(int(match[1]), int(match[2])) for match in found if match]
+    matches = itertools.takewhile(bool, (_OBSERVED.match(message.text) for message in front))
+    return [(int(match[1]), int(match[2])) for match in matches if match]
 
 
 def tiled(intervals: Sequence[tuple[int, int]]) -> int:

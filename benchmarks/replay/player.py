@@ -201,7 +201,7 @@ class Player:
                 await context.store.inbox.post(
                     context.thread_id, said.kind, said.text.encode(), run_id=context.run_id
                 )
-        present = sum(one.result is not None for one in step.calls)
+        present = sum(other.result is not None for other in step.calls)
         if call.result is None:
             if self._returned < present:
                 await self._others_back.wait()
@@ -234,7 +234,7 @@ class Player:
         while index < len(messages):
             message = messages[index]
             results = messages[index + 1 : index + 1 + len(message.calls)]
-            if [call.id for call in message.calls] != [one.call_id for one in results]:
+            if [call.id for call in message.calls] != [result.call_id for result in results]:
                 self._fault(f"message {index} of prompt {self.outcome.prompts}: torn pairs")
             index += 1 + len(message.calls)
             if message.role == "tool":

@@ -203,8 +203,8 @@ class _Reader:
         reasoning = message.get("reasoning") or ""
         reported = _reported(message.get("usage"))
         # Its inputs have arrived by then; for the first answer only its own time is known.
-        asked = self.now or _seconds(message.get("ts"))
-        answer = _Answer(text, reasoning, calls, reported, self.chars, asked)
+        called_at = self.now or _seconds(message.get("ts"))
+        answer = _Answer(text, reasoning, calls, reported, self.chars, called_at)
         self.open |= {call.id: call for call in calls}
         self.epochs[-1].append(answer)
         self.items.append(answer)

@@ -1,8 +1,8 @@
 """Recorded runs with observational memory and with other policies: prompts, cache and dollars.
 
 The memory is the product's own, in the real loop over the real store; only the models' answers and
-the time are the recording's.  The other policies are computed from the same tokens.
-Prices: claude-sonnet-4-5 for the agent, gemini-2.5-flash for the scripted observer.
+the time are the recording's.  The other policies are computed from the same tokens.  Prices:
+claude-sonnet-4-5 for the agent, gemini-2.5-flash for the scripted observer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--source", choices=SOURCES, action="append", help="may be repeated")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth trace only")
-    names = [one.name for one in POLICIES]
+    names = [policy.name for policy in POLICIES]
     parser.add_argument("--memory", choices=names, action="append", help="may be repeated")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Replay what the options name; everything takes a quarter of an hour on two cores."""
     folder = data_folder(args)
-    policies = [one for one in POLICIES if args.memory is None or one.name in args.memory]
+    policies = [policy for policy in POLICIES if args.memory is None or policy.name in args.memory]
     rows: list[Row] = []
     targets: list[Target] = []
     for source in args.source or SOURCES:
@@ -69,16 +69,16 @@ def run(args: argparse.Namespace) -> Report:
             Shard(folder, source, tuple(policies), args.every * number, args.every * args.processes)
             for number in range(args.processes)
         ]
-        found: dict[str, Found] = {}
+        sums: dict[str, PolicySums] = {}
         for shard in _in_processes(shards):
             for name, one in shard.items():
-                found.setdefault(name, Found()).add(one)
-        full = found[FULL].bill
+                sums.setdefault(name, PolicySums()).add(one)
+        full = sums[FULL].bill
         rows += [
             {"source": source.partition("_")[0], "policy": name, **one.row(full)}
-            for name, one in found.items()
+            for name, one in sums.items()
         ]
-        targets += targets_of(source, found)
+        targets += targets_of(source, sums)
     return Report("replay", rows, targets)
 
 
@@ -94,7 +94,7 @@ class Shard:
 
 
 @dataclass(slots=True)
-class Found:
+class PolicySums:
     """The sums over recorded runs with a policy.
 
     Attributes:
@@ -129,7 +129,7 @@ class Found:
         self.cuts += one.outcome.cut
         self.waited += one.waited
 
-    def add(self, other: Found) -> None:
+    def add(self, other: PolicySums) -> None:
         """Add the sums of another process."""
         self.bill.add(other.bill)
         self.activations.update(other.activations)
@@ -187,14 +187,14 @@ def _activations(causes: Counter[str]) -> int:
     return sum(causes.values()) - causes["start"]
 
 
-def targets_of(source: str, found: dict[str, Found]) -> Iterator[Target]:
+def targets_of(source: str, sums: dict[str, PolicySums]) -> Iterator[Target]:
     """Yield the targets of the memory on a source."""
-    for name, one in found.items():
+    for name, one in sums.items():
         if not one.memory:
             continue
         title = f"{source.removesuffix('_traces')}, {name}"
         if (most := WANTED.get((source, name))) is not None:
-            yield at_most(f"{title}: dollars of full", share(one.bill, found[FULL].bill), most)
+            yield at_most(f"{title}: dollars of full", share(one.bill, sums[FULL].bill), most)
         faults = one.faults
         yield Target(f"{title}: violations", faults[0] if faults else 0, "none", met=not faults)
         yield at_most(f"{title}: prompts over the window", one.bill.over, 0)
@@ -208,7 +208,7 @@ def targets_of(source: str, found: dict[str, Found]) -> Iterator[Target]:
 # A shard
 
 
-def _in_processes(shards: Sequence[Shard]) -> Iterator[dict[str, Found]]:
+def _in_processes(shards: Sequence[Shard]) -> Iterator[dict[str, PolicySums]]:
     if len(shards) == 1:
         yield replay_shard(shards[0])
         return
@@ -219,23 +219,23 @@ def _in_processes(shards: Sequence[Shard]) -> Iterator[dict[str, Found]]:
             yield done.result()
 
 
-def replay_shard(shard: Shard) -> dict[str, Found]:
+def replay_shard(shard: Shard) -> dict[str, PolicySums]:
     """Replay a shard with all policies."""
     traces = list(islice(read_traces(shard.folder, shard.source), shard.start, None, shard.every))
-    found: dict[str, Found] = {}
+    sums: dict[str, PolicySums] = {}
     recordings = [recording_of(trace) for trace in traces]
     for recording in recordings:
         for name, bill in bills_of(recording, WINDOW):
-            found.setdefault(name, Found()).bill.add(bill)
+            sums.setdefault(name, PolicySums()).bill.add(bill)
     tokens = [recording.tokens for recording in recordings]
     for policy in shard.policies:
-        found[policy.name] = anyio.run(live_all, policy, traces, tokens)
-    return found
+        sums[policy.name] = anyio.run(live_all, policy, traces, tokens)
+    return sums
 
 
-async def live_all(policy: Policy, traces: Sequence[Trace], tokens: Sequence[int]) -> Found:
+async def live_all(policy: Policy, traces: Sequence[Trace], tokens: Sequence[int]) -> PolicySums:
     """Replay runs with a memory, over a new database file."""
-    found = Found(memory=True)
+    sums = PolicySums(memory=True)
     limiter = anyio.CapacityLimiter(AT_ONCE)
     with tempfile.TemporaryDirectory() as folder, recorded_time():
         settings = settings_for(policy, f"file:{folder}/replay.db")
@@ -244,8 +244,8 @@ async def live_all(policy: Policy, traces: Sequence[Trace], tokens: Sequence[int
             async def replay(index: int) -> None:
                 async with limiter:
                     lived = await live(runtime, traces[index], policy, thread=f"trace-{index}")
-                found.lived(lived, tokens[index])
+                sums.lived(lived, tokens[index])
 
             for index in range(len(traces)):
                 group.start_soon(replay, index)
-    return found
+    return sums

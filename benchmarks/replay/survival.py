@@ -61,11 +61,11 @@ def run(args: argparse.Namespace) -> Report:
     targets: list[Target] = []
     for source in args.source or SOURCES:
         traces = islice(read_traces(folder, source), 0, None, args.every)
-        lives = [live(one, bands) for one in traces]
+        lives = [live(trace, bands) for trace in traces]
         for name, policy in policies().items():
-            found = measure(lives, policy, names=name.endswith(NAMES))
-            rows.append({"source": source.removesuffix("_traces"), "context": name, **found.row()})
-            targets += _targets(source, name, found)
+            result = measure(lives, policy, names=name.endswith(NAMES))
+            rows.append({"source": source.removesuffix("_traces"), "context": name, **result.row()})
+            targets += _targets(source, name, result)
     return Report("survival", rows, targets)
 
 
@@ -95,7 +95,7 @@ def with_ledger(
     """Return the policy of a ledger with this many tokens per thousand that leave the prompt."""
 
     def policy(entries: tuple[Entry, ...], before: Sequence[Observation]) -> Observation:
-        listed = "\n".join(name for one in before for name in one.ledger)
+        listed = "\n".join(name for observation in before for name in observation.ledger)
         most = sum(entry.tokens for entry in entries) * budget // 1000
         ledger = compile_ledger(ledger_sources(entries), most, listed=listed)
         return _observation(entries, notes(entries) if notes else ObservationNotes(()), ledger)
@@ -111,7 +111,7 @@ def _observation(
 
 
 @dataclass(slots=True)
-class Found:
+class Survival:
     """The result of a policy.
 
     Attributes:
@@ -145,7 +145,9 @@ class Found:
 
     def row(self) -> Row:
         """Return a row of the report."""
-        halves = [kept / max(1, of) for kept, of in zip(self.kept, self.needed, strict=True)]
+        halves = [
+            preserved / max(1, of) for preserved, of in zip(self.kept, self.needed, strict=True)
+        ]
         return {
             "activations": self.activations,
             "needed": sum(self.needed),
@@ -159,32 +161,40 @@ class Found:
         }
 
 
-def measure(lives: Sequence[Life], policy: Policy, *, names: bool = False) -> Found:
+def measure(lives: Sequence[Life], policy: Policy, *, names: bool = False) -> Survival:
     """Return what a policy preserves over all activations of runs.
 
     Args:
         names: whether the names count that a truncated result lists.
     """
-    found = Found()
+    result = Survival()
     for place, life in enumerate(lives):
         observations: list[Observation] = []
         for moment in life.moments:
             for chunk in life.chunks[len(observations) : moment.chunks]:
                 observations.append(policy(chunk, observations))
-                found.left += sum(entry.tokens for entry in chunk)
-            shown = "\n".join(one.text for one in observations)
-            spelled = "\n".join(whole(one.text) for one in observations)
-            found.activations += 1
-            for one in moment.needed:
-                verbatim = one.raw or (names and one.named) or occurs(one.name, shown)
-                found.needed[place % 2] += 1
-                found.verbatim += verbatim
-                found.kept[place % 2] += verbatim or occurs(one.name, spelled)
-        listed = [name for one in observations for name in whole(" ".join(one.ledger)).split()]
-        found.twice += len(listed) - len(set(listed))
-        found.ledger += sum(count_text(" ".join(one.ledger)) for one in observations)
-        found.notes += sum(count_text(render_notes(one.notes)) for one in observations)
-    return found
+                result.left += sum(entry.tokens for entry in chunk)
+            shown = "\n".join(observation.text for observation in observations)
+            spelled = "\n".join(whole(observation.text) for observation in observations)
+            result.activations += 1
+            for needed in moment.needed:
+                verbatim = needed.raw or (names and needed.named) or occurs(needed.name, shown)
+                result.needed[place % 2] += 1
+                result.verbatim += verbatim
+                result.kept[place % 2] += verbatim or occurs(needed.name, spelled)
+        listed = [
+            name
+            for observation in observations
+            for name in whole(" ".join(observation.ledger)).split()
+        ]
+        result.twice += len(listed) - len(set(listed))
+        result.ledger += sum(
+            count_text(" ".join(observation.ledger)) for observation in observations
+        )
+        result.notes += sum(
+            count_text(render_notes(observation.notes)) for observation in observations
+        )
+    return result
 
 
 def whole(text: str) -> str:
@@ -195,15 +205,15 @@ def whole(text: str) -> str:
     return _UNDER_ROOT.sub(lambda _: root[1], text[: root.start()] + text[root.end() :])
 
 
-def _targets(source: str, policy: str, found: Found) -> list[Target]:
-    name, share = source.removesuffix("_traces"), round(found.share, 4)
+def _targets(source: str, policy: str, result: Survival) -> list[Target]:
+    name, share = source.removesuffix("_traces"), round(result.share, 4)
     if policy == NOTES:
         return [at_least(f"{name}: kept by notes", share, WANTED_NOTES[source])]
     if policy != PRODUCT:
         return []
-    size = round(found.per_thousand, 1)
+    size = round(result.per_thousand, 1)
     return [
         at_least(f"{name}: kept by notes and ledger", share, WANTED),
         at_most(f"{name}: ledger per 1,000", size, TOKENS_PER_THOUSAND, "tokens"),
-        at_most(f"{name}: listed twice", found.twice, 0),
+        at_most(f"{name}: listed twice", result.twice, 0),
     ]

@@ -111,7 +111,7 @@ def live(trace: Trace, bands: MemoryThresholds) -> Life:
         Moment(count, tuple(uses.needed(view.anchor or 0, view))) for view, count in activations
     )
     # The entries as first sent: an activation may have truncated their results since.
-    whole = tuple(tuple(entries[one.first - 1 : one.last]) for one in chunks)
+    whole = tuple(tuple(entries[chunk.first - 1 : chunk.last]) for chunk in chunks)
     return Life(trace.id, whole, moments)
 
 
@@ -226,22 +226,22 @@ def occurs(name: str, text: str) -> bool:
 
 def entries_of(trace: Trace) -> list[Entry]:
     """Return a recorded run as the entries of a prompt."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
 
     def add(message: UserMessage | AssistantMessage | Note, *results: ToolResult) -> None:
-        seq = len(found) + 1
-        found.append(Entry(seq, seq - 1 or None, message, results, (None,) * len(results)))
+        seq = len(entries) + 1
+        entries.append(Entry(seq, seq - 1 or None, message, results, (None,) * len(results)))
 
     for turn in trace.turns:
         add(UserMessage(turn.task))
         for said in turn.said:
             add(Note(said.text, "steer" if said.kind == "steer" else "background"))
         for step in turn.steps:
-            calls, results = _calls(step, len(found) + 1)
+            calls, results = _calls(step, len(entries) + 1)
             add(AssistantMessage(step.text, calls), *results)
             for said in step.said:
                 add(Note(said.text, "steer" if said.kind == "steer" else "background"))
-    return list(view_of(0, None, ActivationContent(), PromptPrefix(""), None, found).entries)
+    return list(view_of(0, None, ActivationContent(), PromptPrefix(""), None, entries).entries)
 
 
 def _calls(step: Step, seq: int) -> tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]:
@@ -272,10 +272,10 @@ def arguments_of(entry: Entry) -> Iterator[str]:
 
 def _leaves(value: object) -> Iterator[str]:
     if isinstance(value, dict):
-        for one in cast("dict[str, object]", value).values():
-            yield from _leaves(one)
+        for nested in cast("dict[str, object]", value).values():
+            yield from _leaves(nested)
     elif isinstance(value, list):
-        for one in cast("list[object]", value):
-            yield from _leaves(one)
+        for nested in cast("list[object]", value):
+            yield from _leaves(nested)
     elif value is not None:
         yield str(value)

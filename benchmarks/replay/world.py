@@ -158,12 +158,12 @@ class MemoryPlayer(Player):
         fed = sum(piece.size for piece in self.expected)
         if sum(piece.size for piece in raw) < min(fed, self.last_messages):
             self._fault(f"{prompt}: fewer than {self.last_messages} recent messages")
-        for one in messages:
-            self._first_sent.setdefault(one.call_id, _unmarked(one.text))
+        for message in messages:
+            self._first_sent.setdefault(message.call_id, _unmarked(message.text))
         for place in [place for place, one in enumerate(messages) if one.calls][-2:]:
             results = messages[place + 1 : place + 1 + len(messages[place].calls)]
-            first = [self._first_sent[one.call_id] for one in results]
-            now = [_unmarked(one.text) for one in results]
+            first = [self._first_sent[result.call_id] for result in results]
+            now = [_unmarked(result.text) for result in results]
             if not all(new.startswith(old) for new, old in zip(now, first, strict=True)):
                 self._fault(f"{prompt}: a result of the last two exchanges is cut")
 

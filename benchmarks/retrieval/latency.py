@@ -74,10 +74,10 @@ async def measure_latency(
             store = await open_store(make(backend), synchronous="normal")
             try:
                 print(f"{backend}: writing {count} messages", file=sys.stderr)
-                found = await _measure(store.of("ann"), count)
+                measured = await _measure(store.of("ann"), count)
             finally:
                 await store.close()
-        rows += [{"backend": backend, **row} for row in found]
+        rows += [{"backend": backend, **row} for row in measured]
     return rows
 
 
@@ -102,7 +102,7 @@ async def _fill(user: UserStore, thread: str, count: int, world: World) -> None:
         some = tuple(nodes[first : first + _BATCH])
         await user.runs.commit(lease, Commit(nodes=some, head=some[-1].seq))
     for first in range(0, count, _BATCH):
-        some = [one.seq for one in nodes[first : first + _BATCH]]
+        some = [node.seq for node in nodes[first : first + _BATCH]]
         items = [VectorItem(thread, "message", seq, world.vector()) for seq in some]
         await user.vectors.upsert(MODEL, items)
 

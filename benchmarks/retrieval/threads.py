@@ -60,12 +60,12 @@ def talk_of(conversation: Conversation) -> Talk:
         turns += session.turns
         times += [start + _MINUTE * place for place in range(len(session.turns))]
     nodes = {turn.id: number for number, turn in enumerate(turns, 1)}
-    asked = [
-        Asked(one.text, frozenset(nodes[turn] for turn in one.evidence if turn in nodes))
-        for one in conversation.questions
+    questions = [
+        Asked(question.text, frozenset(nodes[turn] for turn in question.evidence if turn in nodes))
+        for question in conversation.questions
     ]
     tokens = [count_text(turn.text) for turn in turns]
-    answerable = tuple(one for one in asked if one.evidence)
+    answerable = tuple(question for question in questions if question.evidence)
     return Talk(conversation.id, tuple(turns), tuple(times), tuple(tokens), answerable)
 
 
@@ -94,7 +94,7 @@ async def embed(store: UserStore, model: str, embed: Embed) -> int:
     made = passages([entry_of(node) for node in nodes])
     for first in range(0, len(made), _VECTORS):
         some = made[first : first + _VECTORS]
-        vectors = embed([one.text for one in some])
+        vectors = embed([passage.text for passage in some])
         items = [
             VectorItem(THREAD, one.source, one.source_id, vector, one.part)
             for one, vector in zip(some, vectors, strict=True)
@@ -118,24 +118,24 @@ async def _log(talk: Talk, store: UserStore) -> None:
 
 
 def _node(turn: Turn, seq: int, tokens: int) -> NewNode:
-    said = UserMessage(turn.text) if turn.role == "user" else AssistantMessage(turn.text)
+    message = UserMessage(turn.text) if turn.role == "user" else AssistantMessage(turn.text)
     return NewNode(
         seq,
         seq - 1 or None,
         "message",
-        said.type,
-        encode_message(said),
+        message.type,
+        encode_message(message),
         tokens,
         0,
-        text=searchable(said),
+        text=searchable(message),
     )
 
 
 async def _dated(talk: Talk, store: UserStore) -> AsyncIterator[dict[str, Any]]:
     checksum = Checksum()
     async with aclosing(store.upkeep.export_thread(THREAD)) as records:
-        async for found in records:
-            record = dict(found)
+        async for exported in records:
+            record = dict(exported)
             if record["section"] == "end":
                 record = checksum.end()
             elif record["section"] == "nodes":

@@ -107,7 +107,9 @@ class World:
         self._noise = [self._draw.gauss(0, _NOISE) for _ in range(1_000_000)]
         self._topics = [[self._draw.gauss(0, 1) for _ in range(dimensions)] for _ in range(_TOPICS)]
         self.threads = [f"t{number}" for number in range(91)]
-        mine = {one: self._draw.sample(range(_TOPICS), _OF_A_THREAD) for one in self.threads}
+        mine = {
+            thread_id: self._draw.sample(range(_TOPICS), _OF_A_THREAD) for thread_id in self.threads
+        }
         self.dimensions = dimensions
         self.items: list[Item] = []
         for number in range(count):
@@ -154,9 +156,9 @@ class World:
             "SELECT thread, number FROM v WHERE :thread IS NULL OR thread = :thread"
             f" ORDER BY vec_distance_cosine(embedding, :query) LIMIT {LIMIT}"
         )
-        found: dict[str, list[list[Key]]] = {}
+        truth: dict[str, list[list[Key]]] = {}
         for name, queries in self.queries.items():
-            found[name] = [
+            truth[name] = [
                 cast(
                     "list[Key]",
                     connection.execute(
@@ -166,7 +168,7 @@ class World:
                 for query, thread in queries
             ]
         connection.close()
-        return found
+        return truth
 
 
 async def _measure(backend: Backend, url: str, world: World) -> list[dict[str, Any]]:
@@ -203,7 +205,7 @@ async def _measure(backend: Backend, url: str, world: World) -> list[dict[str, A
 async def _fill(user: UserStore, world: World) -> float:
     for thread in world.threads:
         await user.threads.ensure(thread)
-    items = [VectorItem(one.thread, "message", one.number, one.values) for one in world.items]
+    items = [VectorItem(item.thread, "message", item.number, item.values) for item in world.items]
     began = time.perf_counter()
     for start in range(0, len(items), _BATCH):
         await user.vectors.upsert(MODEL, items[start : start + _BATCH])

@@ -40,7 +40,7 @@ def test_a_report_is_json_and_a_table() -> None:
     data = json.loads(report.to_json())
 
     assert data["rows"] == rows
-    assert [(one["wanted"], one["met"]) for one in data["targets"]] == [
+    assert [(target["wanted"], target["met"]) for target in data["targets"]] == [
         ("at most 1 s", False),
         ("at least 2", True),
     ]

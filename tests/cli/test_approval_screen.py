@@ -24,8 +24,8 @@ def test_an_answered_approval_stays_above_the_plan(machine: Machine) -> None:
 
     with at_terminal(machine.folder, machine.environ, *options) as screen:
         screen.until("The agent wants to call run_command:", PROMPT)
-        asked = screen.row("The agent wants to call run_command:")
-        before = screen.rows[: asked + 1]
+        question_row = screen.row("The agent wants to call run_command:")
+        before = screen.rows[: question_row + 1]
         screen.type("y")
         machine.wait_for_requests(3)
         screen.until("resumes", "Step number 5.")
@@ -35,7 +35,7 @@ def test_an_answered_approval_stays_above_the_plan(machine: Machine) -> None:
         order += ["resumes", "step 2/", "Step number 0."]
         rows = [screen.row(text) for text in order]
         assert -1 not in rows and rows == sorted(rows), "\n".join(screen.rows)
-        assert screen.rows[: asked + 1] == before
+        assert screen.rows[: question_row + 1] == before
     assert (machine.folder / "made.txt").read_text() == "made\n"
 
 
@@ -44,8 +44,8 @@ def test_a_command_can_hide_or_forge_nothing(machine: Machine) -> None:
     hidden = "TOKEN=$(touch${IFS}x) make" + " " * 2100
     hidden += "; touch tail\x1b[2J\x1b[H\x9b2J\u202e\u200b\r"
     command = "# " + "\n" * 60 + forged + hidden
-    said = "Fine." + "\n" * 60 + forged + "\n" + "x" * 156 + forged.partition("\n")[0]
-    asks = Reply(text=said, calls=(("run_command", {"command": command}),))
+    text = "Fine." + "\n" * 60 + forged + "\n" + "x" * 156 + forged.partition("\n")[0]
+    asks = Reply(text=text, calls=(("run_command", {"command": command}),))
     machine.script = lambda request, n: HELLO if n else asks
     options = ("run", "Go.", "--workspace", ".", "--ask-shell")
 

@@ -38,7 +38,7 @@ def shown(machine: Machine) -> list[tuple[int, str]]:
 
 def asked(machine: Machine) -> list[str]:
     """Return the last request's messages, without the system prompt."""
-    return [one["content"] for one in machine.server.requests[-1].json["messages"][1:]]
+    return [message["content"] for message in machine.server.requests[-1].json["messages"][1:]]
 
 
 def test_a_fork_continues_from_a_node_and_switches_back(
@@ -104,11 +104,11 @@ def test_regenerate_adds_an_answer_and_keeps_the_first(
     assert first.startswith("*     4 nodes  [5] assistant") and first.endswith("Again")
     assert second.startswith("      4 nodes  [4] assistant") and second.endswith("To Two")
     assert "Thread t is at [5]" in listed.stderr
-    told = [
+    branches = [
         json.loads(line)
         for line in machine.invoke("show", "t", "--branches", "--json").stdout.splitlines()
     ]
-    assert [(one["seq"], one["nodes"], one["current"]) for one in told] == [
+    assert [(branch["seq"], branch["nodes"], branch["current"]) for branch in branches] == [
         (5, 4, True),
         (4, 4, False),
     ]
@@ -119,7 +119,7 @@ def test_an_invalid_branch_command_fails_and_changes_nothing(
 ) -> None:
     talk("One")
     before = shown(machine)
-    for command, told in (
+    for command, expected in (
         (["fork", "t", "9"], "9"),
         (["fork", "nope", "1"], "nope"),
         (["edit", "t", "2", "Text"], "not a message of the user"),
@@ -130,7 +130,7 @@ def test_an_invalid_branch_command_fails_and_changes_nothing(
     ):
         result = machine.invoke(*command)
         assert (result.exit_code, result.stdout) == (exits.NOTHING, ""), command
-        assert "error: " in result.stderr and told in result.stderr
+        assert "error: " in result.stderr and expected in result.stderr
     assert machine.invoke("edit", "t", "1", " ").exit_code == exits.USAGE
     assert machine.invoke("edit", "t", "1", "Text", "--allow-shell").exit_code == exits.USAGE
     assert shown(machine) == before and len(machine.server.requests) == 1

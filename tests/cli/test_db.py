@@ -43,10 +43,10 @@ def _change(sql: str) -> None:
 
 
 def test_db_status_creates_no_database(tmp_path: Path) -> None:
-    told = _run("db", "status")
+    status = _run("db", "status")
     as_json = _run("db", "status", "--json")
 
-    assert told.exit_code == 0 and "no database yet" in told.stdout
+    assert status.exit_code == 0 and "no database yet" in status.stdout
     assert json.loads(as_json.stdout) == {"url": "file:agent_runtime.db", "there": False}
     for command in ("check", "size", "vacuum"):
         assert _run("db", command).exit_code == exits.NOTHING
@@ -67,9 +67,9 @@ def test_pending_migrations_are_reported_and_not_applied(tmp_path: Path) -> None
     (tmp_path / "agent_runtime.db").touch()
     for _ in range(2):
         status = _run("db", "status", "--json")
-        found = json.loads(status.stdout)
+        report = json.loads(status.stdout)
         assert status.exit_code == exits.DATABASE
-        assert not found["ready"] and found["pending"][0] == "0001 log"
+        assert not report["ready"] and report["pending"][0] == "0001 log"
     check = _run("db", "check")
     assert check.exit_code == exits.DATABASE and "db migrate" in check.stderr
 
@@ -95,18 +95,18 @@ def test_check_tells_a_sound_database_from_a_damaged_one(tmp_path: Path) -> None
 
     assert ill.exit_code == as_json.exit_code == exits.DATABASE
     assert "damage local/t1: of nodes there are" in ill.stdout and "cure: " in ill.stdout
-    assert [one["level"] for one in json.loads(as_json.stdout)] == ["damage"]
+    assert [finding["level"] for finding in json.loads(as_json.stdout)] == ["damage"]
 
 
 def test_sizes_are_shown_as_text_and_as_json(tmp_path: Path) -> None:
     _fill()
 
-    told = _run("db", "size").stdout
-    found = json.loads(_run("db", "size", "--json", "--threads", "1").stdout)
+    text = _run("db", "size").stdout
+    report = json.loads(_run("db", "size", "--json", "--threads", "1").stdout)
 
-    assert "in total" in told and "table nodes" in told and "thread local/t1" in told
-    assert found["total"] >= sum(size for _, size in found["tables"]) > 0
-    assert [one["thread_id"] for one in found["threads"]] == ["t1"]
+    assert "in total" in text and "table nodes" in text and "thread local/t1" in text
+    assert report["total"] >= sum(size for _, size in report["tables"]) > 0
+    assert [thread["thread_id"] for thread in report["threads"]] == ["t1"]
     assert "before" in _run("db", "vacuum").stdout
 
 

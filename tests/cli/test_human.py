@@ -27,9 +27,9 @@ ASK = {"question": "Which colour?", "kind": "single", "choices": ["red", "blue"]
 
 
 def _question(stderr: str) -> str:
-    found = re.search(r"agent-runtime answer (\S+)", stderr)
-    assert found is not None, stderr
-    return found[1]
+    match = re.search(r"agent-runtime answer (\S+)", stderr)
+    assert match is not None, stderr
+    return match[1]
 
 
 def _suspended(machine: Machine) -> tuple[str, str]:
@@ -120,7 +120,7 @@ def test_a_working_run_is_steered_and_paused(machine: Machine) -> None:
         machine.wait_for_requests(2)
         assert process.stderr is not None
         run = next(
-            found[1] for line in process.stderr if (found := re.search(r"run (\S+) s", line))
+            match[1] for line in process.stderr if (match := re.search(r"run (\S+) s", line))
         )
         assert machine.invoke("steer", run, "Look into it.").exit_code == 0
         paused = machine.invoke("pause", run)
@@ -196,7 +196,7 @@ def test_questions_are_asked_at_the_terminal(machine: Machine) -> None:
         output, _ = terminal.process.communicate(timeout=60)
 
     assert terminal.process.returncode == 0 and output == b"Hello from the model.\n"
-    answers = [one["content"] for one in machine.server.requests[-1].json["messages"]]
+    answers = [message["content"] for message in machine.server.requests[-1].json["messages"]]
     assert "blue" in answers
 
 

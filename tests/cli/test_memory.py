@@ -113,7 +113,7 @@ def test_show_lists_the_contents_of_the_prompt(desk: Desk) -> None:
         lines["prompt"],
     )
     assert figures is not None, lines["prompt"]
-    total, *parts = [int(one.replace(",", "")) for one in figures.groups()]
+    total, *parts = [int(group.replace(",", "")) for group in figures.groups()]
     assert total == sum(parts)
     assert re.fullmatch(r"raw +[\d,]+ of 2,000 tokens, \d+%", lines["raw"])
     assert lines["observed"] == "observed  0 of 1,000 tokens, 0%"
@@ -128,20 +128,22 @@ def test_observe_writes_observations_and_activates_nothing(desk: Desk) -> None:
     done = desk.memory("observe", "t", "--json", **PRICES)
 
     assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(told["written"]) > 2
+    report = json.loads(done.stdout)
+    assert len(report["written"]) > 2
     assert re.search(r"^memory: [\d,]+ tokens observed as \d+ \(by the model\)$", done.stderr, re.M)
-    assert told["usage"]["calls"] == len(told["written"]) and told["usage"]["cost"] > 0
+    assert report["usage"]["calls"] == len(report["written"]) and report["usage"]["cost"] > 0
     after = desk.state()
     assert after["activation"] == before["activation"]
-    assert {one["place"] for one in after["observations"]} == {"prepared"}
-    assert [one["parent_id"] for one in after["observations"]] == [
+    assert {observation["place"] for observation in after["observations"]} == {"prepared"}
+    assert [observation["parent_id"] for observation in after["observations"]] == [
         None,
-        *(one["last"] for one in after["observations"][:-1]),
+        *(observation["last"] for observation in after["observations"][:-1]),
     ]
-    assert all(one["of"] > one["tokens"] > 0 for one in after["observations"])
+    assert all(
+        observation["of"] > observation["tokens"] > 0 for observation in after["observations"]
+    )
     assert (after["task"], after["next_step"]) == ("read", "go on")
-    assert after["usage"]["observe"]["calls"] == told["usage"]["calls"]
+    assert after["usage"]["observe"]["calls"] == report["usage"]["calls"]
     shown = desk.memory("show", "t", "--full").stdout
     assert re.search(r"^raw .*; [\d,]+ of them are observed$", shown, re.M)
     assert re.search(
@@ -161,10 +163,12 @@ def test_the_next_run_starts_from_the_observations(desk: Desk) -> None:
 
     assert done.exit_code == 0, done.stderr
     # The Observer may be called before the agent's own model is.
-    asked = [one.json for one in desk.server.requests[calls:] if not is_for_memory(one.json)]
+    asked = [
+        request.json for request in desk.server.requests[calls:] if not is_for_memory(request.json)
+    ]
     sent = asked[0]["messages"]
     assert any(str(one["content"]).startswith("<observed ") for one in sent)
-    assert {one["place"] for one in desk.state()["observations"]} >= {"active"}
+    assert {observation["place"] for observation in desk.state()["observations"]} >= {"active"}
     assert re.search(
         r"context: \d+ messages left the prompt, .* \(the agent changed\)", done.stderr
     )
@@ -192,7 +196,7 @@ def test_a_failed_observers_notes_are_provisional_and_rewritten(desk: Desk) -> N
     desk.provider.observing = Reply(text="I would rather not.")
     done = desk.memory("observe", "t", "--json")
     written = json.loads(done.stdout)["written"]
-    assert all(one["provisional"] and one["origin"] == "rules" for one in written)
+    assert all(entry["provisional"] and entry["origin"] == "rules" for entry in written)
     assert (
         "by rules, until the model does it: openai/test-model wrote no usable notes" in done.stderr
     )
@@ -201,7 +205,7 @@ def test_a_failed_observers_notes_are_provisional_and_rewritten(desk: Desk) -> N
     again = desk.memory("observe", "t", "--json")
 
     written_again = json.loads(again.stdout)["written"]
-    assert [one["first"] for one in written_again] == [one["first"] for one in written]
+    assert [one["first"] for one in written_again] == [entry["first"] for entry in written]
     assert not any(one["provisional"] for one in written_again)
     assert "notes by rules" in again.stderr and "written again" in again.stderr
 
@@ -303,7 +307,7 @@ def test_cancel_stops_observe(desk: Desk) -> None:
     with _observing(desk) as process:
         shown = desk.invoke("show", "t", "--events", "--json", "--limit", "5")
         events = [json.loads(line) for line in shown.stdout.splitlines()]
-        [run] = [one["run_id"] for one in events if one["data"].get("agent") == "memory"]
+        [run] = [event["run_id"] for event in events if event["data"].get("agent") == "memory"]
 
         assert desk.invoke("cancel", run).stdout.split() == [run]
 
@@ -338,13 +342,15 @@ def test_export_writes_everything_as_json_lines(desk: Desk) -> None:
 
     records = [json.loads(line) for line in lines]
     assert records[0]["type"] == "memory" and records[0]["thread_id"] == "t"
-    activations = [one for one in records if one["type"] == "activation"]
-    observations = [one for one in records if one["type"] == "observation"]
-    assert [one["id"] for one in activations] == list(range(1, len(activations) + 1))
+    activations = [record for record in records if record["type"] == "activation"]
+    observations = [record for record in records if record["type"] == "observation"]
+    assert [activation["id"] for activation in activations] == list(range(1, len(activations) + 1))
     assert activations[0]["cause"] == "start" and activations[-1]["cause"] == "agent"
-    active = [one["id"] for one in observations if one["place"] == "active"]
+    active = [observation["id"] for observation in observations if observation["place"] == "active"]
     assert activations[-1]["start"]["observed"] == active and active
-    assert all(one["notes"]["lines"] and "ledger" in one for one in observations)
+    assert all(
+        observation["notes"]["lines"] and "ledger" in observation for observation in observations
+    )
     assert desk.memory("export", "t").stdout.splitlines()[1:] == lines[1:]
 
 
@@ -376,11 +382,11 @@ def test_notes_cannot_control_the_terminal(desk: Desk) -> None:
 def test_a_run_reports_memory_usage_separately(desk: Desk) -> None:
     result = desk.run(14, **SMALL, **PRICES)
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    apart = told["usage_by_purpose"]
+    report = json.loads(result.stdout)
+    apart = report["usage_by_purpose"]
     assert apart["observe"]["calls"] > 0
-    assert sum(one["calls"] for one in apart.values()) == told["usage"]["calls"]
-    assert sum(one["cost"] for one in apart.values()) == told["usage"]["cost"]
+    assert sum(one["calls"] for one in apart.values()) == report["usage"]["calls"]
+    assert sum(one["cost"] for one in apart.values()) == report["usage"]["cost"]
     assert apart["step"]["calls"] == 15 and apart["step"]["cached_tokens"] > 0
     calls = f"{apart['observe']['calls']} call"
     assert f"of these observe ({calls}" in result.stderr

@@ -82,9 +82,9 @@ def test_a_threads_plan_is_shown(planned: Machine) -> None:
         "[x] a (plan) Look",
         "[ ] b (plan) Build [b]",
     ]
-    kept = json.loads(planned.invoke("plan", "show", "t", "--json").stdout)
-    assert kept["thread_id"] == "t" and kept["plan"]["version"] == 2
-    assert [one["status"] for one in kept["plan"]["items"]] == ["completed", "pending"]
+    report = json.loads(planned.invoke("plan", "show", "t", "--json").stdout)
+    assert report["thread_id"] == "t" and report["plan"]["version"] == 2
+    assert [item["status"] for item in report["plan"]["items"]] == ["completed", "pending"]
     first = planned.invoke("plan", "show", "t", "--version", "1")
     assert "0 of 2 done" in first.stdout
 
@@ -123,9 +123,9 @@ def test_the_offline_survey_keeps_its_plan_up_to_date(tmp_path: Path, machine: M
         )  # fmt: skip
         assert run.exit_code == 0, run.stderr
         plan = json.loads(machine.invoke("plan", "show", thread, "--json").stdout)["plan"]
-        assert {one["status"] for one in plan["items"]} == {"completed"}
+        assert {item["status"] for item in plan["items"]} == {"completed"}
         assert plan["phase"] == ("look" if phases else "plan")
-        results = {one["id"]: one["result"] for one in plan["items"]}
+        results = {item["id"]: item["result"] for item in plan["items"]}
         assert results["look"].startswith("4 entries in . and below: 4 files of ")
         assert results["part-1"].startswith("3 files read in this attempt.")
 

@@ -89,9 +89,9 @@ def _calls_then_answer(steps: int) -> Script:
 
 
 def _run_id(stderr: str) -> str:
-    found = re.search(r"agent-runtime resume (\S+)", stderr)
-    assert found is not None, stderr
-    return found[1]
+    match = re.search(r"agent-runtime resume (\S+)", stderr)
+    assert match is not None, stderr
+    return match[1]
 
 
 def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(machine: Machine) -> None:
@@ -110,13 +110,17 @@ def test_json_is_one_object_with_usage_and_cost(machine: Machine) -> None:
         AGENT_RUNTIME_PRICE_OUTPUT="15", AGENT_RUNTIME_PRICE_CACHE_READ="0.3",
         AGENT_RUNTIME_PRICE_CACHE_WRITE="0",
     )  # fmt: skip
-    told = json.loads(result.stdout)
-    assert (told["status"], told["stop_reason"], told["steps"]) == ("succeeded", "completed", 1)
-    assert told["output"] == "Hello from the model."
-    usage = told["usage"]
+    report = json.loads(result.stdout)
+    assert (report["status"], report["stop_reason"], report["steps"]) == (
+        "succeeded",
+        "completed",
+        1,
+    )
+    assert report["output"] == "Hello from the model."
+    usage = report["usage"]
     cost = (3 * usage["prompt_tokens"] + 15 * usage["completion_tokens"]) / 1e6
-    assert usage["prompt_tokens"] > 0 and told["cost_usd"] == pytest.approx(cost)
-    assert told["run_id"] in result.stderr and told["thread_id"] in result.stderr
+    assert usage["prompt_tokens"] > 0 and report["cost_usd"] == pytest.approx(cost)
+    assert report["run_id"] in result.stderr and report["thread_id"] in result.stderr
 
 
 def test_an_unknown_price_is_null(machine: Machine) -> None:
@@ -172,12 +176,12 @@ def test_a_run_out_of_steps_is_resumed_and_finishes(machine: Machine) -> None:
     machine.script = _calls_then_answer(3)
     stopped = machine.invoke("run", "List.", "--workspace", ".", "--max-steps", "2", "--json")
     assert stopped.exit_code == exits.STOPPED
-    told = json.loads(stopped.stdout)
-    assert (told["stop_reason"], told["steps"], told["output"]) == ("max_steps", 2, None)
+    report = json.loads(stopped.stdout)
+    assert (report["stop_reason"], report["steps"], report["output"]) == ("max_steps", 2, None)
     resumed = machine.invoke("resume", "--json")
     assert resumed.exit_code == 0, resumed.stderr
     ended = json.loads(resumed.stdout)
-    assert (ended["run_id"], ended["steps"]) == (told["run_id"], 4)
+    assert (ended["run_id"], ended["steps"]) == (report["run_id"], 4)
     tools = machine.server.requests[-1].json["tools"]
     assert "list_files" in {tool["function"]["name"] for tool in tools}
     nothing = machine.invoke("resume")
@@ -253,7 +257,7 @@ def test_chat_stays_on_one_thread(machine: Machine) -> None:
     )
     assert result.exit_code == 0, result.stderr
     assert result.stdout == "Hello from the model.\n" * 2
-    bodies = [one.body.decode() for one in machine.server.requests]
+    bodies = [request.body.decode() for request in machine.server.requests]
     assert len(bodies) == 2 and "Ada" in bodies[1] and "And now?" in bodies[1]
 
 

@@ -33,14 +33,14 @@ def test_a_killed_run_is_listed_swept_and_resumed(machine: Machine) -> None:
     run = listed.split()[0]
     tree = machine.invoke("runs", "tree", run)
     swept = machine.invoke("runs", "sweep")
-    told = json.loads(machine.invoke("runs", "sweep", "--json").stdout)
+    report = json.loads(machine.invoke("runs", "sweep", "--json").stdout)
     after = json.loads(machine.invoke("runs", "tree", run, "--json").stdout)
     done = machine.invoke("runs", "sweep", "--resume")
 
     assert f"interrupted; resume it with: agent-runtime resume {run}" in listed
     assert "interrupted, 1 steps" in tree.stdout and f"resume {run}" in tree.stderr
     assert swept.exit_code == 0 and "is gone" in swept.stdout
-    assert (told["run_id"], told["swept"], told["way_on"]) == (run, False, "resume")
+    assert (report["run_id"], report["swept"], report["way_on"]) == (run, False, "resume")
     assert after["stop_reason"] == "interrupted"
     assert done.exit_code == 0 and done.stdout.endswith("Hello from the model.\n"), done.stderr
     # It resumed from its own log: the list of files is in the prompt.

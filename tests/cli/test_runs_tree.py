@@ -45,9 +45,9 @@ def test_the_tree_shows_the_work_of_each_run(url: str) -> None:
     first, second = shown.stdout.splitlines()
     assert first.startswith("boss: succeeded, 2 steps, ") and first.endswith(run_id)
     assert second.startswith("└─ a reader [part one]: succeeded, 1 steps, ")
-    told = json.loads(invoke(url, "runs", "tree", run_id, "--json").stdout)
-    assert (told["run_id"], told["children"][0]["task_key"]) == (run_id, "part one")
-    assert told["children"][0]["parent_run_id"] == run_id
+    report = json.loads(invoke(url, "runs", "tree", run_id, "--json").stdout)
+    assert (report["run_id"], report["children"][0]["task_key"]) == (run_id, "part one")
+    assert report["children"][0]["parent_run_id"] == run_id
 
 
 def test_runs_are_listed_newest_first(url: str) -> None:

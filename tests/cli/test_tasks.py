@@ -50,16 +50,16 @@ async def test_a_task_is_listed_steered_and_cancelled_from_another_process(
     async with Runtime.open(Settings(database_url=machine.url)) as runtime:
         await runtime.run(agent, "Go.", thread="t")
         listed = await machine.invoke("list", "t")
-        told = json.loads((await machine.invoke("list", "t", "--json")).stdout)
+        report = json.loads((await machine.invoke("list", "t", "--json")).stdout)
         steered = await machine.invoke("steer", "t", "k", "Look at the sea.")
         store = runtime.store.of("local")
-        run = await store.runs.get(told["run_id"])
+        run = await store.runs.get(report["run_id"])
         [item] = await store.inbox.pending(run.thread_id)
-        cancelled = await machine.invoke("cancel", "t", told["run_id"])
+        cancelled = await machine.invoke("cancel", "t", report["run_id"])
         assert (await store.runs.get(run.id)).cancel_requested
         missing = await machine.invoke("cancel", "t", "another")
     assert "running" in listed.stdout and "a reader: Read." in listed.stdout
-    assert (told["key"], told["status"]) == ("k", "running")
+    assert (report["key"], report["status"]) == ("k", "running")
     assert (steered.exit_code, cancelled.exit_code) == (0, 0)
     assert (item.kind, item.body) == ("steer", b"Look at the sea.")
     assert (missing.exit_code, "list t" in missing.stderr) == (exits.NOTHING, True)

@@ -33,11 +33,11 @@ def test_spent_and_remaining_amounts_are_shown_by_day_and_thread(machine: Machin
     assert f"{100_000 - used:,} of 100,000 tokens left." in day
     assert f"{cost}, ${0.5 - result['cost_usd']:.4f} of $0.5000 left." in thread
 
-    found = json.loads(machine.invoke("usage", "--thread", "t", "--json", **DAY).stdout)
-    assert set(found) == {"day", "thread"}
-    assert found["day"]["left"] == {"tokens": 100_000 - used, "cost_usd": None}
-    assert found["thread"]["spent"]["tokens"] == used
-    assert found["thread"]["limit"] == {"tokens": None, "cost_usd": None}
+    report = json.loads(machine.invoke("usage", "--thread", "t", "--json", **DAY).stdout)
+    assert set(report) == {"day", "thread"}
+    assert report["day"]["left"] == {"tokens": 100_000 - used, "cost_usd": None}
+    assert report["thread"]["spent"]["tokens"] == used
+    assert report["thread"]["limit"] == {"tokens": None, "cost_usd": None}
 
 
 def test_an_unknown_thread_is_reported(machine: Machine) -> None:
@@ -47,12 +47,12 @@ def test_an_unknown_thread_is_reported(machine: Machine) -> None:
 
 def test_a_run_without_remaining_budget_says_so_and_names_the_cure(machine: Machine) -> None:
     assert machine.invoke("run", "Say hello.").exit_code == 0
-    asked = len(machine.server.requests)
+    calls = len(machine.server.requests)
     refused = machine.invoke("run", "Again.", AGENT_RUNTIME_DAY_BUDGET_TOKENS="10")
     assert refused.exit_code == exits.STOPPED
     assert "does not fit the budget of the user for today (UTC)" in refused.stderr
     assert "Raise the budget of the day, or continue when it is over." in refused.stderr
-    assert len(machine.server.requests) == asked
+    assert len(machine.server.requests) == calls
 
 
 def test_a_run_that_exhausted_its_budget_gets_a_larger_one(machine: Machine) -> None:

@@ -40,9 +40,9 @@ def is_child(request: dict[str, Any]) -> bool:
 
 def run_to_resume(stderr: str) -> str:
     """Return the run that a command says how to resume."""
-    found = re.search(r"agent-runtime resume (\S+)", stderr)
-    assert found is not None, stderr
-    return found[1]
+    match = re.search(r"agent-runtime resume (\S+)", stderr)
+    assert match is not None, stderr
+    return match[1]
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Mac
     first = worked.server.requests[0].json
     system, task = first["messages"]
     assert (system["role"], task["role"]) == ("system", "user")
-    for told in TOLD:
-        assert told in system["content"], told
+    for phrase in TOLD:
+        assert phrase in system["content"], phrase
     assert len(system["content"]) < 5000
     assert "What colour is the sea?" in task["content"]
     assert names(first) == {
@@ -79,7 +79,7 @@ def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Mac
 
 
 def test_a_sub_agent_gets_its_briefing_and_only_the_file_tools(worked: Machine) -> None:
-    child = next(one.json for one in worked.server.requests if is_child(one.json))
+    child = next(request.json for request in worked.server.requests if is_child(request.json))
     sent = json.dumps(child["messages"])
     assert "Read a.txt." in sent
     assert "What colour is the sea?" not in sent and "autonomous agent" not in sent
@@ -106,7 +106,7 @@ def test_threads_of_sub_agents_are_listed_only_with_all(worked: Machine) -> None
 def test_commands_are_offered_only_if_allowed(machine: Machine) -> None:
     machine.invoke("run", "Go.", "--workspace", ".")
     machine.invoke("run", "Go.", "--workspace", ".", "--allow-shell")
-    offered = ["run_command" in names(one.json) for one in machine.server.requests]
+    offered = ["run_command" in names(request.json) for request in machine.server.requests]
     assert offered == [False, True]
 
 
@@ -115,11 +115,11 @@ def test_with_ask_shell_a_command_waits_for_an_answer_from_any_process(machine: 
         return Reply(calls=(SHELL,)) if not n else HELLO
 
     machine.script = script
-    asked = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
-    assert asked.exit_code == exits.SUSPENDED, asked.stderr
+    suspended = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
+    assert suspended.exit_code == exits.SUSPENDED, suspended.stderr
     mark = machine.folder / "mark"
     assert not mark.exists()
-    question = re.search(r"agent-runtime answer (\S+)", asked.stderr)
+    question = re.search(r"agent-runtime answer (\S+)", suspended.stderr)
     assert question is not None
     assert machine.invoke("answer", question[1], "yes").exit_code == 0
     resumed = machine.invoke("resume")
@@ -145,13 +145,13 @@ def test_a_sub_agents_command_waits_as_well(machine: Machine) -> None:
         return Reply(calls=(SHELL if is_child(request) else TASK,))
 
     machine.script = script
-    asked = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
-    assert asked.exit_code == exits.SUSPENDED, asked.stderr
-    assert "reader [read]" in asked.stderr and not (machine.folder / "mark").exists()
-    question = re.search(r"agent-runtime answer (\S+)", asked.stderr)
+    suspended = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
+    assert suspended.exit_code == exits.SUSPENDED, suspended.stderr
+    assert "reader [read]" in suspended.stderr and not (machine.folder / "mark").exists()
+    question = re.search(r"agent-runtime answer (\S+)", suspended.stderr)
     assert question is not None
     assert machine.invoke("answer", question[1], "yes").exit_code == 0
-    resumed = machine.invoke("resume", run_to_resume(asked.stderr))
+    resumed = machine.invoke("resume", run_to_resume(suspended.stderr))
     assert resumed.exit_code == 0, resumed.stderr
     assert (machine.folder / "mark").read_text() == "done\n"
 

@@ -103,8 +103,8 @@ class Worker:
         last = request.messages[-1].text
         if again := re.findall(r"task '(\w+)' \(run \S+\) was interrupted", last):
             return self._orders(again)
-        said = "\n".join(message.text for message in request.messages)
-        missing = [part for part in PARTS if f"read {part}" not in said]
+        text = "\n".join(message.text for message in request.messages)
+        missing = [part for part in PARTS if f"read {part}" not in text]
         return call("hold") if missing else say("Done.")
 
     def _orders(self, parts: Sequence[str]) -> Scripted:

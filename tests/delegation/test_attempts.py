@@ -42,7 +42,11 @@ def log_in(request: ModelRequest) -> str:
 def logs(world: World) -> list[str]:
     """Return the log in each sub-agent's first prompt."""
     assert isinstance(world.model, ScriptedModel)
-    return [log_in(one) for one in world.model.requests if is_child(one) and step(one) == 0]
+    return [
+        log_in(request)
+        for request in world.model.requests
+        if is_child(request) and step(request) == 0
+    ]
 
 
 async def test_the_second_attempt_is_briefed_with_the_error_of_the_first(play: Play) -> None:
@@ -67,7 +71,7 @@ async def test_the_second_attempt_is_briefed_with_the_error_of_the_first(play: P
             "- diagnosis: No room.\n"
             "- fix_applied: Another disk.",
         ]
-    assert [(one["attempt"], one["task_key"]) for one in ends] == [(1, "k"), (2, "k")]
+    assert [(end["attempt"], end["task_key"]) for end in ends] == [(1, "k"), (2, "k")]
 
 
 @pytest.mark.backends("file")
@@ -105,12 +109,12 @@ async def test_other_keys_threads_and_branches_have_separate_logs(
         assert logs(world) == ["", "", "", ""]
         # A later run of the thread sees its attempts; a branch from before them does not.
         await world.run(agent, thread="a")
-        assert [bool(one) for one in logs(world)[4:]] == [True]
+        assert [bool(log) for log in logs(world)[4:]] == [True]
         head = (await world.store.threads.get("a")).head
         task = (await world.store.runs.get(first.run_id)).task_id
         await world.store.threads.move_head("a", task, expect=head)
         await world.runtime.run(agent, None, thread="a")
-        assert [bool(one) for one in logs(world)[5:]] == [False, False]
+        assert [bool(log) for log in logs(world)[5:]] == [False, False]
 
 
 @pytest.mark.backends("file")
@@ -137,8 +141,8 @@ async def test_a_corrupt_entry_is_skipped_with_a_warning(
         if run.parent_run_id is not None:
             begun += 1
             if begun == 1:
-                kept = {**run.internal["delegation"], **damage}
-                run = replace(run, internal={**run.internal, "delegation": kept})
+                damaged = {**run.internal["delegation"], **damage}
+                run = replace(run, internal={**run.internal, "delegation": damaged})
         return await begin(self, run)
 
     monkeypatch.setattr(SqlRuns, "begin", begin_run)

@@ -70,7 +70,7 @@ class Script:
 
 async def statuses(store: UserStore, thread: str = "t") -> dict[str, str]:
     """Return the status of each task of a thread."""
-    return {one.key: one.status for one in await tasks_of(store, thread)}
+    return {task.key: task.status for task in await tasks_of(store, thread)}
 
 
 async def test_a_task_starts_at_once_and_its_outcome_arrives_at_the_next_step(play: Play) -> None:
@@ -95,8 +95,10 @@ async def test_a_task_starts_at_once_and_its_outcome_arrives_at_the_next_step(pl
     # The message follows the results of the step in which it arrived.
     last = two.requests[-1].messages[-1].text
     assert last.startswith("held") and "It is done." in last and '"status": "succeeded"' in last
-    assert [one.data["source"] for one in world.events if one.kind == "note"] == ["background"]
-    assert sum(one.kind == "run-finish" for one in world.events) == 2
+    assert [event.data["source"] for event in world.events if event.kind == "note"] == [
+        "background"
+    ]
+    assert sum(event.kind == "run-finish" for event in world.events) == 2
 
 
 async def test_a_task_outlasts_its_run_and_the_next_run_gets_its_outcome(play: Play) -> None:
@@ -109,7 +111,7 @@ async def test_a_task_outlasts_its_run_and_the_next_run_gets_its_outcome(play: P
         assert await statuses(world.store) == {"k": "succeeded"}
         result = await world.run(two.agent(), "And now?", thread="t")
     assert result.output == "I have read it."
-    assert any("It is done." in one.text for one in two.requests[-1].messages)
+    assert any("It is done." in message.text for message in two.requests[-1].messages)
 
 
 async def test_a_duplicate_task_and_one_over_the_limit_are_refused(play: Play) -> None:
@@ -152,7 +154,7 @@ async def test_tasks_are_listed_steered_and_cancelled(play: Play) -> None:
     assert [outcome for outcome, _ in replies] == ["ok"] * 5 + ["error"] * 2
     assert [item.body for item in inbox] == [b"Look at the sea."]
     assert (task.status, run.status, run.cancel_requested) == ("cancelled", "cancelled", True)
-    assert any('"status": "cancelled"' in one.text for one in two.requests[-1].messages)
+    assert any('"status": "cancelled"' in message.text for message in two.requests[-1].messages)
 
 
 async def test_running_tasks_are_in_the_state_note(play: Play) -> None:
@@ -184,8 +186,12 @@ async def test_rebuilt_prompts_restate_running_tasks(play: Play) -> None:
     async with play(settings=settings) as world:
         result = await world.run(agent, thread="t")
         assert result.ok
-    assert any(one.kind == "activation" for one in world.events)
-    notes = [one.text for one in two.requests[-1].messages if "Your background tasks:" in one.text]
+    assert any(event.kind == "activation" for event in world.events)
+    notes = [
+        message.text
+        for message in two.requests[-1].messages
+        if "Your background tasks:" in message.text
+    ]
     assert len(notes) == 1 and "- k: running" in notes[0]
 
 
@@ -207,11 +213,11 @@ async def test_closing_the_runtime_leaves_a_task_resumable(database_url: str) ->
         runs = await store.runs.list(parent_thread_id="t")
         events = await store.events.list(runs[0].thread_id)
     assert result.output == "All read."
-    assert any("was interrupted" in one.text for one in second.requests[0].messages)
-    assert any("It is done." in one.text for one in second.requests[-1].messages)
+    assert any("was interrupted" in message.text for message in second.requests[0].messages)
+    assert any("It is done." in message.text for message in second.requests[-1].messages)
     # The same run continued; each of its executions ended once.
     assert [(run.id, run.status) for run in runs] == [(task.run_id, "succeeded")]
-    assert [one.kind for one in events].count("run-finish") == 2
+    assert [event.kind for event in events].count("run-finish") == 2
 
 
 async def test_a_message_arrives_although_its_sender_died_while_sending(
@@ -235,7 +241,7 @@ async def test_a_message_arrives_although_its_sender_died_while_sending(
         await sending.wait()
         result = await world.run(two.agent(), "And now?", thread="t")
     assert result.output == "Read."
-    assert any("It is done." in one.text for one in two.requests[-1].messages)
+    assert any("It is done." in message.text for message in two.requests[-1].messages)
 
 
 async def test_a_task_of_a_cancelled_run_is_cancelled_with_it(play: Play) -> None:
@@ -255,11 +261,11 @@ async def ended(store: UserStore) -> bool:
 
 async def ends(store: UserStore) -> list[int]:
     """Return the number of end events of each run."""
-    found: list[int] = []
+    counts: list[int] = []
     for run in await store.runs.list():
         events = await store.events.list(run.thread_id)
-        found.append(sum(one.kind == "run-finish" for one in events))
-    return found
+        counts.append(sum(event.kind == "run-finish" for event in events))
+    return counts
 
 
 async def test_a_task_that_cannot_start_reports_it_at_once(play: Play) -> None:

@@ -81,9 +81,9 @@ async def test_events_of_children_carry_their_own_run_and_thread(play: Play) -> 
     agent = Agent(tools=[delegating(child_of(say("Hi.")))])
     async with play([call("delegate", task="x"), say("Done.")]) as world:
         result = await world.run(agent)
-    ended = [one for one in world.events if one.kind == "run-finish"]
-    assert [one.run_id == result.run_id for one in ended] == [False, True]
-    assert len({one.thread_id for one in ended}) == 2
+    ended = [event for event in world.events if event.kind == "run-finish"]
+    assert [run.run_id == result.run_id for run in ended] == [False, True]
+    assert len({run.thread_id for run in ended}) == 2
 
 
 async def test_parallel_children_are_separate(play: Play) -> None:
@@ -123,9 +123,9 @@ async def test_a_child_has_the_step_limit_of_a_sub_agent(play: Play) -> None:
     script = [call("delegate", task="x"), say("Done.")]
     async with play(script, settings={"sub_agent_max_steps": 3}) as world:
         result = await world.run(agent)
-        kept = await world.results(result.thread_id)
+        results = await world.results(result.thread_id)
     assert result.ok
-    assert kept == [("ok", "failed: None")]
+    assert results == [("ok", "failed: None")]
 
 
 async def test_the_time_of_child_runs_does_not_count_as_the_tools(play: Play) -> None:
@@ -299,7 +299,7 @@ async def test_cancelling_the_parent_cancels_its_children(play: Play) -> None:
             group.start_soon(world.run, agent)
             await began.wait()
             group.cancel_scope.cancel()
-        root = next(one.run_id for one in world.events if one.kind == "run-start")
+        root = next(event.run_id for event in world.events if event.kind == "run-start")
         runs = await world.store.runs.list(root_run_id=root)
     assert len(runs) == 2
     assert {(run.status, run.stop_reason) for run in runs} == {("cancelled", "cancelled")}

@@ -66,8 +66,8 @@ def cleaning(*paths: str, **more: Any) -> Any:
 
     def respond(request: ModelRequest) -> Scripted:
         if not is_child(request):
-            asked = request.messages[-1].role == "user"
-            return calls(*(order(p, **more) for p in paths)) if asked else say("Done.")
+            starting = request.messages[-1].role == "user"
+            return calls(*(order(p, **more) for p in paths)) if starting else say("Done.")
         if step(request):
             return say(request.messages[-1].text)
         what = part(request)
@@ -82,23 +82,23 @@ AGENT = Agent(tools=[erase, double], delegation=True, name="boss")
 async def open_question(world: World) -> Question:
     """Wait until a question is open."""
     for _ in range(3000):
-        if found := await world.runtime.questions():
-            return found[0]
+        if questions := await world.runtime.questions():
+            return questions[0]
         await anyio.sleep(0.01)
     raise ToolError("Nothing was asked.")
 
 
 async def children(world: World, root: str) -> dict[str, str]:
     """Return the status of each sub-agent of a run, by its task."""
-    found = await world.store.runs.list(parent_run_id=root)
-    return {str(_record(run).key): run.status for run in found}
+    runs = await world.store.runs.list(parent_run_id=root)
+    return {str(_record(run).key): run.status for run in runs}
 
 
 async def ends(world: World, root: str) -> list[int]:
     """Return the number of end events of each run of a tree."""
     runs = await world.store.runs.list(root_run_id=root)
     texts = [await world.store.events.list(run.thread_id) for run in runs]
-    return [sum(one.kind == "run-finish" for one in events) for events in texts]
+    return [sum(event.kind == "run-finish" for event in events) for events in texts]
 
 
 async def test_a_sub_agents_call_waits_for_approval_and_suspends_the_root(play: Play) -> None:
@@ -120,7 +120,10 @@ async def test_a_sub_agents_call_waits_for_approval_and_suspends_the_root(play: 
         result = await world.runtime.resume(waits.run_id, AGENT)
 
         assert result.output == "Done." and erased == ["/a"]
-        assert [one["result"] for one in await outcomes(world, result)] == ["erased /a", "14"]
+        assert [outcome["result"] for outcome in await outcomes(world, result)] == [
+            "erased /a",
+            "14",
+        ]
         assert await ends(world, waits.run_id) == [1, 1, 1]
         assert await world.runtime.questions(thread="t") == []
         assert [one.id for one in await world.runtime.questions(thread="t", status=None)] == [
@@ -141,8 +144,8 @@ async def test_a_refusal_reaches_the_sub_agent_and_the_task_continues(play: Play
 
         assert result.ok and erased == []
         [outcome] = await outcomes(world, result)
-        said = "Keep it." if how == "no" else "Nobody allowed this call in time"
-        assert said in outcome["result"]
+        reason = "Keep it." if how == "no" else "Nobody allowed this call in time"
+        assert reason in outcome["result"]
 
 
 @FILE
@@ -168,17 +171,17 @@ async def test_two_simultaneous_questions_are_listed_and_answered_separately(pla
 
 @FILE
 async def test_a_callback_learns_which_sub_agent_asks(play: Play) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     async def allow(question: Question) -> bool:
-        asked.append(f"{question.role} {question.task_key}")
+        questions.append(f"{question.role} {question.task_key}")
         return True
 
     async with play(cleaning("/a", "/b")) as world:
         result = await world.run(AGENT, on_question=allow)
 
         assert result.ok and sorted(erased) == ["/a", "/b"]
-        assert sorted(asked) == ["cleaner /a", "cleaner /b"]
+        assert sorted(questions) == ["cleaner /a", "cleaner /b"]
 
 
 async def test_a_standing_approval_covers_the_roots_thread(play: Play) -> None:
@@ -259,7 +262,7 @@ async def test_an_answer_while_others_work_needs_no_resume(play: Play) -> None:
 
         assert result.ok and erased == ["/a"]
         assert len(await children(world, result.run_id)) == 2
-        assert "run-suspend" not in [one.kind for one in await world.store.events.list("t")]
+        assert "run-suspend" not in [event.kind for event in await world.store.events.list("t")]
 
 
 @FILE
@@ -290,7 +293,7 @@ async def test_a_nested_sub_agents_question_is_waited_for_by_all_above(play: Pla
 
     async with play(respond, settings={"delegation_depth": 2}) as world:
         waits = await world.run(AGENT, thread="t")
-        assert [one.task_key for one in waits.questions] == ["/a"]
+        assert [question.task_key for question in waits.questions] == ["/a"]
         assert await world.runtime.questions(thread="t") == list(waits.questions)
         runs = await world.store.runs.list(root_run_id=waits.run_id)
         assert [run.status for run in runs] == ["suspended"] * 3

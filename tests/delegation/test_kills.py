@@ -39,18 +39,20 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
         # There are three sub-agents: each was resumed, none started again.
         assert {run.id for run in runs} == before.keys()
         assert {run.status for run in runs} == {"succeeded"}
-        [_, exchange] = [one for one in await store.log.branch("t", 4) if one.calls]
-        outcomes = [orjson.loads(decode_result(one.body).text) for one in exchange.calls]
+        [_, exchange] = [node for node in await store.log.branch("t", 4) if node.calls]
+        outcomes = [orjson.loads(decode_result(call.body).text) for call in exchange.calls]
         for run in runs:
             ends = [
-                one for one in await store.events.list(run.thread_id) if one.kind == "run-finish"
+                event
+                for event in await store.events.list(run.thread_id)
+                if event.kind == "run-finish"
             ]
             assert len(ends) == 1
         # Items that are completed in the plan are not started again.
         plans = reversed(await runtime.plans.versions("t"))
         statuses = [status for status, _ in groupby(plan.items[0].status for plan in plans)]
         assert statuses == ["pending", "in_progress", "completed"]
-    assert [(one["result"], one["attempt"]) for one in outcomes] == [
+    assert [(outcome["result"], outcome["attempt"]) for outcome in outcomes] == [
         (f"read {part}", 1) for part in PARTS
     ]
     # Each sub-agent looked once; the killed ones repeated only the step in progress.
@@ -72,7 +74,7 @@ async def test_killed_background_tasks_are_reported_and_resumed(
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         store = runtime.store.of("local")
         [parent] = await store.runs.list(thread_id="t")
-        stood = {one.key: one.status for one in await tasks_of(store, "t")}
+        stood = {task.key: task.status for task in await tasks_of(store, "t")}
         assert stood == {"one": "succeeded", "two": "interrupted", "three": "interrupted"}
 
         result = await runtime.resume(parent.id, worker.agent())

@@ -39,8 +39,8 @@ def never(request: ModelRequest, number: int) -> Scripted:
 
 async def refusal(play: Play, policy: bool | Delegation = True, **order: Any) -> str:
     """Return why a task was refused without a model call."""
-    asked = {"role": "worker", "instructions": "Work."} | order
-    async with play(playing([call("delegate", **asked), say("Done.")], never)) as world:
+    arguments = {"role": "worker", "instructions": "Work."} | order
+    async with play(playing([call("delegate", **arguments), say("Done.")], never)) as world:
         agent = Agent(tools=[double, look, danger], delegation=policy)
         result = await world.run(agent)
         [outcome] = await outcomes(world, result)
@@ -56,8 +56,8 @@ async def test_unknown_and_forbidden_tools_are_refused_before_any_call(
     play: Play, name: str
 ) -> None:
     # A background task cannot wait for the approval that a dangerous tool needs.
-    asked: dict[str, Any] = {"tools": ["double", name], "background": True}
-    why = await refusal(play, Delegation(tools=["double", "danger"]), **asked)
+    arguments: dict[str, Any] = {"tools": ["double", name], "background": True}
+    why = await refusal(play, Delegation(tools=["double", "danger"]), **arguments)
     assert why == (f"A sub-agent cannot be given: {name}. The tools that you can give are: double.")
 
 
@@ -157,4 +157,4 @@ async def test_sub_agents_over_the_limit_wait_and_results_stay_in_order(
         result = await world.run(Agent(tools=[double], delegation=True))
         ends = await outcomes(world, result)
     assert most == 3
-    assert [one["result"] for one in ends] == [f"part {n}" for n in range(7)]
+    assert [end["result"] for end in ends] == [f"part {n}" for n in range(7)]

@@ -66,7 +66,7 @@ async def test_a_task_that_succeeds(play: Play) -> None:
     assert (outcome["status"], outcome["stop_reason"]) == ("succeeded", "completed")
     assert (outcome["result"], outcome["task_key"], outcome["attempt"]) == ("It is 2.", "k", 1)
     assert outcome["tool_calls"] == {"double": 1, "nothing": 1}
-    assert [one["tool"] for one in outcome["tool_errors"]] == ["nothing"]
+    assert [error["tool"] for error in outcome["tool_errors"]] == ["nothing"]
     assert (outcome["usage"]["steps"], outcome["blockers"]) == (3, [])
     assert outcome["usage"]["prompt_tokens"] > 0 < outcome["usage"]["cost_usd"]
     assert 0 < outcome["duration"] < 60
@@ -171,17 +171,17 @@ def order(model: ScriptedModel | str, **more: Any) -> Assignment:
 
 async def in_a_tool(play: Play, assignment: Assignment) -> tuple[Outcome, World]:
     """Return the outcome of a task delegated by a tool's own code."""
-    kept: list[Outcome] = []
+    outcomes: list[Outcome] = []
 
     @tool
     async def hand_over(context: ToolContext) -> str:
         """Delegate."""
-        kept.append(await delegate(context, assignment))
+        outcomes.append(await delegate(context, assignment))
         return "ok"
 
     async with play([call("hand_over"), say("Done.")]) as world:
         assert (await world.run(Agent(tools=[hand_over]))).ok
-    return kept[0], world
+    return outcomes[0], world
 
 
 async def test_a_cancelled_sub_agent_is_an_outcome_and_the_parent_continues(play: Play) -> None:
@@ -300,13 +300,15 @@ async def test_a_sub_agents_files_are_artifacts_that_another_can_open(play: Play
     def respond(request: ModelRequest) -> Scripted:
         number = sum(message.role == "assistant" for message in request.messages)
         if "second" in request.messages[0].text:
-            asked = request.messages[1].text.partition("- ")[2].split()[0]
-            return [call("open_artifact", reference=asked), say(request.messages[-1].text)][number]
+            artifact = request.messages[1].text.partition("- ")[2].split()[0]
+            return [call("open_artifact", reference=artifact), say(request.messages[-1].text)][
+                number
+            ]
         if request.messages[0].text.startswith("You are a sub-agent"):
             return [call("draw"), say("Done.")][number]
         if number == 1:
-            found = request.messages[-1].text.partition('"tool:')[2].partition('"')[0]
-            artifacts = [f"tool:{found}"]
+            reference = request.messages[-1].text.partition('"tool:')[2].partition('"')[0]
+            artifacts = [f"tool:{reference}"]
             return call("delegate", role="second", instructions="Open.", artifacts=artifacts)
         return [call("delegate", **ORDER), None, say("Done.")][number] or say("")
 

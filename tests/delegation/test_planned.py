@@ -32,7 +32,7 @@ async def test_the_item_has_the_status_of_its_task(
     async def child(request: ModelRequest) -> Scripted:
         plan = await world.runtime.plans.current("t")
         assert plan is not None
-        seen.extend(one.status for one in plan.items)
+        seen.extend(item.status for item in plan.items)
         return say(answer)
 
     parent = [
@@ -50,7 +50,7 @@ async def test_the_item_has_the_status_of_its_task(
         plan = await world.runtime.plans.current("t")
     assert seen[:2] == ["in_progress", "pending"]
     assert plan is not None
-    assert [one.status for one in plan.items] == [status, "pending"]
+    assert [item.status for item in plan.items] == [status, "pending"]
     assert result in str(plan.items[0].result)
 
 

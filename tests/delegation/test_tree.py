@@ -21,11 +21,11 @@ PRICE = Price(input=1000, output=2000, cache_read=100, cache_write=1000)
 
 async def finishes(world: World, root: str) -> dict[str, int]:
     """Return the number of end events of each run of a tree."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for run in await tree_of(world.store, root):
         events = await world.store.events.list(run.thread_id)
-        found[run.run_id] = sum(one.kind == "run-finish" for one in events)
-    return found
+        counts[run.run_id] = sum(event.kind == "run-finish" for event in events)
+    return counts
 
 
 async def test_a_tree_lists_every_run_with_its_usage_and_time(play: Play) -> None:

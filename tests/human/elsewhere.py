@@ -18,7 +18,7 @@ from agent_runtime.models.scripted import call, calls, raw_call, say
 from tests.support.processes import Program, program
 
 AT_ONCE = 1e-9
-"""Seconds so few that a question has expired when it is asked, whatever the clock."""
+"""So few seconds that a question has expired as soon as it is asked, on any clock."""
 hanging: list[bool] = []
 """Whether the effects of this process are followed by a wait for ever."""
 

@@ -115,10 +115,10 @@ async def test_an_answer_does_not_count_for_another_tool_of_the_same_name(
         [question] = (await world.run(Agent(tools=[make("staging", ran)]))).questions
         await world.runtime.answer(question.id, True)
         other = Agent(tools=[make("prod", ran)])
-        asked = await world.resume(other)
+        suspended = await world.resume(other)
 
-        assert ran == [] and asked.status == "suspended"
-        [again] = asked.questions
+        assert ran == [] and suspended.status == "suspended"
+        [again] = suspended.questions
         assert again.id != question.id
         await world.runtime.answer(again.id, True)
         assert (await world.resume(other)).ok and ran == ["1 to prod"]
@@ -217,9 +217,9 @@ async def test_always_covers_only_its_tool(play: Play, make: Make) -> None:
         assert (await world.resume(Agent(tools=[make("staging", ran)]))).ok
         assert ran == ["0 to staging", "1 to staging", "2 to staging"]
 
-        asked = await world.run(Agent(tools=[make("prod", ran)]), thread="t")
+        suspended = await world.run(Agent(tools=[make("prod", ran)]), thread="t")
 
-        assert asked.status == "suspended" and len(ran) == 3
+        assert suspended.status == "suspended" and len(ran) == 3
 
 
 async def test_an_answer_does_not_count_after_defaults_changed(play: Play) -> None:
@@ -262,10 +262,10 @@ async def test_a_varying_default_is_asked_about_once(play: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"), [("inf", "inf"), ("1e999", "inf"), ("-Infinity", "-inf"), ("nan", "nan")]
+    ("value", "shown"), [("inf", "inf"), ("1e999", "inf"), ("-Infinity", "-inf"), ("nan", "nan")]
 )
 async def test_a_number_that_json_cannot_represent_is_shown(
-    play: Play, given: str, shown: str
+    play: Play, value: str, shown: str
 ) -> None:
     ran: list[str] = []
 
@@ -275,7 +275,7 @@ async def test_a_number_that_json_cannot_represent_is_shown(
         ran.append(str(amount))
         return "paid"
 
-    async with play([call("pay", amount=given), say("Done.")]) as world:
+    async with play([call("pay", amount=value), say("Done.")]) as world:
         [question] = (await world.run(Agent(tools=[pay]))).questions
         assert question.arguments == {"amount": shown}
         await world.runtime.answer(question.id, True)
@@ -320,10 +320,10 @@ async def test_a_started_call_is_not_run_again_by_another_tool(play: Play, tmp_p
             await elsewhere.until("effect")
             await elsewhere.kill()
 
-        asked = await world.resume(changed)
+        suspended = await world.resume(changed)
 
-        assert ran == [] and asked.status == "suspended" and file.read_text() == "a"
-        await world.runtime.answer(asked.questions[0].id, True)
+        assert ran == [] and suspended.status == "suspended" and file.read_text() == "a"
+        await world.runtime.answer(suspended.questions[0].id, True)
         assert (await world.resume(changed)).ok and ran == ["a"]
 
 
@@ -371,8 +371,8 @@ async def test_always_covers_no_other_command(
     async with play([*script, say("Done.")]) as world:
         [question] = (await world.run(own)).questions
         await world.runtime.answer(question.id, Decision(True, remember={"command": pattern}))
-        [asked] = (await world.resume(own)).questions
-        assert asked.arguments["command"] == then
+        [suspended] = (await world.resume(own)).questions
+        assert suspended.arguments["command"] == then
 
 
 async def test_always_does_not_follow_a_link_out_of_its_pattern(play: Play, tmp_path: Path) -> None:
@@ -394,8 +394,8 @@ async def test_always_does_not_follow_a_link_out_of_its_pattern(play: Play, tmp_
         [question] = (await world.run(own)).questions
         allowed = Decision(True, remember={"path": f"{inside}/*"})
         await world.runtime.answer(question.id, allowed)
-        [asked] = (await world.resume(own)).questions
-        assert asked.arguments["path"] == paths[2] and ran == paths[:2]
+        [suspended] = (await world.resume(own)).questions
+        assert suspended.arguments["path"] == paths[2] and ran == paths[:2]
 
 
 async def test_approvals_of_an_older_version_are_asked_again(play: Play) -> None:
@@ -407,8 +407,8 @@ async def test_approvals_of_an_older_version_are_asked_again(play: Play) -> None
         await world.store.questions.answer(
             question.id, {"allow": True, "reason": ""}, remember=remember
         )
-        asked = await world.resume(own)
-        assert asked.status == "suspended" and ran == ["1 to staging"]
+        suspended = await world.resume(own)
+        assert suspended.status == "suspended" and ran == ["1 to staging"]
 
 
 async def test_bindings_are_equal_in_every_process(play: Play, tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ async def test_several_calls_of_one_answer_are_bound_separately(play: Play) -> N
     both = calls(raw_call("deploy", version="1"), raw_call("deploy", version="2"))
     own = Agent(tools=[_bound("staging", ran)])
     async with play([both, say("Done.")]) as world:
-        asked = await world.run(own)
-        for question in asked.questions:
+        suspended = await world.run(own)
+        for question in suspended.questions:
             await world.runtime.answer(question.id, question.arguments["version"] == "2")
         assert (await world.resume(own)).ok and ran == ["2 to staging"]

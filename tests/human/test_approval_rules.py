@@ -184,10 +184,10 @@ async def test_every_form_of_a_path_is_asked_about(play: Play, by: str, pattern:
     if by == "tool":
         own = tool(deploy.function, needs_approval={"path": pattern})
     rule = f"deploy:path={pattern}" if by == "setting" else ""
-    made = calls(*(raw_call("deploy", path=one) for one in FORMS))
+    made = calls(*(raw_call("deploy", path=form) for form in FORMS))
     async with play([made, say("Done.")], settings={"approve": rule}) as world:
-        asked = (await world.run(Agent(tools=[own]))).questions
-        assert [one.arguments["path"] for one in asked] == [*FORMS] and ran == []
+        suspended = (await world.run(Agent(tools=[own]))).questions
+        assert [one.arguments["path"] for one in suspended] == [*FORMS] and ran == []
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ async def test_a_folder_rule_covers_every_way_into_the_folder(
     inside = ["secrets/a", "./secrets/a", "secrets//a", "x/../secrets/a", f"{tmp_path}/secrets/a"]
     inside += [f"{tmp_path}/./secrets/a", "link/a", "vault/a", "file.txt"]
     paths = [*inside, "other.txt", "x/vault/a"]
-    made = calls(*(raw_call("write_file", path=one, content="x") for one in paths))
+    made = calls(*(raw_call("write_file", path=path, content="x") for path in paths))
     settings = {"approve": f"write_file:path={rule.format(root=tmp_path)}"}
 
     async with play([made, say("Done.")], settings=settings) as world:
-        asked = (await world.run(Agent(tools=workspace_tools(tmp_path)))).questions
+        suspended = (await world.run(Agent(tools=workspace_tools(tmp_path)))).questions
 
-    assert [one.arguments["path"] for one in asked] == inside
+    assert [one.arguments["path"] for one in suspended] == inside
     assert (tmp_path / "vault" / "a").read_text() == "" and (tmp_path / "other.txt").exists()
 
 
@@ -229,8 +229,8 @@ async def test_a_command_pattern_cannot_be_evaded(play: Play, tmp_path: Path, pa
     commands += ["$(echo rm) x", "RM x", "rm"]
     made = calls(*(raw_call("run_command", command=one) for one in [*commands, "ls -l"]))
     async with play([made, say("Done.")]) as world:
-        asked = (await world.run(Agent(tools=tools))).questions
-        assert [one.arguments["command"] for one in asked] == commands
+        suspended = (await world.run(Agent(tools=tools))).questions
+        assert [one.arguments["command"] for one in suspended] == commands
 
 
 @pytest.mark.parametrize("path", ["~a\0b", "~\ud800", "~" * 9000, "\ud800", "file://["])

@@ -53,10 +53,10 @@ AGENT = Agent(tools=[erase, write, pay, double])
 async def test_an_allowed_call_runs_once_as_shown(play: Play) -> None:
     both = calls(raw_call("erase", path="/a", note="x" * 5000), raw_call("double", number=2))
     async with play([both, say("Done.")]) as world:
-        asked = await world.run(AGENT, thread="t")
+        suspended = await world.run(AGENT, thread="t")
 
         assert ran == []
-        [question] = asked.questions
+        [question] = suspended.questions
         assert (question.kind, question.tool, question.pattern) == ("approval", "erase", {})
         assert question.arguments["path"] == "/a"
         assert question.arguments["note"] == "x" * 5000
@@ -98,7 +98,7 @@ async def test_a_refusal_still_holds_where_approval_is_no_longer_needed(play: Pl
 async def test_an_approval_that_comes_too_late_is_a_refusal(play: Play) -> None:
     script = [call("erase", path="/a"), say("Sorry.")]
     async with play(script, settings={"answer_timeout": AT_ONCE}) as world:
-        asked = await world.run(AGENT)
+        suspended = await world.run(AGENT)
         [question] = await world.runtime.questions(status="expired")
         with pytest.raises(QuestionClosed):
             await world.runtime.answer(question.id, True)
@@ -106,7 +106,7 @@ async def test_an_approval_that_comes_too_late_is_a_refusal(play: Play) -> None:
         assert (await world.resume(AGENT)).ok
 
         assert ran == []
-        [(outcome, text)] = await world.results(asked.thread_id)
+        [(outcome, text)] = await world.results(suspended.thread_id)
         assert outcome == "refused" and "Nobody allowed this call in time" in text
 
 
@@ -135,16 +135,16 @@ async def test_a_path_with_parent_folders_evades_no_pattern(play: Play) -> None:
     async with play([*script, say("Done.")]) as world:
         [question] = (await world.run(AGENT, thread="t")).questions
         await world.runtime.answer(question.id, Decision(True, remember={"path": "/tmp/*"}))
-        [asked] = (await world.resume(AGENT)).questions
-        assert asked.arguments["path"] == climbing[0]
-        await world.runtime.answer(asked.id, Decision(True, remember={"path": climbing[0]}))
+        [suspended] = (await world.resume(AGENT)).questions
+        assert suspended.arguments["path"] == climbing[0]
+        await world.runtime.answer(suspended.id, Decision(True, remember={"path": climbing[0]}))
         [again] = (await world.resume(AGENT)).questions
         assert again.arguments["path"] == climbing[1]
 
     ran.clear()
     async with play([call("write", path=climbing[0]), say("Done.")]) as world:
-        [asked] = (await world.run(Agent(tools=[write]))).questions
-        assert asked.arguments["path"] == climbing[0]
+        [suspended] = (await world.run(Agent(tools=[write]))).questions
+        assert suspended.arguments["path"] == climbing[0]
         assert ran == []
 
 
@@ -255,7 +255,7 @@ async def test_an_approved_call_runs_once_although_its_process_dies(
 
 
 def test_only_known_secrets_are_masked_and_nothing_in_a_command() -> None:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "command": "TOKEN=$(touch${IFS}x) make test --token=$(id) https://x:;id;@host",
         "author": "Ada",
         "max_tokens": 7,
@@ -263,10 +263,10 @@ def test_only_known_secrets_are_masked_and_nothing_in_a_command() -> None:
         "lines": ["export TOKEN=hunter2-hunter2", "hunter2-hunter2"],
     }
 
-    shown = shown_arguments(given, {"hunter2-hunter2", given["command"]})
+    shown = shown_arguments(arguments, {"hunter2-hunter2", arguments["command"]})
 
     assert shown == {
-        **given,
+        **arguments,
         "env": {"DB_PASSWORD": MASK, "HOME": "/root"},
         "lines": ["export TOKEN=hunter2-hunter2", MASK],
     }
@@ -274,7 +274,11 @@ def test_only_known_secrets_are_masked_and_nothing_in_a_command() -> None:
 
 def test_approvals_contain_no_invisible_characters() -> None:
     # Some letters are newer than this Python; `printable` replaces them by blanks.
-    unseen = [one for one in map(chr, range(sys.maxunicode + 1)) if not one.isprintable()]
+    unseen = [
+        character
+        for character in map(chr, range(sys.maxunicode + 1))
+        if not character.isprintable()
+    ]
     shown = escape_invisible("x".join(unseen))
     assert shown.isprintable()
     assert shown.count("\\") == len(unseen)

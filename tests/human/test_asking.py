@@ -26,10 +26,14 @@ ASK = [calls(COLOUR, raw_call("double", number=2), text="I need to know."), say(
 
 async def test_a_question_suspends_the_run_and_its_answer_is_the_calls_result(play: Play) -> None:
     async with play(ASK) as world:
-        asked = await world.run(ASKING, thread="t")
+        suspended = await world.run(ASKING, thread="t")
 
-        assert (asked.status, asked.stop_reason, asked.ok) == ("suspended", "awaiting_user", False)
-        [question] = asked.questions
+        assert (suspended.status, suspended.stop_reason, suspended.ok) == (
+            "suspended",
+            "awaiting_user",
+            False,
+        )
+        [question] = suspended.questions
         assert (question.kind, question.text) == ("single", "Which colour?")
         assert (question.choices, question.why) == (("red", "blue"), "I need to know.")
         # Calls without a question have run; the exchange stays open, and the lease is free.
@@ -43,7 +47,7 @@ async def test_a_question_suspends_the_run_and_its_answer_is_the_calls_result(pl
 
         assert result.ok and result.output == "Done."
         assert await world.results("t") == [("ok", "blue"), ("ok", "4")]
-        kinds = [one.kind for one in await world.store.events.list("t")]
+        kinds = [event.kind for event in await world.store.events.list("t")]
         assert (kinds.count("question"), kinds.count("run-suspend")) == (1, 1)
         assert kinds.count("run-finish") == 1
 
@@ -53,8 +57,8 @@ async def test_questions_of_one_exchange_wait_for_the_last_answer(play: Play) ->
     more = raw_call("ask_user", question="What else?", kind="multiple", choices=["a", "b", "c"])
     text = raw_call("ask_user", question="Say it.", kind="text")
     async with play([calls(COLOUR, more, text), say("Done.")]) as world:
-        asked = await world.run(ASKING)
-        first, second, third = asked.questions
+        suspended = await world.run(ASKING)
+        first, second, third = suspended.questions
 
         assert not await world.runtime.answer(second.id, ["c", "a"])
         with pytest.raises(QuestionsOpen) as refused:
@@ -114,9 +118,9 @@ async def test_a_question_is_answered_once_and_only_by_its_owner(play: Play) -> 
 @pytest.mark.backends("file")
 async def test_a_late_answer_is_refused_and_counts_as_a_refusal(play: Play) -> None:
     async with play(ASK, settings={"answer_timeout": AT_ONCE}) as world:
-        asked = await world.run(ASKING)
+        suspended = await world.run(ASKING)
         [question] = await world.runtime.questions(status=None)
-        assert question.status == "expired" and asked.questions == ()
+        assert question.status == "expired" and suspended.questions == ()
 
         with pytest.raises(QuestionClosed, match="expired"):
             await world.runtime.answer(question.id, "red")
@@ -155,7 +159,9 @@ async def test_a_cancel_withdraws_the_questions_and_late_answers_reach_no_newer_
         assert await world.runtime.answer(question.id, "blue")
         assert (await world.resume(ASKING)).ok
         finishes = [
-            one.run_id for one in await world.store.events.list("t") if one.kind == "run-finish"
+            event.run_id
+            for event in await world.store.events.list("t")
+            if event.kind == "run-finish"
         ]
         assert finishes == [stale.run_id, newer.run_id]
 

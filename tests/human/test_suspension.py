@@ -38,7 +38,7 @@ async def test_open_questions_survive_a_kill_and_other_processes_answer_them(pla
         assert result.ok and result.output == "Thanks."
         assert await world.results("t") == [("ok", "blue"), ("ok", "Because.")]
         events = await world.store.events.list("t")
-        assert [one.kind for one in events].count("run-finish") == 1
+        assert [event.kind for event in events].count("run-finish") == 1
 
 
 async def test_a_run_pauses_at_its_next_step_and_resumes(play: Play) -> None:

@@ -34,7 +34,7 @@ def tokens(ledger: tuple[str, ...]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("open app/[slug]/page.tsx, then", ["app/[slug]/page.tsx"]),
         ("app/(shop)/cart.ts and @scope/pkg", ["app/(shop)/cart.ts", "@scope/pkg"]),
@@ -54,8 +54,8 @@ def tokens(ledger: tuple[str, ...]) -> int:
         ("naïve_größe in Übersicht/größe.py", ["naïve_größe", "Übersicht/größe.py"]),
     ],
 )
-def test_identifiers_are_found_verbatim(text: str, found: list[str]) -> None:
-    assert list(identifiers(text)) == found
+def test_identifiers_are_found_verbatim(text: str, expected: list[str]) -> None:
+    assert list(identifiers(text)) == expected
 
 
 def test_prose_has_no_identifiers() -> None:

@@ -80,7 +80,7 @@ async def test_sub_agents_read_the_parts_and_the_report_is_correct(root: Path, s
     assert set(seen.report.read) == set(recount(root).files)
     assert len(seen.children) == 6
     assert {run.status for run in seen.children} == {"succeeded"}
-    assert {one.id: one.status for one in seen.plan.items} == dict.fromkeys(
+    assert {item.id: item.status for item in seen.plan.items} == dict.fromkeys(
         ("look", *(f"part-{n}" for n in range(1, 7)), "recall", "figures", "check"), "completed",
     )  # fmt: skip
     assert "By sub-agents: 6 parts, 6 attempts." in seen.report.text
@@ -114,8 +114,8 @@ async def test_the_first_listing_is_recalled_after_it_left_the_prompt(
     seen = await survey(root, store, AGENT_RUNTIME_OBSERVER_MESSAGE_TOKENS="6000")
     size = sum(recount(root).files.values())
     stub = len("This survey is in progress.\n")
-    said = f"said: “101 entries in . and below: 101 files of {size + stub:,} bytes, 0 folders.”"
-    assert said in seen.report.text
+    expected = f"said: “101 entries in . and below: 101 files of {size + stub:,} bytes, 0 folders.”"
+    assert expected in seen.report.text
     assert "observation o1 stands for it). No language model" in str(seen.result.output)
 
 
@@ -147,7 +147,7 @@ async def test_a_part_that_no_attempt_finishes_is_reported_as_unread(
     assert seen.report.number("Read") == 0
     assert seen.of("part-1") == ["max_steps", "max_steps"]
     assert "attempt 2 given up after 0 files (max_steps)" in seen.report.text
-    assert {one.id: one.status for one in seen.plan.items}["part-1"] == "failed"
+    assert {item.id: item.status for item in seen.plan.items}["part-1"] == "failed"
     assert "Only 0 of 21 entries were listed" in seen.report.text
 
 

@@ -69,8 +69,8 @@ def findings(folder: Path) -> tuple[list[str], int]:
     The number of attempts is excluded: a resumed sub-agent may repeat steps.
     """
     report = (folder / "work" / "REPORT.md").read_text()
-    found, how = report.split("## How it was read")
+    sections, how = report.split("## How it was read")
     parts = re.search(r"By sub-agents: (\d+) parts?, (\d+) attempts?", how)
     assert parts is not None and int(parts[2]) >= int(parts[1])
     recalled = how.splitlines()[-1]
-    return sorted([*found.splitlines(), recalled]), int(parts[1])
+    return sorted([*sections.splitlines(), recalled]), int(parts[1])

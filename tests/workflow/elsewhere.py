@@ -76,7 +76,7 @@ def worker(name: str) -> Agent:
     """
 
     def respond(request: Any) -> Any:
-        done = sum(one.role == "tool" for one in request.messages)
+        done = sum(message.role == "tool" for message in request.messages)
         return call("work", name=f"{name}{done + 1}") if done < 2 else say(f"{name} is done")
 
     return Agent(ScriptedModel(respond), tools=[work], name=name)
@@ -115,7 +115,7 @@ async def flow(w: WorkflowContext) -> dict[str, Any]:
         "both": both,
         "deep": deep,
         "seen": seen,
-        "messages": [one.text for one in w.messages],
+        "messages": [message.text for message in w.messages],
     }
 
 

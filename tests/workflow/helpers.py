@@ -24,12 +24,12 @@ def local(runtime: Runtime) -> UserStore:
 
 def answering(*answers: str, name: str = "agent") -> Agent:
     """Return an agent that gives these answers, one per run."""
-    return Agent(ScriptedModel([say(one) for one in answers]), name=name)
+    return Agent(ScriptedModel([say(answer) for answer in answers]), name=name)
 
 
 def echo(request: ModelRequest) -> str:
     """Answer with all messages sent to the agent, without its instructions."""
-    return " | ".join(one.text for one in request.messages[1:])
+    return " | ".join(message.text for message in request.messages[1:])
 
 
 ECHO = Agent(ScriptedModel(echo), name="echo")
@@ -43,6 +43,6 @@ async def sent(runtime: Runtime, run_id: str) -> list[str]:
     return [decode_message(node.body).text for node in nodes]
 
 
-def texts(said: tuple[UserMessage | AssistantMessage, ...]) -> list[str]:
+def texts(messages: tuple[UserMessage | AssistantMessage, ...]) -> list[str]:
     """Return the texts of messages."""
-    return [one.text for one in said]
+    return [message.text for message in messages]

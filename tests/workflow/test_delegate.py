@@ -33,8 +33,8 @@ def assignment(
 
 async def children(runtime: Runtime, run_id: str) -> list[Run]:
     """Return the sub-agents' runs of a run, oldest first."""
-    found = await local(runtime).runs.list(parent_run_id=run_id)
-    return sorted(found, key=lambda run: (run.created_at, run.id))
+    runs = await local(runtime).runs.list(parent_run_id=run_id)
+    return sorted(runs, key=lambda run: (run.created_at, run.id))
 
 
 @pytest.mark.backends("file")
@@ -44,10 +44,10 @@ async def test_outcomes_are_returned_in_order_with_observed_facts(runtime: Runti
     @Workflow
     async def both(w: WorkflowContext) -> list[tuple[str, object, str]]:
         tasks = [assignment(one, f"task-{n}") for n, one in enumerate(models)]
-        outcomes = await w.gather(*(w.delegate("read", one) for one in tasks))
-        assert all(isinstance(one, Outcome) for one in outcomes)
+        outcomes = await w.gather(*(w.delegate("read", task) for task in tasks))
+        assert all(isinstance(outcome, Outcome) for outcome in outcomes)
         assert [w.messages[-1].text, len(w.outputs("read"))] == ["Go.", 2]
-        return [(one.status, one.result, one.task_key) for one in outcomes]
+        return [(outcome.status, outcome.result, outcome.task_key) for outcome in outcomes]
 
     result = await runtime.run(both, "Go.")
     assert result.output == [["succeeded", "Sea", "task-0"], ["failed", "", "task-1"]]

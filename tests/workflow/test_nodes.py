@@ -101,15 +101,15 @@ async def test_nodes_in_the_flows_own_task_group_run_in_turn(runtime: Runtime) -
 
     @Workflow
     async def flow(w: WorkflowContext) -> list[int]:
-        found: list[int] = []
+        finished: list[int] = []
 
         async def one(number: int) -> None:
-            found.append(await w.call(f"node{number}", alone, number))
+            finished.append(await w.call(f"node{number}", alone, number))
 
         async with anyio.create_task_group() as group:
             for number in range(3):
                 group.start_soon(one, number)
-        return sorted(found)
+        return sorted(finished)
 
     assert len((await runtime.run(flow, "Go.")).output) == 3
 

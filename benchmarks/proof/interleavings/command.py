@@ -101,6 +101,7 @@ def _run_shares(
     last = args.seed + args.count
     shares = [range(at, min(at + SHARE, last)) for at in range(args.seed, last, SHARE)]
     options = {"actions": args.actions, "concurrent": not args.serial}
+    # Spawned: this process has run an event loop, whose threads a fork would not copy.
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(_share, kind, url, seeds, options) for seeds in shares]
         try:

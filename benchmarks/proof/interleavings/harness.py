@@ -1,6 +1,6 @@
 """Run interleavings: two stores on one database, one seed, one scheduler, one world.
 
-A world defines the actions on a thread and judges their result. There are two: calls of the store
+A world defines the actions on a thread and judges their result.  There are two: calls of the store
 alone (`store`), and whole runs with observational memory (`memory`).
 """
 
@@ -227,6 +227,7 @@ class Scheduler:
             with self.scopes[op.id]:
                 await self.world.act(Action(op, gated, chance, pause))
             if op.outcome == "cancelled":
+                # Counted as a call, so that the scheduler does not take this read for a pause.
                 with self.gate.calling():
                     await self.world.cancelled(op, store)
         finally:
@@ -303,6 +304,7 @@ async def run_seeds(
     kind.prepare()
     prefix = f"interleaving {uuid4().hex}"
     async with AsyncExitStack() as stack:
+        # Faster than `full`, and as safe against kills: only a power cut could lose a commit.
         stores = [await open_store(url, synchronous="normal") for _ in SIDES]
         for store in stores:
             stack.push_async_callback(store.close)

@@ -1,8 +1,8 @@
 """Interleave two runtimes with observational memory on one thread, by seeds, and judge all prompts.
 
 The runs are complete, with loop, log, memory and store; only models are scripted, and the
-thresholds are so small that observations are written, activated or condensed every few steps.
-Each interleaving has a dozen actions (runs, resumes, regenerated answers, forks, cancels, steering,
+thresholds are so small that observations are written, activated or condensed every few steps.  Each
+interleaving has a dozen actions (runs, resumes, regenerated answers, forks, cancels, steering,
 crashes, leases that expire while their holder works, cancelled tasks).  One scheduler orders every
 read, every batch and every model answer by the seed.  With `--processes` two processes work at the
 same time instead, and one is killed.

@@ -1,7 +1,7 @@
 """Run whole agents with observational memory on one thread, with users, branches and crashes.
 
 The runs with their loop, log, memory and store are the product's own; only the models are scripted.
-Every message of a thread is unique, so a prompt alone shows which nodes it contains. Prompts are
+Every message of a thread is unique, so a prompt alone shows which nodes it contains.  Prompts are
 recorded, and the memory's commits are marked with their jobs.
 """
 
@@ -170,7 +170,7 @@ class MarkedRuns:
 
 
 def _marked(events: Sequence[NewEvent], marks: Mapping[str, Any]) -> tuple[NewEvent, ...]:
-    return tuple(replace(one, data={**one.data, **marks}) for one in events)
+    return tuple(replace(event, data={**event.data, **marks}) for event in events)
 
 
 class MarkedStore:
@@ -237,8 +237,8 @@ class Actor:
             over = next(taken) > steps
             text = self.mark("answer" if over else "step")
             messages: list[Message] = [
-                (one.role, one.text, [call.id for call in one.calls], one.call_id)
-                for one in request.messages
+                (message.role, message.text, [call.id for call in message.calls], message.call_id)
+                for message in request.messages
             ]
             self.on_sent(Sent(self.op.id, messages, text))
             await self.pause("answer")
@@ -294,7 +294,7 @@ class Actor:
         runs = await self.store.of(self.owner).runs.list(thread_id=MAIN, limit=4)
         if not runs:
             raise NotFound("There is no run yet.")
-        going = [one for one in runs if one.status != "succeeded"]
+        going = [run for run in runs if run.status != "succeeded"]
         return self.chance.choice([*runs, *(going * 4)]).id
 
 

@@ -87,6 +87,7 @@ def kill_one(work: Processes, url: str, owner: str, seed: int, folder: Path) -> 
         for name, journal in journals.items()
     ]
     _wait_for_lines(journals[VICTIM], chance.randint(1, _BEFORE))
+    # So the kill hits anywhere in an action, not only right after a line.
     time.sleep(chance.uniform(0, 0.005))
     os.kill(victim, signal.SIGKILL)
     _wait_for_lines(journals[SURVIVOR], _lines(journals[SURVIVOR]) + _AFTER)

@@ -1,7 +1,7 @@
 """The actions of an interleaving on one thread.
 
 Each action does what an engine does: it reads what it needs (or trusts an earlier read), then
-writes. Everything written carries the action's id, so the rows later show for each action whether
+writes.  Everything written carries the action's id, so the rows later show for each action whether
 it was written once and completely.
 """
 
@@ -152,9 +152,9 @@ class Actor:
     def _events(self, **data: Any) -> tuple[NewEvent, ...]:
         count = self.chance.randint(1, 2)
         self.op.facts["events"] = count
-        said = {**self.op.facts, "op": self.op.id, **data}
+        facts = {**self.op.facts, "op": self.op.id, **data}
         return tuple(
-            NewEvent(f"{self.op.what} {self.op.id}", None, {**said, "part": part})
+            NewEvent(f"{self.op.what} {self.op.id}", None, {**facts, "part": part})
             for part in range(count)
         )
 

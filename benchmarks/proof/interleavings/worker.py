@@ -1,8 +1,8 @@
 """One of two processes that act on one thread at the same time; its parent may kill it.
 
 As a program it takes a world's module, reads lives from stdin as lines of JSON, and runs each in a
-fork of itself, so that imports happen once. A life writes each action to a file before and after it
-acts: after a kill, an unfinished action is left open.
+fork of itself, so that imports happen once.  A life writes each action to a file before and after
+it acts: after a kill, an unfinished action is left open.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ def _fork(kind: type[World], life: Life) -> int:
     except BaseException:
         traceback.print_exc()
         code = 1
+    # Not `sys.exit`: the handlers and buffers of the parent are copied here.
     os._exit(code)
 
 

@@ -66,7 +66,7 @@ def test_a_chats_shortened_file_is_preferred(
     whole, short = beam.read(tmp_path / "data")
 
     assert len(whole.sessions) == 2
-    assert [turn.text for one in short.sessions for turn in one.turns] == ["Short."]
+    assert [turn.text for session in short.sessions for turn in session.turns] == ["Short."]
 
 
 def test_an_unavailable_file_leaves_nothing_and_is_named(

@@ -77,7 +77,7 @@ async def test_rules_compare_words(question: Question, answer: str, score: float
 
 
 @pytest.mark.parametrize(
-    ("question", "said", "score"),
+    ("question", "reply", "score"),
     [
         (RIGHT, "Yes.", 1.0),
         (RIGHT, " **no**", 0.0),
@@ -88,8 +88,8 @@ async def test_rules_compare_words(question: Question, answer: str, score: float
         (POINTS, "1: yes", None),
     ],
 )
-def test_a_verdict_is_parsed_or_none(question: Question, said: str, score: float | None) -> None:
-    assert read_verdict(question, said) == score
+def test_a_verdict_is_parsed_or_none(question: Question, reply: str, score: float | None) -> None:
+    assert read_verdict(question, reply) == score
 
 
 async def test_a_judge_is_retried_once_and_its_cost_is_recorded() -> None:

@@ -30,11 +30,11 @@ READER, OBSERVER, JUDGE = "openai/gpt-4.1", "openai/gpt-4.1-mini", "openai/gpt-4
 SMALL = ("--observe-at", "1500", "--last-messages", "4")
 
 
-def options(*given: str) -> argparse.Namespace:
+def options(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data")
     add_arguments(parser)
-    return parser.parse_args([*SMALL, *given])
+    return parser.parse_args([*SMALL, *arguments])
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ async def test_rules_never_replace_a_failed_observer_in_a_measurement(
 
 
 async def test_remember_and_log_only_store_the_same_messages(tmp_path: Path) -> None:
-    said = [Exchange(*made.filler(number)) for number in range(20)]
+    exchanges = [Exchange(*made.filler(number)) for number in range(20)]
     settings = Settings(
         database_url=f"file:{tmp_path}/run.db",
         observational_memory=True,
@@ -196,16 +196,16 @@ async def test_remember_and_log_only_store_the_same_messages(tmp_path: Path) -> 
     )
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
-        fed = await remember(runtime, "remembered", said, Agent(instructions="Listen."))
-        await log_only(store, "logged", said)
+        fed = await remember(runtime, "remembered", exchanges, Agent(instructions="Listen."))
+        await log_only(store, "logged", exchanges)
         logs = [
-            [node.body for node in await store.log.branch(thread, 2 * len(said))]
+            [node.body for node in await store.log.branch(thread, 2 * len(exchanges))]
             for thread in ("remembered", "logged")
         ]
-        view = await load_view(store, "logged", 2 * len(said))
+        view = await load_view(store, "logged", 2 * len(exchanges))
 
     assert logs[0] == logs[1]
     assert fed.observations > 2 and fed.late == 0
     messages = [entry.message for entry in view.entries]
-    assert messages[:2] == [UserMessage(said[0].said), AssistantMessage(said[0].answer)]
-    assert len(messages) == 2 * len(said)
+    assert messages[:2] == [UserMessage(exchanges[0].said), AssistantMessage(exchanges[0].answer)]
+    assert len(messages) == 2 * len(exchanges)

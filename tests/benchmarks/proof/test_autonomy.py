@@ -31,11 +31,11 @@ def test_a_repeatedly_killed_agent_does_each_item_once() -> None:
 
 @pytest.mark.slow
 def test_a_cancelled_agent_leaves_no_process_at_work() -> None:
-    found: list[Cancelled] = []
+    faults: list[Cancelled] = []
     with empty_databases() as make:
-        anyio.run(cancel_often, 1, 1, lambda: make("file"), found.append)
+        anyio.run(cancel_often, 1, 1, lambda: make("file"), faults.append)
 
-    [cancelled] = found
+    [cancelled] = faults
     assert cancelled.violations == ()
     assert cancelled.runs == 11
 
@@ -57,19 +57,19 @@ def course(calm: Course, tmp_path: Path) -> Course:
 
 
 def _work_twice(facts: Facts) -> None:
-    facts.append(next(one for one in facts if one["what"] == "work"))
+    facts.append(next(fact for fact in facts if fact["what"] == "work"))
 
 
 def _work_never(facts: Facts) -> None:
-    facts.remove(next(one for one in facts if one["what"] == "work"))
+    facts.remove(next(fact for fact in facts if fact["what"] == "work"))
 
 
 def _bill_more(facts: Facts) -> None:
-    facts.append({**next(one for one in facts if one["what"] == "billed"), "tokens": 1_000_000})
+    facts.append({**next(fact for fact in facts if fact["what"] == "billed"), "tokens": 1_000_000})
 
 
 def _bill_less(facts: Facts) -> None:
-    facts.remove(next(one for one in facts if one["what"] == "billed"))
+    facts.remove(next(fact for fact in facts if fact["what"] == "billed"))
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ async def test_the_check_detects_wrong_facts(
     assert (await judge(course, 0, 1, 0.0)).violations == ()
     facts = read(path)
     tamper(facts)
-    path.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in facts))
+    path.write_bytes(b"".join(orjson.dumps(fact) + b"\n" for fact in facts))
 
     violations = (await judge(course, 0, 1, 0.0)).violations
 
-    assert any(found in one for one in violations)
+    assert any(found in violation for violation in violations)
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ async def test_the_check_detects_missing_facts(
 ) -> None:
     violations = (await judge(replace(course, **change), 0, 1, 0.0)).violations
 
-    assert any(found in one for one in violations)
+    assert any(found in violation for violation in violations)

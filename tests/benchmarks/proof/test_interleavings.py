@@ -177,7 +177,7 @@ async def test_two_stores_on_one_thread_in_the_order_of_many_seeds(database_url:
 
     await run_seeds(StoreWorld, database_url, range(count), verdicts.append, actions=40)
 
-    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert {verdict.seed: verdict.problems for verdict in verdicts if verdict.problems} == {}
     assert len(verdicts) == count
     if count == SEEDS["file"]:
         assert_much_was_tried(verdicts)
@@ -185,9 +185,9 @@ async def test_two_stores_on_one_thread_in_the_order_of_many_seeds(database_url:
 
 def assert_much_was_tried(verdicts: list[Verdict]) -> None:
     """Over many seeds every action was both done and, where possible, refused."""
-    acted = {op.what for one in verdicts for op in one.history if op.outcome == "ok"}
+    acted = {op.what for verdict in verdicts for op in verdict.history if op.outcome == "ok"}
     assert acted >= set(ALL) - {"repeat", "wrong"}
-    refused = {op.what for one in verdicts for op in one.history if op.outcome == "refused"}
+    refused = {op.what for verdict in verdicts for op in verdict.history if op.outcome == "refused"}
     assert refused >= {*COMMITS, "repeat", "wrong", "take", "move"} - {"result", "start"}
 
 
@@ -200,6 +200,8 @@ async def test_a_seed_repeats_its_interleaving(database_url: str) -> None:
             StoreWorld, database_url, [1], verdicts.append, actions=40, concurrent=False
         )
 
-    first, second = ([(op.what, op.outcome, op.error) for op in one.history] for one in verdicts)
+    first, second = (
+        [(op.what, op.outcome, op.error) for op in verdict.history] for verdict in verdicts
+    )
     assert first == second
     assert len(first) > 10

@@ -1,6 +1,6 @@
 """Two runtimes with memory on one thread, in the order of many seeds; and tests of the judge.
 
-The judge reads prompts and rows and uses none of the product's own checks. So each check and each
+The judge reads prompts and rows and uses none of the product's own checks.  So each check and each
 fence of the store is disabled once, and the judge has to detect the result.
 """
 
@@ -56,13 +56,13 @@ async def test_two_runtimes_on_one_thread_in_the_order_of_many_seeds(database_ur
 
     await run_seeds(MemoryWorld, database_url, range(count), verdicts.append, actions=12)
 
-    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert {verdict.seed: verdict.problems for verdict in verdicts if verdict.problems} == {}
     assert len(verdicts) == count
-    happened = sum((Counter(one.happened) for one in verdicts), Counter[str]())
+    happened = sum((Counter(verdict.happened) for verdict in verdicts), Counter[str]())
     assert happened["activated: observed"] > 3 * count
     assert happened["reflected by model"] > count
     if count == SEEDS["file"]:
-        acted = {(op.what, op.outcome) for one in verdicts for op in one.history}
+        acted = {(op.what, op.outcome) for verdict in verdicts for op in verdict.history}
         assert acted >= {("crash", "ok"), ("fork", "ok"), ("resume", "ok"), ("run", "crashed")}
 
 
@@ -97,7 +97,7 @@ async def test_a_killed_process_leaves_a_consistent_thread(
     # In a thread: the processes have event loops of their own.
     await anyio.to_thread.run_sync(kill)
 
-    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert {verdict.seed: verdict.problems for verdict in verdicts if verdict.problems} == {}
     assert len(verdicts) == count
 
 
@@ -139,7 +139,7 @@ async def test_two_runtimes_never_observe_the_same_and_a_late_writer_writes_noth
         await other.act(Action(third, stores[1], random.Random(5)))
         assert third.outcome == "ok"
         rows = await user.log.observations(MAIN, ending_from=0)
-        intervals = [(one.first, one.last) for one in rows if not one.level and not one.provisional]
+        intervals = [(row.first, row.last) for row in rows if not row.level and not row.provisional]
         assert intervals
         assert len(set(intervals)) == len(intervals)
     finally:
@@ -198,7 +198,7 @@ def take_from_other_branches(patch: pytest.MonkeyPatch) -> None:
     """Select observations by their numbers alone, whatever their branch."""
 
     def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
-        by_first = {one.first: one for one in prepared}
+        by_first = {observation.first: observation for observation in prepared}
         found: list[Observation] = []
         reached = 0
         while reached < len(entries) and (one := by_first.get(entries[reached].seq)) is not None:
@@ -248,11 +248,11 @@ def reflect_too_much(patch: pytest.MonkeyPatch) -> None:
 
     def replaced(standing: Sequence[Any], reflections: Sequence[Any]) -> tuple[Any, ...]:
         left = list(standing)
-        for one in reflections:
+        for reflection in reflections:
             ids = [each.id for each in left]
-            if one.parts and one.parts[0] in ids:
-                place = ids.index(one.parts[0])
-                left[place : place + len(one.parts) + 1] = [one]
+            if reflection.parts and reflection.parts[0] in ids:
+                place = ids.index(reflection.parts[0])
+                left[place : place + len(reflection.parts) + 1] = [reflection]
         return tuple(left)
 
     patch.setattr(observational, "apply_reflections", replaced)

@@ -29,6 +29,6 @@ async def test_a_killed_process_leaves_a_consistent_thread_and_the_other_continu
     # In a thread: the processes have event loops of their own.
     await anyio.to_thread.run_sync(kill)
 
-    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert {verdict.seed: verdict.problems for verdict in verdicts if verdict.problems} == {}
     assert len(verdicts) == count
-    assert all(acted_after(one.history) for one in verdicts)
+    assert all(acted_after(verdict.history) for verdict in verdicts)

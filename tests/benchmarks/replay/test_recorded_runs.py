@@ -36,12 +36,12 @@ async def test_every_prompt_is_complete_and_nothing_is_lost(source: str, window:
     steps = {trace.id: trace.steps for trace in traces}
     outcomes = await replay_all(traces, window)
     assert len(outcomes) == len(traces)
-    assert [fault for one in outcomes for fault in one.faults] == []
-    assert sum(one.refused for one in outcomes) == 0
-    for one in outcomes:
-        assert one.too_large or one.steps == steps[one.trace]
-        assert one.too_large or one.prompts >= one.steps
-        check_reports(one)
+    assert [fault for outcome in outcomes for fault in outcome.faults] == []
+    assert sum(outcome.refused for outcome in outcomes) == 0
+    for outcome in outcomes:
+        assert outcome.too_large or outcome.steps == steps[outcome.trace]
+        assert outcome.too_large or outcome.prompts >= outcome.steps
+        check_reports(outcome)
 
 
 def check_reports(outcome: Outcome) -> None:

@@ -86,7 +86,7 @@ def trace(steps: Sequence[Step], *, turns: int = 1) -> Trace:
 LONG = trace([step(number, 120) for number in range(1, 120)])
 
 
-async def lived(policy: Policy, *traces: Trace) -> replay.Found:
+async def lived(policy: Policy, *traces: Trace) -> replay.PolicySums:
     return await replay.live_all(policy, traces, [recording_of(one).tokens for one in traces])
 
 
@@ -95,14 +95,14 @@ async def lived(policy: Policy, *traces: Trace) -> replay.Found:
 
 @pytest.mark.timeout(120)
 async def test_a_long_run_is_observed_in_its_own_time() -> None:
-    found = await lived(SCRIPTED, LONG)
-    bill, full = found.bill, slid(recording_of(LONG), everything, WINDOW)
-    assert found.faults == []
-    assert (bill.prompts, bill.over, found.waited) == (full.prompts, 0, 0)
+    result = await lived(SCRIPTED, LONG)
+    bill, full = result.bill, slid(recording_of(LONG), everything, WINDOW)
+    assert result.faults == []
+    assert (bill.prompts, bill.over, result.waited) == (full.prompts, 0, 0)
     assert bill.output == full.output
-    assert found.activations["observed"] >= 3
-    assert bill.observer_calls == found.observations > found.activations["observed"]
-    assert found.by_rules == 0
+    assert result.activations["observed"] >= 3
+    assert bill.observer_calls == result.observations > result.activations["observed"]
+    assert result.by_rules == 0
     assert bill.peak < 45_000 < full.peak
     assert bill.dollars() < full.dollars() * 0.8
     # An observer's output costs about a tenth of its input.
@@ -112,10 +112,10 @@ async def test_a_long_run_is_observed_in_its_own_time() -> None:
 @pytest.mark.timeout(120)
 async def test_a_turn_continues_with_the_observations_of_the_one_before() -> None:
     steps = [step(number, 120) for number in range(1, 90)]
-    found = await lived(BY_RULES, trace(steps, turns=3))
-    assert found.faults == []
-    assert found.bill.observer_calls == 0
-    assert found.activations["observed"] >= 2
+    result = await lived(BY_RULES, trace(steps, turns=3))
+    assert result.faults == []
+    assert result.bill.observer_calls == 0
+    assert result.activations["observed"] >= 2
 
 
 @pytest.mark.timeout(120)
@@ -261,7 +261,9 @@ def test_all_policies_answer_the_same_calls() -> None:
 
 def test_observations_must_cover_each_node_once() -> None:
     def front(*intervals: str) -> list[PromptMessage]:
-        shown = [PromptMessage("user", f"<observed abc nodes {one}>\nx") for one in intervals]
+        shown = [
+            PromptMessage("user", f"<observed abc nodes {interval}>\nx") for interval in intervals
+        ]
         return [*shown, PromptMessage("user", "the task")]
 
     assert tiled(observed_nodes(front("1 to 4", "5 to 9"))) == 9
@@ -301,7 +303,7 @@ async def test_a_task_observed_by_itself_is_restated_and_not_shown_twice(
     steps = [step(number, 20) for number in range(1, 60)]
     long_task = Turn(prose(600), (), tuple(steps))
     player = await listened(replace(LONG, turns=(long_task,)), BY_PRICE, tmp_path)
-    intervals = [observed_nodes(one.messages[1:]) for one in player.requests]
+    intervals = [observed_nodes(request.messages[1:]) for request in player.requests]
     assert [(1, 1)] in intervals
 
 
@@ -361,12 +363,12 @@ def test_scripted_notes_have_the_requested_size(ratio: int) -> None:
 async def test_recorded_runs_satisfy_the_invariants(source: str, policy: Policy) -> None:
     assert isinstance(FOLDER, Path)
     traces = list(islice(read_traces(FOLDER, source), 5, None, 60))
-    found = await lived(policy, *traces)
+    result = await lived(policy, *traces)
     full = Bill()
-    for one in traces:
-        full.add(slid(recording_of(one), everything, WINDOW))
-    assert found.faults == []
-    assert (found.bill.prompts, found.bill.over, found.waited) == (full.prompts, 0, 0)
-    assert found.activations["observed"] + found.activations["price"] > 0
-    assert found.bill.observer_calls >= found.observations > 0
-    assert found.bill.tokens < full.tokens * 0.9
+    for recorded in traces:
+        full.add(slid(recording_of(recorded), everything, WINDOW))
+    assert result.faults == []
+    assert (result.bill.prompts, result.bill.over, result.waited) == (full.prompts, 0, 0)
+    assert result.activations["observed"] + result.activations["price"] > 0
+    assert result.bill.observer_calls >= result.observations > 0
+    assert result.bill.tokens < full.tokens * 0.9

@@ -35,43 +35,45 @@ def keep(*ledger: str) -> tuple[int, int, int]:
     made = live(trace(*steps, *filled(12), *ends), BANDS)
 
     def policy(entries: tuple[Entry, ...], before: object) -> Observation:
-        given = ledger if before == [] else ()
-        return Observation(0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), given)
+        listed = ledger if before == [] else ()
+        return Observation(
+            0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), listed
+        )
 
-    found = measure([made], policy)
-    return sum(found.needed), sum(found.kept), found.verbatim
+    result = measure([made], policy)
+    return sum(result.needed), sum(result.kept), result.verbatim
 
 
 def test_identifiers_that_left_and_are_used_again_are_needed_at_each_activation() -> None:
-    needed, kept, _ = keep()
+    needed, counts, _ = keep()
     # `tax_rate` did not occur before its use.
     assert needed > 0
     assert needed % 2 == 0
-    assert kept == 0
+    assert counts == 0
 
 
 def test_listed_identifiers_are_preserved() -> None:
-    needed, kept, verbatim = keep("/srv/shop/cart.py", "cart_total")
-    assert kept == verbatim == needed
-    needed, kept, verbatim = keep("cart_total_sum", "/srv/shop/cart.py")
-    assert kept == verbatim == needed // 2
+    needed, counts, verbatim = keep("/srv/shop/cart.py", "cart_total")
+    assert counts == verbatim == needed
+    needed, counts, verbatim = keep("cart_total_sum", "/srv/shop/cart.py")
+    assert counts == verbatim == needed // 2
 
 
 def test_a_path_listed_by_its_folder_is_preserved_but_not_verbatim() -> None:
-    needed, kept, verbatim = keep("$=/srv/shop", "$/cart.py", "cart_total")
-    assert kept == needed
+    needed, counts, verbatim = keep("$=/srv/shop", "$/cart.py", "cart_total")
+    assert counts == needed
     assert verbatim == needed // 2
-    _, kept, _ = keep("$=/srv/other", "$/cart.py")
-    assert kept == 0
+    _, counts, _ = keep("$=/srv/other", "$/cart.py")
+    assert counts == 0
 
 
 def test_the_ledger_preserves_the_identifiers_that_the_run_needs() -> None:
     steps = [step("/srv/shop/cart.py", "def cart_total"), *filled(12)]
     made = live(trace(*steps, step("/srv/shop/cart.py", "")), BANDS)
-    found = measure([made], with_ledger(25))
-    assert found.needed == found.kept
-    assert found.per_thousand <= 25
-    assert found.twice == 0
+    result = measure([made], with_ledger(25))
+    assert result.needed == result.kept
+    assert result.per_thousand <= 25
+    assert result.twice == 0
 
 
 @pytest.mark.parametrize("where", ["again", "system", "task"])
@@ -81,8 +83,8 @@ def test_identifiers_shown_meanwhile_or_always_are_not_lost(where: str) -> None:
     steps = [step(name, ""), *filled(12), *middle, step(name, "")]
     system = name if where == "system" else ""
     task = name if where == "task" else "Mend it."
-    found = measure([live(trace(*steps, system=system, task=task), BANDS)], with_ledger(0))
-    assert found.needed == found.kept
+    result = measure([live(trace(*steps, system=system, task=task), BANDS)], with_ledger(0))
+    assert result.needed == result.kept
 
 
 def test_identifiers_listed_by_two_ledgers_are_counted() -> None:
@@ -94,9 +96,9 @@ def test_identifiers_listed_by_two_ledgers_are_counted() -> None:
             0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), ("a_b",)
         )
 
-    found = measure([made], policy)
-    assert found.activations > 0
-    assert found.twice == made.moments[-1].chunks - 1
+    result = measure([made], policy)
+    assert result.activations > 0
+    assert result.twice == made.moments[-1].chunks - 1
 
 
 def test_words_are_compared_as_wholes() -> None:

@@ -56,14 +56,14 @@ async def test_every_system_is_asked_and_conversations_are_separate(database_url
         talk_of(conversation("one", SUBJECTS[:3])),
         talk_of(conversation("two", SUBJECTS[3:])),
     ]
-    found = await measure(database_url, talks, Trigrams())
+    rows = await measure(database_url, talks, Trigrams())
 
-    assert [row["system"] for row in found] == list(SYSTEMS)
-    assert {row["questions"] for row in found} == {6}
-    for row in found:
+    assert [row["system"] for row in rows] == list(SYSTEMS)
+    assert {row["questions"] for row in rows} == {6}
+    for row in rows:
         assert row["R@5"] <= row["R@10"] <= row["range"] <= 1.0
         assert 0 < row["tokens"] <= 18 * 20
-    best = {row["system"]: row for row in found}
+    best = {row["system"]: row for row in rows}
     assert best["hybrid"]["R@10"] == best["full text"]["R@10"] == 1.0
     assert best["hybrid"]["nDCG@10"] >= 0.6
 
@@ -82,11 +82,11 @@ def test_messages_near_a_hit_count_for_the_range(
 
 def test_a_hits_gain_falls_with_its_rank_and_is_zero_past_the_tenth() -> None:
     talk: Talk = talk_of(conversation("one", SUBJECTS))
-    asked = Asked("?", frozenset({1, 30}))
+    question = Asked("?", frozenset({1, 30}))
 
-    second = score(talk, asked, [10, 1, 20])
+    second = score(talk, question, [10, 1, 20])
     assert second["nDCG@10"] == pytest.approx(0.6309 / 1.6309, abs=1e-3)
     assert second["R@10"] == 0.5
-    late = score(talk, asked, [*range(10, 20), 1])
+    late = score(talk, question, [*range(10, 20), 1])
     assert (late["R@10"], late["nDCG@10"]) == (0.0, 0.0)
-    assert score(talk, asked, [*range(10, 16), 1])["R@5"] == 0.0
+    assert score(talk, question, [*range(10, 16), 1])["R@5"] == 0.0

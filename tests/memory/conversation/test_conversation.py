@@ -89,9 +89,9 @@ class Talk:
     async def end(self, lease: Lease) -> None:
         await self.store.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
-    async def turn(self, asked: str, answer: str, *uses: Sequence[str]) -> int:
+    async def turn(self, question: str, answer: str, *uses: Sequence[str]) -> int:
         """Write a whole turn; return the node of its answer."""
-        lease = await self.ask(asked)
+        lease = await self.ask(question)
         for answers in uses:
             await self.use(lease, *answers)
         seq = await self.append(lease, AssistantMessage(answer))
@@ -105,7 +105,7 @@ class Talk:
 
 def texts(messages: Sequence[PromptMessage]) -> list[str]:
     """Return each message's text, or the tools that it calls."""
-    return [one.text or "+".join(call.name for call in one.calls) for one in messages]
+    return [message.text or "+".join(call.name for call in message.calls) for message in messages]
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ async def test_the_history_is_the_threads_turns(talk: Talk) -> None:
 
     history = await talk.memory.history()
 
-    assert [(one.role, one.text) for one in history] == [
+    assert [(op.role, op.text) for op in history] == [
         ("user", "One?"),
         ("assistant", "One."),
         ("user", "Two?"),
@@ -156,8 +156,8 @@ async def test_tool_calls_are_followed_by_their_results(talk: Talk) -> None:
     history = await talk.memory.history()
 
     assert texts(history) == ["Look.", "look+look", "red", "blue", "look", "green", "Seen."]
-    wanted = [call.id for one in history for call in one.calls]
-    assert [one.call_id for one in history if one.role == "tool"] == wanted
+    wanted = [call.id for op in history for call in op.calls]
+    assert [op.call_id for op in history if op.role == "tool"] == wanted
 
 
 async def test_steers_are_included_and_restatements_are_not(talk: Talk) -> None:
@@ -288,7 +288,7 @@ async def test_a_long_unfinished_turn_hides_none_before_it(talk: Talk) -> None:
 
 async def test_a_finished_empty_answer_is_included(talk: Talk) -> None:
     await talk.turn("Say nothing.", "")
-    assert [(one.role, one.text) for one in await talk.memory.history()] == [
+    assert [(op.role, op.text) for op in await talk.memory.history()] == [
         ("user", "Say nothing."),
         ("assistant", ""),
     ]

@@ -52,8 +52,8 @@ def test_the_order_of_the_messages_does_not_matter() -> None:
 def test_equal_times_do_not_matter() -> None:
     # A message here is its id, its parent and a time; all times are equal.
     messages = [("c", "b", 7), ("a", None, 7), ("x", "a", 7), ("b", "a", 7)]
-    found = extract(messages, "c", ids=lambda one: (one[0], one[1]))
-    assert [one[0] for one in found] == ["a", "b", "c"]
+    extracted = extract(messages, "c", ids=lambda one: (one[0], one[1]))
+    assert [message[0] for message in extracted] == ["a", "b", "c"]
 
 
 def test_a_missing_ancestor_starts_the_branch() -> None:
@@ -92,7 +92,7 @@ def test_in_any_tree_the_branch_is_the_walk_to_the_root(
     order = list(range(len(parents)))
     shuffle.shuffle(order)
 
-    found = extract(order, head, ids=lambda one: (one, parents[one]))
+    walk = extract(order, head, ids=lambda one: (one, parents[one]))
 
-    assert found[-1] == head and parents[found[0]] is None
-    assert all(parents[one] == before for before, one in itertools.pairwise(found))
+    assert walk[-1] == head and parents[walk[0]] is None
+    assert all(parents[one] == before for before, one in itertools.pairwise(walk))

@@ -123,9 +123,9 @@ async def test_a_document_in_difys_format_round_trips(ann: UserStore, documents:
     await memory.add_messages("msg-004", "msg-002", user_content="More?", assistant_content="No.")
     await memory.flush()
 
-    found = await documents.read(KEY)
-    assert found is not None
-    document = json.loads(found.data)
+    stored = await documents.read(KEY)
+    assert stored is not None
+    document = json.loads(stored.data)
     assert document["version"] == 1 and document["messages"][:2] == SEED["messages"]
     assert texts(await memory.history("msg-004", max_token_limit=10_000))[1:] == [
         "This is a landscape image...",
@@ -149,9 +149,9 @@ async def test_written_documents_have_difys_format(ann: UserStore, documents: Do
     )
     await memory.flush()
 
-    found = await documents.read(KEY)
-    assert found is not None
-    document = json.loads(found.data)
+    stored = await documents.read(KEY)
+    assert stored is not None
+    document = json.loads(stored.data)
     user, assistant = document["messages"]
     assert document.keys() == SEED.keys()
     assert user.keys() == assistant.keys() == SEED["messages"][0].keys()
@@ -174,16 +174,16 @@ async def test_unknown_fields_are_preserved(ann: UserStore, documents: Documents
     more: dict[str, Any] = {
         **SEED,
         "tenant": "x",
-        "messages": [{**one, "rating": 5} for one in SEED["messages"]],
+        "messages": [{**message, "rating": 5} for message in SEED["messages"]],
     }
     await put(documents, json.dumps(more).encode())
     await say(node(ann), "m9")
 
-    found = await documents.read(KEY)
-    assert found is not None
-    document = json.loads(found.data)
+    stored = await documents.read(KEY)
+    assert stored is not None
+    document = json.loads(stored.data)
     assert document["tenant"] == "x"
-    assert [one.get("rating") for one in document["messages"]] == [5, 5, None, None]
+    assert [message.get("rating") for message in document["messages"]] == [5, 5, None, None]
 
 
 DAMAGED = {
@@ -210,8 +210,8 @@ async def test_a_corrupt_document_is_reported_and_never_overwritten(
     assert KEY in caught.value.message and caught.value.cure
     with pytest.raises(CorruptDocument):
         await say(memory, "m1")
-    found = await documents.read(KEY)
-    assert found is not None and found.data == DAMAGED[how]
+    stored = await documents.read(KEY)
+    assert stored is not None and stored.data == DAMAGED[how]
 
 
 @pytest.mark.parametrize("version", [2, 0, "1", 1.5, None])
@@ -224,8 +224,8 @@ async def test_a_document_of_another_version_is_reported_and_never_overwritten(
         await node(ann).history(latest)
     with pytest.raises(UnknownVersion):
         await say(node(ann), "m1")
-    found = await documents.read(KEY)
-    assert found is not None and found.data == data
+    stored = await documents.read(KEY)
+    assert stored is not None and stored.data == data
 
 
 @in_a_folder
@@ -293,7 +293,7 @@ async def test_a_repeated_id_is_one_turn(ann: UserStore) -> None:
     await say(node(ann), "a")
     await memory.add_messages("a", None, user_content="Else?", assistant_content="Else.")
     await memory.flush()
-    assert [one.content for one in await node(ann).messages()] == ["a?", "a."]
+    assert [message.content for message in await node(ann).messages()] == ["a?", "a."]
 
 
 @in_a_folder
@@ -348,7 +348,9 @@ async def test_an_unknown_message_is_reported(ann: UserStore) -> None:
 async def test_a_node_that_skipped_turns_continues_from_its_last_one(ann: UserStore) -> None:
     # The conversation is a, b, c, d; the node took no part in b and c, and d comes next.
     async def line(messages: Sequence[NodeMessage]) -> str | None:
-        ids = [one.message_id for one in messages if one.message_id in {"a", "b", "c", "d"}]
+        ids = [
+            message.message_id for message in messages if message.message_id in {"a", "b", "c", "d"}
+        ]
         return ids[-1] if ids else None
 
     memory = node(ann)
@@ -395,7 +397,7 @@ async def test_a_newest_turn_over_the_budget_leaves_no_history(ann: UserStore) -
 async def test_a_finished_empty_answer_is_included(ann: UserStore) -> None:
     memory = node(ann)
     await memory.add_messages("a", None, user_content="a?", assistant_content="")
-    assert [(one.role, one.text) for one in await memory.history("a")] == [
+    assert [(op.role, op.text) for op in await memory.history("a")] == [
         ("user", "a?"),
         ("assistant", ""),
     ]

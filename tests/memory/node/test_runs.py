@@ -63,7 +63,7 @@ def writer(model: ScriptedModel | None = None, name: str = "writer", **options: 
 def seen(agent: Agent) -> list[str]:
     """Return the texts last sent to the agent's model, without the system prompt."""
     assert isinstance(agent.model, ScriptedModel)
-    return [one.text for one in agent.model.requests[-1].messages[1:]]
+    return [message.text for message in agent.model.requests[-1].messages[1:]]
 
 
 def memory(world: World, talk: str = "talk", node: str = "writer") -> NodeMemory:
@@ -95,7 +95,7 @@ async def test_a_run_starts_from_its_nodes_history(play: Play, tmp_path: Path) -
         results = [await world.run(agent, text, thread="talk") for text in ("one", "two", "three")]
         assert seen(agent) == ["one", "Re: one", "two", "Re: two", "three"]
         assert texts(await memory(world).history(latest)) == [*seen(agent), "Re: three"]
-        assert len({"talk", *(one.thread_id for one in results)}) == 4
+        assert len({"talk", *(result.thread_id for result in results)}) == 4
         # The log alone records what the model saw.
         nodes = await world.store.log.branch(results[2].thread_id, 6)
         assert len(nodes) == 6
@@ -161,10 +161,10 @@ async def test_files_of_the_task_and_the_answer_are_stored_as_references(play: P
         ]
         result = await world.run(agent, "Again.", thread="talk")
         first, second, _ = await world.store.log.branch(result.thread_id, 3)
-        asked, answered = decode_message(first.body), decode_message(second.body)
-    assert isinstance(asked, UserMessage) and asked.files == (image,)
+        task, answered = decode_message(first.body), decode_message(second.body)
+    assert isinstance(task, UserMessage) and task.files == (image,)
     assert isinstance(answered, AssistantMessage) and answered.text == "Drawn."
-    assert [(one.kind, one.media_type, one.size) for one in answered.files] == [
+    assert [(file.kind, file.media_type, file.size) for file in answered.files] == [
         ("image", "image/png", 8)
     ]
 
@@ -238,7 +238,9 @@ async def test_a_nodes_history_follows_its_conversations_branch(play: Play) -> N
         await branches.fork(world.store, "talk", nodes[2].seq)
         await world.run(parent, "instead", thread="talk")
         assert seen(child) == ["first 0", "Re: first 0", "instead 0"]
-        turns = [one for one in await memory(world).messages() if one.role == "assistant"]
+        turns = [
+            message for message in await memory(world).messages() if message.role == "assistant"
+        ]
         assert len(turns) == 5
 
 
@@ -384,9 +386,9 @@ async def test_concurrent_runs_lose_no_turn(play: Play) -> None:
         async with anyio.create_task_group() as group:
             for number in range(4):
                 group.start_soon(run, number)
-        said = texts(await memory(world).history(latest))
-    assert sorted(said[::2]) == [f"task {n}" for n in range(4)]
-    assert sorted(said[1::2]) == [f"Re: task {n}" for n in range(4)]
+        history = texts(await memory(world).history(latest))
+    assert sorted(history[::2]) == [f"task {n}" for n in range(4)]
+    assert sorted(history[1::2]) == [f"Re: task {n}" for n in range(4)]
 
 
 KILLED = """
@@ -436,7 +438,12 @@ async def test_after_a_kill_the_turn_is_stored_once(database_url: str, where: st
         await runtime.run(agent, "More.", thread="talk")
         assert seen(agent) == ["Write.", "Written.", "More."]
         messages = await NodeMemory(store, "default", "talk", "writer").messages()
-        assert [one.content for one in messages] == ["Write.", "Written.", "More.", "Re: More."]
+        assert [message.content for message in messages] == [
+            "Write.",
+            "Written.",
+            "More.",
+            "Re: More.",
+        ]
 
 
 @on_the_file
@@ -451,26 +458,28 @@ async def test_two_small_images_do_not_displace_the_history(play: Play, tmp_path
         head = (await world.store.threads.get(result.thread_id)).head
         assert head is not None
         branch = await world.store.log.branch(result.thread_id, head)
-        said = [getattr(decode_message(node.body), "text", "") for node in branch]
-    assert said[0] == "My name is Ada."
-    starts = [one for one in world.events if one.kind == "run-start"]
-    assert not any("turns_left_out" in one.data for one in starts)
+        logged = [getattr(decode_message(node.body), "text", "") for node in branch]
+    assert logged[0] == "My name is Ada."
+    starts = [event for event in world.events if event.kind == "run-start"]
+    assert not any("turns_left_out" in start.data for start in starts)
 
 
 @on_the_file
 async def test_an_image_counts_only_for_models_that_take_images(play: Play) -> None:
     images = [FileRef("image", f"https://example.org/{n}.png", "image/png") for n in range(2)]
     async with play() as world:
-        kept = memory(world)
-        await kept.add_messages("m1", None, user_content="My name is Ada.", assistant_content="Hi.")
-        await kept.add_messages(
+        stored = memory(world)
+        await stored.add_messages(
+            "m1", None, user_content="My name is Ada.", assistant_content="Hi."
+        )
+        await stored.add_messages(
             "m2", "m1", user_content="Look.", assistant_content="I see.", user_files=images
         )
-        await kept.flush()
+        await stored.flush()
         # A model that takes images is charged for two of unknown size; they do not fit.
-        shown = await kept.history("m2", max_token_limit=2_000, takes=["image"])
+        shown = await stored.history("m2", max_token_limit=2_000, takes=["image"])
         assert (texts(shown), shown.left_out) == ([], 2)
-        shown = await kept.history("m2", max_token_limit=2_000, takes=[])
+        shown = await stored.history("m2", max_token_limit=2_000, takes=[])
         assert (texts(shown)[0], shown.left_out) == ("My name is Ada.", 0)
         assert shown[2].files == tuple(images)
 
@@ -484,5 +493,5 @@ async def test_a_turn_that_does_not_fit_is_reported(play: Play) -> None:
     async with play() as world:
         for text in ("One. " * 30, "Two.", "Three."):
             await world.run(agent, text, thread="talk")
-        starts = [one.data for one in world.events if one.kind == "run-start"]
-    assert [one.get("turns_left_out", 0) for one in starts] == [0, 1, 1]
+        starts = [event.data for event in world.events if event.kind == "run-start"]
+    assert [start.get("turns_left_out", 0) for start in starts] == [0, 1, 1]

@@ -93,7 +93,7 @@ async def test_two_writers_of_the_same_version_lose_no_turn(ann: UserStore) -> N
     slow = node(interfered(ann, once(lambda: say(node(ann), "a"), lambda: say(node(ann), "b"))))
     await say(slow, "c")
     assert sorted(texts(await node(ann).history("a"))) == ["a.", "a?"]
-    assert {one.message_id for one in await node(ann).messages()} >= {"a", "b", "c"}
+    assert {message.message_id for message in await node(ann).messages()} >= {"a", "b", "c"}
     assert len(await node(ann).messages()) == 6
 
 
@@ -110,8 +110,8 @@ async def test_concurrent_turns_form_a_chain(ann: UserStore) -> None:
         for name in "xyz":
             group.start_soon(write, name)
 
-    said = texts(await node(ann).history(latest, max_token_limit=10_000))
-    assert sorted(said[1::2]) == sorted(f"{name}{n}" for name in "xyz" for n in range(4))
+    history = texts(await node(ann).history(latest, max_token_limit=10_000))
+    assert sorted(history[1::2]) == sorted(f"{name}{n}" for name in "xyz" for n in range(4))
 
 
 WRITE = """
@@ -142,24 +142,24 @@ async def test_two_processes_lose_no_turn_and_a_killed_one_only_its_last(
     command = [sys.executable, "-c", WRITE, str(tmp_path)]
     killed = await anyio.open_process([*command, "k", "10000"], stdin=subprocess.DEVNULL)
     assert killed.stdout is not None
-    said = await killed.stdout.receive()
+    output = await killed.stdout.receive()
     done = await anyio.run_process([*command, "p", "15"])
     killed.kill()
     async for chunk in killed.stdout:
-        said += chunk
+        output += chunk
     await killed.aclose()
-    written = (said + done.stdout).decode().split()
+    written = (output + done.stdout).decode().split()
 
-    messages = [one for one in await node(ann).messages() if one.role == "assistant"]
-    kept = [one.message_id for one in messages]
+    messages = [message for message in await node(ann).messages() if message.role == "assistant"]
+    stored_ids = [message.message_id for message in messages]
 
-    assert len(set(kept)) == len(kept) and set(written) <= set(kept)
-    assert len(set(kept) - set(written)) <= 1
+    assert len(set(stored_ids)) == len(stored_ids) and set(written) <= set(stored_ids)
+    assert len(set(stored_ids) - set(written)) <= 1
     # The turns form a chain, whoever wrote them, and the memory is still writable.
     await say(node(ann), "after")
-    assert [one.message_id for one in messages] == [
+    assert [message.message_id for message in messages] == [
         one.removesuffix(":user")
-        for one in dict.fromkeys(one.parent_message_id or "" for one in messages)
+        for one in dict.fromkeys(message.parent_message_id or "" for message in messages)
     ]
 
 
@@ -183,7 +183,7 @@ async def test_a_writer_that_always_conflicts_fails_and_keeps_its_buffer(
     late = node(interfered(ann, interfere))
     with pytest.raises(Conflict, match="keep changing"):
         await say(late, "a")
-    assert [one.message_id for one in await late.messages()][-1] == "a"
+    assert [message.message_id for message in await late.messages()][-1] == "a"
 
 
 @in_a_folder
@@ -225,8 +225,8 @@ async def test_a_compressed_memory_is_one_document_readable_by_both_settings(
 ) -> None:
     await say(node(ann, compressed=True), "a")
     assert await keys(documents) == [ZST]
-    found = await documents.read(ZST)
-    assert found is not None and b'"a?"' in zstandard.ZstdDecompressor().decompress(found.data)
+    stored = await documents.read(ZST)
+    assert stored is not None and b'"a?"' in zstandard.ZstdDecompressor().decompress(stored.data)
     assert texts(await node(ann).history("a")) == ["a?", "a."]
 
 
@@ -256,7 +256,9 @@ async def test_writers_with_different_compression_lose_nothing(ann: UserStore) -
     await say(node(ann), "e")
     for compressed in (True, False):
         messages = await node(ann, compressed=compressed).messages()
-        assert sorted(one.message_id for one in messages if one.role == "assistant") == [*"abcde"]
+        assert sorted(
+            message.message_id for message in messages if message.role == "assistant"
+        ) == [*"abcde"]
 
 
 @in_a_folder
@@ -269,15 +271,15 @@ async def test_a_reader_sees_everything_while_the_memory_moves(
 
     async def moving(self: ObjectDocuments, key: str) -> Document | None:
         nonlocal moved
-        found = await read(self, key)
+        document = await read(self, key)
         if key == KEY and not moved:
             # It moves between the reader's two reads.
             moved = True
             await say(node(ann), "b")
-        return found
+        return document
 
     monkeypatch.setattr(ObjectDocuments, "read", moving)
-    assert {one.message_id for one in await reader.messages()} >= {"a", "b"}
+    assert {message.message_id for message in await reader.messages()} >= {"a", "b"}
 
 
 @in_a_folder
@@ -289,8 +291,8 @@ async def test_a_corrupt_compressed_document_is_never_overwritten(
     for compressed in (True, False):
         with pytest.raises(CorruptDocument):
             await say(node(ann, compressed=compressed), "a")
-    found = await documents.read(ZST)
-    assert found is not None and found.data == data
+    stored = await documents.read(ZST)
+    assert stored is not None and stored.data == data
 
 
 @in_a_folder
@@ -298,9 +300,9 @@ async def test_a_truncated_compressed_document_is_reported(
     ann: UserStore, documents: Documents
 ) -> None:
     await say(node(ann, compressed=True), *(f"turn {n}" for n in range(50)))
-    found = await documents.read(ZST)
-    assert found is not None
-    await put(documents, found.data[: len(found.data) // 2], ZST)
+    stored = await documents.read(ZST)
+    assert stored is not None
+    await put(documents, stored.data[: len(stored.data) // 2], ZST)
     with pytest.raises(CorruptDocument):
         await node(ann).messages()
 
@@ -322,7 +324,7 @@ async def test_old_memories_are_pruned_and_other_owners_stay(
     ann: UserStore, opened: Store, documents: Documents, three: list[str]
 ) -> None:
     await say(node(opened.of("bob")), "a")
-    assert [one.node_id for one in await stored_memories(ann)].count("three") == 1
+    assert [memory.node_id for memory in await stored_memories(ann)].count("three") == 1
     assert await prune(ann, seconds=3600) == []
     assert await keys(documents) == three
 

@@ -79,10 +79,10 @@ class Provider:
     def observed(self) -> list[tuple[str, str]]:
         """Return the observations shown in each prompt, in order: their nodes and text."""
         return [
-            (found[1], found[2])
+            (match[1], match[2])
             for request in self.asked
             for message in request["messages"]
-            if (found := _OBSERVED.fullmatch(text_of(message)))
+            if (match := _OBSERVED.fullmatch(text_of(message)))
         ]
 
 
@@ -118,8 +118,8 @@ class Served:
             Args:
                 number: at what.
             """
-            found = self.look(number)
-            return found if isinstance(found, str) else await found
+            result = self.look(number)
+            return result if isinstance(result, str) else await result
 
         agent = Agent(tools=[look], last_messages=self.last_messages)
         return await self.runtime.run(agent, task, thread=MAIN, on_event=self._note)
@@ -129,9 +129,9 @@ class Served:
         self.changed.set()
         self.changed = anyio.Event()
 
-    async def until(self, found: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the run's events satisfy a condition."""
-        while not found():
+        while not condition():
             await self.changed.wait()
 
     def of(self, kind: str) -> list[Event]:
@@ -140,29 +140,33 @@ class Served:
 
     def observations(self, level: int = 0) -> list[Event]:
         """Return the observation events of a level."""
-        return [one for one in self.of("observation") if one.data["level"] == level]
+        return [
+            observation
+            for observation in self.of("observation")
+            if observation.data["level"] == level
+        ]
 
     async def wrong(self) -> list[str]:
-        """Return the coverage errors of all prompts, computed from the rows alone."""
+        """Return the coverage errors of all prompts, computed from the rows only."""
         store, user = self.runtime.store, self.runtime.settings.user
         left = await read_left(store, driver_of(store), user)
         judge = Judge(left, [], frozenset())
-        found = [judge.prompt(_sent(request)) for request in self.provider.asked]
-        return [one for one in found if one]
+        prompts = [judge.prompt(_sent(request)) for request in self.provider.asked]
+        return [faults for faults in prompts if faults]
 
 
 def _sent(request: dict[str, Any]) -> Sent:
     messages: list[Message] = []
-    for one in request["messages"]:
-        made: list[dict[str, Any]] = one.get("tool_calls") or []
+    for message in request["messages"]:
+        made: list[dict[str, Any]] = message.get("tool_calls") or []
         ids = [str(call["id"]) for call in made]
-        messages.append((one["role"], text_of(one), ids, one.get("tool_call_id") or ""))
+        messages.append((message["role"], text_of(message), ids, message.get("tool_call_id") or ""))
     return Sent("", messages, "")
 
 
 def longest(requests: list[dict[str, Any]]) -> int:
     """Return the token count of the longest prompt."""
-    return max(sum(count_text(text_of(one)) for one in r["messages"]) for r in requests)
+    return max(sum(count_text(text_of(message)) for message in r["messages"]) for r in requests)
 
 
 @asynccontextmanager
@@ -183,8 +187,8 @@ async def serve(
     provider = Provider(remember, steps)
     async with OpenAIServer(provider, factor=factor) as server:
         model = LiteLLMModel("openai/test", base_url=server.base_url, api_key=KEY, retries=1)
-        given = Settings(database_url=url, **(LIMITS | settings))
-        async with Runtime.open(given, model=model) as runtime:
+        configured = Settings(database_url=url, **(LIMITS | settings))
+        async with Runtime.open(configured, model=model) as runtime:
             yield Served(runtime, provider, server, look)
 
 

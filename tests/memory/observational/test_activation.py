@@ -52,7 +52,7 @@ class Looking:
 
     def causes(self) -> list[str]:
         """Return the activations' causes."""
-        return [one.data["cause"] for one in self.events if one.kind == "activation"]
+        return [event.data["cause"] for event in self.events if event.kind == "activation"]
 
 
 async def _run(settings: Settings, script: Looking, **options: Any) -> None:
@@ -125,7 +125,7 @@ async def test_without_a_callable_observer_rules_observe_and_the_run_says_so(
     assert "Rules observe instead." in warning
     assert ("OPENAI_API_KEY" in warning) == (forbidden == "0")
     assert warning in caplog.text
-    seen = [one.data for one in script.events if one.kind == "observation"]
+    seen = [event.data for event in script.events if event.kind == "observation"]
     assert seen and all(one["origin"] == "rules" for one in seen)
     # Rules were chosen at the start: no step waits for a model that cannot answer.
     assert not any(one["provisional"] for one in seen)

@@ -74,14 +74,16 @@ async def test_rules_observe_in_place_of_a_bad_observer(
 
     observations = served.observations()
     assert observations
-    assert {one.data["origin"] for one in observations} == {"rules"}
-    assert all(one.data["provisional"] for one in observations)
-    assert any(why.lower() in one.data["why"].lower() for one in observations), observations[0].data
-    assert all(one.data["why"] for one in observations)
+    assert {observation.data["origin"] for observation in observations} == {"rules"}
+    assert all(observation.data["provisional"] for observation in observations)
+    assert any(why.lower() in observation.data["why"].lower() for observation in observations), (
+        observations[0].data
+    )
+    assert all(observation.data["why"] for observation in observations)
     assert all(KEY not in str(event.data) for event in served.events)
     assert served.provider.observed()
     # The early task is still shown.
-    shown = [text_of(one) for one in served.provider.asked[-1]["messages"]]
+    shown = [text_of(message) for message in served.provider.asked[-1]["messages"]]
     assert any("Find the bug." in text for text in shown)
 
 
@@ -95,7 +97,10 @@ async def test_a_hanging_observer_is_abandoned_and_its_deadline_reported(
     ) as served:
         await _run_to_the_end(served)
 
-    assert all("longer than 0.2 seconds" in one.data["why"] for one in served.observations())
+    assert all(
+        "longer than 0.2 seconds" in observation.data["why"]
+        for observation in served.observations()
+    )
 
 
 async def test_a_run_never_waits_for_a_hanging_observer_whatever_its_deadline(
@@ -116,10 +121,10 @@ async def test_a_run_never_waits_for_a_hanging_observer_whatever_its_deadline(
     assert result.ok
     assert len(served.provider.memory) == 1
     assert served.observations() == []
-    causes = Counter(one.data["cause"] for one in served.of("activation"))
+    causes = Counter(activation.data["cause"] for activation in served.of("activation"))
     assert causes["late"]
     # Old tool output was truncated meanwhile, with a note on how to open it.
-    last = "".join(text_of(one) for one in served.provider.asked[-1]["messages"])
+    last = "".join(text_of(message) for message in served.provider.asked[-1]["messages"])
     assert "recall" in last
 
 
@@ -142,9 +147,9 @@ async def test_results_that_truncation_barely_shortens_stay_whole(
         result = await served.run()
 
     assert result.ok
-    causes = Counter(one.data["cause"] for one in served.of("activation"))
+    causes = Counter(activation.data["cause"] for activation in served.of("activation"))
     assert not causes["late"]
-    whole = sum(len(text_of(one)) for one in served.provider.asked[-1]["messages"])
+    whole = sum(len(text_of(message)) for message in served.provider.asked[-1]["messages"])
     assert whole < 40 * 60 * len("what was seen there, in a few words\n")
 
 
@@ -165,7 +170,9 @@ async def test_a_window_that_fills_up_meanwhile_is_observed_by_rules_at_once(
         assert await served.wrong() == []
 
     assert result.ok
-    assert {one.data["why"] for one in served.observations()} == {"The window was full."}
+    assert {observation.data["why"] for observation in served.observations()} == {
+        "The window was full."
+    }
     assert longest(served.provider.asked) < 6000
 
 
@@ -209,7 +216,7 @@ async def test_a_recovered_observer_writes_the_next_observations(
     async with serve(url, remember, patch=monkeypatch) as served:
         await _run_to_the_end(served)
 
-    origins = [one.data["origin"] for one in served.observations()]
+    origins = [observation.data["origin"] for observation in served.observations()]
     assert origins[0] == "rules"
     assert origins[-1] == "model"
 
@@ -252,5 +259,5 @@ async def test_rules_condense_in_place_of_a_bad_reflector(
     assert result.ok
     reflections = served.observations(level=1)
     assert reflections
-    assert all(one.data["origin"] in ("rules", "archive") for one in reflections)
-    assert all(one.data["why"] for one in reflections)
+    assert all(reflection.data["origin"] in ("rules", "archive") for reflection in reflections)
+    assert all(reflection.data["why"] for reflection in reflections)

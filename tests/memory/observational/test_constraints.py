@@ -119,18 +119,18 @@ def test_only_the_users_own_words_are_read() -> None:
         (5, Note("The user says, while you work: Never stop there.", source="steer")),
         (6, UserMessage("Keep the archive.")),
     ]
-    found = read_constraints(Constraints(), messages)
-    assert [(one.node, one.text) for one in found.items] == [
+    constraints = read_constraints(Constraints(), messages)
+    assert [(item.node, item.text) for item in constraints.items] == [
         (5, "Never stop there."),
         (6, "Keep the archive."),
     ]
     # Messages read before are skipped, such as after a time without memory.
-    assert read_constraints(found, messages) == found
+    assert read_constraints(constraints, messages) == constraints
 
 
 def test_a_repeated_rule_is_listed_once_at_its_last_place() -> None:
     messages = [(1, UserMessage("Never stop.")), (2, UserMessage("never  stop!  Use oil."))]
-    assert [(one.node, one.text) for one in read_constraints(Constraints(), messages).items] == [
+    assert [(item.node, item.text) for item in read_constraints(Constraints(), messages).items] == [
         (2, "never stop!"),
         (2, "Use oil."),
     ]
@@ -141,7 +141,7 @@ def test_rules_are_shown_within_the_budget_and_referenced_beyond_it() -> None:
     known = Constraints((Constraint(0, "Always ask first."), *rules), read=60)
     whole = fit_constraints(Constraints(known.items, 60, 0, 2000), first=100, task=None)
     lines = render_constraints(whole, first=100, task=None).splitlines()
-    assert lines[1:] == [f"- {one.text}" for one in known.items]
+    assert lines[1:] == [f"- {item.text}" for item in known.items]
     few = fit_constraints(Constraints(known.items, 60, 0, 400), first=100, task=None)
     text = render_constraints(few, first=100, task=None)
     assert "- Always ask first." in text
@@ -164,8 +164,8 @@ def test_rules_that_are_raw_or_in_the_task_are_not_repeated() -> None:
 
 def test_stored_constraints_are_bounded() -> None:
     lines = "\n".join(f"Never open the door {n} of the house." for n in range(4000))
-    found = read_constraints(Constraints(), [(1, UserMessage(lines))])
-    assert sum(len(one.text) for one in found.items) <= KEPT_CHARS
-    assert found.dropped + len(found.items) == 4000
+    constraints = read_constraints(Constraints(), [(1, UserMessage(lines))])
+    assert sum(len(item.text) for item in constraints.items) <= KEPT_CHARS
+    assert constraints.dropped + len(constraints.items) == 4000
     [one] = read_constraints(Constraints(), [(1, UserMessage("must " * 2000))]).items
     assert len(one.text) <= LONGEST + 60 and "node 1" in one.text

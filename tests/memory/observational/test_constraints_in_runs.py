@@ -55,8 +55,8 @@ def text_of(request: ModelRequest) -> str:
 
 def block_of(request: ModelRequest) -> list[str]:
     """Return the lines of a prompt's block of constraints."""
-    found = text_of(request).partition("What the user requires")[2].partition("</runtime-note")[0]
-    return found.splitlines()[1:]
+    block = text_of(request).partition("What the user requires")[2].partition("</runtime-note")[0]
+    return block.splitlines()[1:]
 
 
 @dataclass
@@ -105,9 +105,9 @@ class Chat:
     def named(self) -> list[int]:
         """Return, for each activation, how many constraints it only references."""
         return [
-            one.data["constraints_named"]
-            for one in self.events
-            if one.kind == "activation" and "constraints_named" in one.data
+            event.data["constraints_named"]
+            for event in self.events
+            if event.kind == "activation" and "constraints_named" in event.data
         ]
 
 
@@ -119,20 +119,20 @@ async def _chat(path: Path, **settings: Any) -> AsyncGenerator[Chat]:
 
 
 async def test_rules_within_the_budget_are_in_every_prompt_verbatim(tmp_path: Path) -> None:
-    said: list[str] = []
+    rules: list[str] = []
     async with _chat(tmp_path) as chat:
         for number in range(30):
-            said.append(rule(number))
+            rules.append(rule(number))
             begin = len(chat.requests)
-            await chat.say(f"Go to floor {number} and look. {said[-1]} Then report.")
+            await chat.say(f"Go to floor {number} and look. {rules[-1]} Then report.")
             for request in chat.requests[begin:]:
                 text = text_of(request)
-                assert [one for one in said if one not in text] == []
+                assert [required for required in rules if required not in text] == []
     async with _chat(tmp_path) as chat:
         # Another process, a later turn: the state comes from the log.
         await chat.say("Go on.")
     text = text_of(chat.requests[-1])
-    assert [one for one in said if one not in text] == []
+    assert [required for required in rules if required not in text] == []
     lines = block_of(chat.requests[-1])
     assert len(lines) == len(set(lines)) >= 20
     assert not chat.named()
@@ -258,19 +258,19 @@ async def test_prompts_only_grow_between_activations(tmp_path: Path) -> None:
             before.messages != after.messages[: len(before.messages)]
             for before, after in itertools.pairwise(chat.requests)
         )
-        assert 0 < changed <= sum(one.kind == "activation" for one in chat.events)
+        assert 0 < changed <= sum(event.kind == "activation" for event in chat.events)
 
 
 async def test_a_time_without_memory_loses_no_rule(tmp_path: Path) -> None:
-    said: list[str] = []
+    rules: list[str] = []
     for on, number in itertools.product((True, False, True), range(4)):
         async with _chat(tmp_path, observational_memory=on) as chat:
-            said.append(f"{rule(len(said))}")
-            await chat.say(f"Look. {said[-1]}")
+            rules.append(f"{rule(len(rules))}")
+            await chat.say(f"Look. {rules[-1]}")
             await chat.say("Look again.")
         if on and number == 3:
             text = text_of(chat.requests[-1])
-            assert [one for one in said if one not in text] == []
+            assert [required for required in rules if required not in text] == []
 
 
 # Reflection
@@ -314,19 +314,19 @@ class Copying:
 @pytest.fixture
 def reflector(monkeypatch: pytest.MonkeyPatch) -> Copying:
     """The Reflector of every run from here on; the Observer is dense."""
-    found = Copying()
+    copying = Copying()
     observer = Dense()
 
     def dense(
-        log: RunLog, given: MemorySetup, calibration: Calibration, settings: Settings
+        log: RunLog, setup: MemorySetup, calibration: Calibration, settings: Settings
     ) -> ObservationalMemory:
-        memory = memory_of(log, given, calibration, settings)
-        memory.observer, memory.reflector = observer, found
-        found.limit = memory.limit
+        memory = memory_of(log, setup, calibration, settings)
+        memory.observer, memory.reflector = observer, copying
+        copying.limit = memory.limit
         return memory
 
     monkeypatch.setattr(state, "memory_of", dense)
-    return found
+    return copying
 
 
 async def test_nothing_is_archived_below_r_and_the_reflector_is_not_called_in_vain(

@@ -112,7 +112,7 @@ async def test_a_huge_result_is_counted_as_sent(url: str, monkeypatch: pytest.Mo
         result = await served.run()
 
     assert result.ok
-    assert max(one["prompt_tokens"] for one in served.server.billed) < window
+    assert max(billed["prompt_tokens"] for billed in served.server.billed) < window
     [huge] = [text for text in _texts(served.provider.asked[12]) if "page 12\n" in text]
     assert 1_000 < len(huge) < 40_000
     assert "recall" in huge
@@ -139,7 +139,11 @@ async def test_a_prompt_that_the_provider_finds_too_long_is_compacted_once(
 
     assert result.ok
     assert len(refused) == 1
-    assert [one for one in served.of("activation") if one.data["cause"] == "overflow"]
+    assert [
+        activation
+        for activation in served.of("activation")
+        if activation.data["cause"] == "overflow"
+    ]
     # The messages that had to leave were observed at once.
     assert served.observations()
 
@@ -164,7 +168,7 @@ async def test_one_oversized_message_is_observed_in_pieces(
     first = served.observations()[0]
     assert first.data["first"] == 1
     assert first.data["origin"] == "model"
-    read = [text_of(one["messages"][-1]) for one in served.provider.memory]
+    read = [text_of(request["messages"][-1]) for request in served.provider.memory]
     assert sum("Rule: keep port 8443." in text for text in read) >= 1
     assert any("Rule 5999:" in text for text in read)
     assert all(count_text(text) < 40_000 for text in read)
@@ -195,14 +199,14 @@ async def test_a_reflector_without_progress_is_not_called_forever(
         assert await served.wrong() == []
 
     assert result.ok
-    asked: defaultdict[str, int] = defaultdict(int)
+    attempts: defaultdict[str, int] = defaultdict(int)
     for request in served.provider.memory:
         if reflects(request):
             # Both the code and the reason of a rejection differ from attempt to attempt.
             text = text_of(request["messages"][-1])
-            asked["\n".join(re.findall(r"^\d{4}-\d\d-\d\d.*$", text, re.MULTILINE))] += 1
-    assert asked
-    assert max(asked.values()) <= 8
+            attempts["\n".join(re.findall(r"^\d{4}-\d\d-\d\d.*$", text, re.MULTILINE))] += 1
+    assert attempts
+    assert max(attempts.values()) <= 8
 
 
 async def test_every_result_is_whole_in_the_next_prompt(
@@ -329,7 +333,9 @@ async def test_the_last_messages_are_always_raw(url: str, monkeypatch: pytest.Mo
 
     assert any("<observed " in text for text in _texts(served.provider.asked[-1]))
     for number, request in enumerate(served.provider.asked):
-        raw = [one for one in request["messages"] if one["role"] in ("assistant", "tool")]
+        raw = [
+            message for message in request["messages"] if message["role"] in ("assistant", "tool")
+        ]
         assert len(raw) >= min(2 * number, wanted)
 
 

@@ -169,6 +169,6 @@ async def test_a_thread_with_observations_continues_without_memory(tmp_path: Pat
     script = Script(3)
     async with Runtime.open(off) as runtime:
         await _run(runtime, script, thread="t")
-    assert not any("<observed " in one.text for one in script.requests[-1].messages)
+    assert not any("<observed " in message.text for message in script.requests[-1].messages)
     async with Runtime.open(on) as runtime:
         await _run(runtime, Script(60), thread="t")

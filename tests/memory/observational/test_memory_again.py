@@ -162,5 +162,5 @@ async def test_a_later_run_rewrites_an_earlier_runs_provisional_observations(
     again = [event.data for event in events if event.kind == "observation" and event.data["again"]]
     assert again
     rows = await runtime.store.of("local").log.observations("t", ending_from=1)
-    kept = {(row.first, row.last) for row in rows if not row.provisional}
-    assert {(one["first"], one["last"]) for one in again} <= kept
+    final = {(row.first, row.last) for row in rows if not row.provisional}
+    assert {(one["first"], one["last"]) for one in again} <= final

@@ -23,7 +23,7 @@ from tests.memory.observational.observing import observe_with
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 12
 AGENT = Agent(ScriptedModel(lambda request: say(WORDS), delay=0.3))
-"""It takes long enough for the memory to begin what is due."""
+"""Long enough for the memory to start due work."""
 
 
 class Slow:
@@ -102,7 +102,7 @@ async def test_an_observation_continues_after_its_run_has_ended(
     runtime: Runtime, observer: Slow
 ) -> None:
     heard = await _talk(runtime, 8)
-    assert observer.intervals and not [one for one in heard if one.kind == "observation"]
+    assert observer.intervals and not [event for event in heard if event.kind == "observation"]
     observer.go.set()
     await _observed(runtime, 1)
 
@@ -110,10 +110,10 @@ async def test_an_observation_continues_after_its_run_has_ended(
     [row] = await store.log.observations("t", ids=[1])
     assert (row.first, row.last) == observer.intervals[0] and not row.provisional
     assert (await store.spending.usage_by_purpose(thread_id="t"))["observe"].calls >= 1
-    kept = [one for one in await store.events.list("t") if one.kind == "observation"]
-    assert kept[0].data["first"] == row.first
+    observations = [event for event in await store.events.list("t") if event.kind == "observation"]
+    assert observations[0].data["first"] == row.first
     # A listener hears of it only while its run lasts.
-    assert len([one for one in heard if one.kind == "observation"]) == 0
+    assert len([event for event in heard if event.kind == "observation"]) == 0
 
 
 async def test_later_runs_use_it_and_do_not_pay_for_it_again(
@@ -127,7 +127,9 @@ async def test_later_runs_use_it_and_do_not_pay_for_it_again(
         await _talk(runtime, 2)
         await _observed(runtime, count)
     assert len(set(observer.intervals)) == len(observer.intervals)
-    causes = [one.cause for one in await runtime.store.of("local").log.activations("t")]
+    causes = [
+        activation.cause for activation in await runtime.store.of("local").log.activations("t")
+    ]
     assert "observed" in causes
 
 

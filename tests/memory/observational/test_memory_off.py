@@ -25,7 +25,7 @@ from agent_runtime.prompt.view import Gap, View
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 24
 FACT = "The cellar key hangs behind billing.py."
-"""No rule of the user's by its words: those stay in prompts whatever is observed."""
+"""Not worded as a rule of the user: rules stay in prompts even if they are observed."""
 SMALL: dict[str, Any] = {"observer_message_tokens": 1500, "reflector_observation_tokens": 4000}
 _OBSERVED = re.compile(r"<observed \w+ nodes (\d+) to (\d+)>\n")
 
@@ -53,8 +53,13 @@ class Talk:
     @asynccontextmanager
     async def runtime(self, *, on: bool = True, **settings: Any) -> AsyncGenerator[Runtime]:
         """Open a runtime."""
-        given: dict[str, Any] = {"observational_memory": on, "max_steps": 500, **SMALL, **settings}
-        async with Runtime.open(Settings(database_url=self.url, **given)) as opened:
+        configured: dict[str, Any] = {
+            "observational_memory": on,
+            "max_steps": 500,
+            **SMALL,
+            **settings,
+        }
+        async with Runtime.open(Settings(database_url=self.url, **configured)) as opened:
             yield opened
 
     def agent(self, script: Any = None) -> Agent:
@@ -106,8 +111,8 @@ class Talk:
         raw = view.entries[0].seq
         seen = [(int(a), int(b)) for a, b in _OBSERVED.findall(self.text)]
         covered = sorted([*seen, *((gap.first, gap.last) for gap in view.start.gaps)])
-        parts = [[one for one in branch if a <= one <= b] for a, b in covered]
-        assert [one for part in parts for one in part] == [one for one in branch if one < raw]
+        parts = [[node for node in branch if a <= node <= b] for a, b in covered]
+        assert [one for part in parts for one in part] == [node for node in branch if node < raw]
         for gap in view.start.gaps:
             assert f'"{gap.first}-{gap.last}"' in self.text
         return view.start.gaps
@@ -173,7 +178,7 @@ async def test_a_run_observes_while_it_works_messages_that_left_before_it(talk: 
             last = gap.last
         with anyio.fail_after(60):
             while not any(
-                one.kind == "observation" and one.data["last"] == last for one in talk.events
+                event.kind == "observation" and event.data["last"] == last for event in talk.events
             ):
                 await talk.changed.wait()
         if steps < 10 and re.search("nothing stands for|all but", talk.text):
@@ -260,7 +265,7 @@ async def test_an_interrupted_run_keeps_its_observations(talk: Talk) -> None:
     async def script(request: ModelRequest) -> Scripted:
         talk.sent.append(request)
         with anyio.fail_after(60):
-            while not any(one.kind == "observation" for one in talk.events):
+            while not any(event.kind == "observation" for event in talk.events):
                 await talk.changed.wait()
         raise RuntimeError("The process dies here.")
 

@@ -104,7 +104,7 @@ async def test_recalled_messages_are_not_observed_again() -> None:
     await watcher.observe(ObserverInput((*INTERVAL.entries, recalled)))
 
     assert "old_secret" not in sent_to(model.requests[0]) and ASKED in sent_to(model.requests[0])
-    assert not [one for one in ledger_sources([recalled]) if one.text]
+    assert not [source for source in ledger_sources([recalled]) if source.text]
 
 
 async def test_it_reads_a_fenced_transcript_and_returns_notes_and_costs() -> None:
@@ -115,9 +115,9 @@ async def test_it_reads_a_fenced_transcript_and_returns_notes_and_costs() -> Non
     assert [message.role for message in request.messages] == ["system", "user"]
     assert request.messages[0].text == INSTRUCTIONS
     assert request.temperature == 0.3
-    found = re.match(r"The code is (\w+)\.", sent_to(request))
-    assert found
-    assert f"<transcript {found[1]}>\n[{found[1]} | node 1 | {WHEN} | user]\n{ASKED}" in sent_to(
+    match = re.match(r"The code is (\w+)\.", sent_to(request))
+    assert match
+    assert f"<transcript {match[1]}>\n[{match[1]} | node 1 | {WHEN} | user]\n{ASKED}" in sent_to(
         request
     )
     (made,) = seen.calls
@@ -354,9 +354,9 @@ async def test_a_transcript_that_the_model_finds_too_long_is_halved() -> None:
     long = ObserverInput((user(1, " ".join(f"word{n}" for n in range(2000))),))
     seen = await watcher.observe(long)
     assert seen.notes is not None
-    asked = len(model.requests)
+    calls = len(model.requests)
     await watcher.observe(long)
-    assert len(model.requests) == asked + len(seen.notes.lines)
+    assert len(model.requests) == calls + len(seen.notes.lines)
 
 
 async def test_it_gives_up_on_a_model_that_finds_everything_too_long() -> None:
@@ -417,9 +417,9 @@ async def test_a_hostile_result_stays_tool_data(hostile: str) -> None:
     assert request.messages[0].text == INSTRUCTIONS
     text = sent_to(request)
     text.encode()
-    found = re.match(r"The code is (\w+)\.", text)
-    assert found
-    code = found[1]
+    match = re.match(r"The code is (\w+)\.", text)
+    assert match
+    code = match[1]
     assert code not in hostile
     assert text.count(f"</transcript {code}>") == 1
     headers = re.findall(rf"^\[{code} .*\| (.*)\]$", text, re.MULTILINE)

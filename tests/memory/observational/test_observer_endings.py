@@ -31,6 +31,8 @@ async def test_incomplete_notes_are_rejected_and_rules_write(
         assert result.ok
         assert await served.wrong() == []
     observations = served.observations()
-    assert {one.data["origin"] for one in observations} == {"rules"}
+    assert {observation.data["origin"] for observation in observations} == {"rules"}
     why = "cut" if finish == "length" else finish
-    assert any(why in one.data["why"].lower() for one in observations), observations[0].data
+    assert any(why in observation.data["why"].lower() for observation in observations), (
+        observations[0].data
+    )

@@ -83,7 +83,7 @@ def test_an_observation_that_includes_the_head_is_not_ready(
 ) -> None:
     held = memory(*intervals)
 
-    assert [one.id for one in held.ready(view(kinds))] == ready
+    assert [prepared.id for prepared in held.ready(view(kinds))] == ready
     assert held.raw(view(kinds)).prepared == sum(
         last - first + 1 for number, (first, last) in enumerate(intervals, 1) if number in ready
     )
@@ -100,11 +100,11 @@ def test_rows_of_observations_between_gaps_share_one_limit(limit: float, room: b
         for n in range(15)
     ]
     row = 3 * size_of(present[0])
-    found = memory().reflection(view("u"), present, int(limit * row))
+    reflection = memory().reflection(view("u"), present, int(limit * row))
 
-    assert found is not None
-    assert [part.id for part in found.parts] == [0, 1]
-    assert found.room is room
+    assert reflection is not None
+    assert [part.id for part in reflection.parts] == [0, 1]
+    assert reflection.room is room
 
 
 async def test_a_reflection_committed_during_a_reload_is_known(

@@ -83,11 +83,13 @@ def test_restored_notes_have_lost_nothing(
     parts = chain(written)
     whole = restore_lost_lines(candidate, parts)
     assert not lost_critical_lines(whole, parts)
-    assert whole.task == next((one.task for one in reversed(written) if one.task), candidate.task)
+    assert whole.task == next(
+        (entry.task for entry in reversed(written) if entry.task), candidate.task
+    )
     assert restore_lost_lines(whole, parts) == whole
     text = "\n".join(line.text for line in whole.lines)
     for line in critical_lines(parts):
-        assert all(one in text or one in whole.task for one in verbatim_terms(line.text))
+        assert all(term in text or term in whole.task for term in verbatim_terms(line.text))
 
 
 @pytest.mark.parametrize(
@@ -149,8 +151,8 @@ def test_folding_preserves_critical_lines_and_adds_nothing(
     notes = condense_by_rule(parts, goal, ledger_of_reflection(parts))
     assert not lost_critical_lines(notes, parts)
     assert notes == condense_by_rule(parts, goal, ledger_of_reflection(parts))
-    kept = {line.text for line in notes.lines if line.priority == "critical"}
-    assert {line.text for line in critical_lines(parts)} <= kept
+    critical = {line.text for line in notes.lines if line.priority == "critical"}
+    assert {line.text for line in critical_lines(parts)} <= critical
 
 
 def test_folding_drops_information_first_and_preserves_errors() -> None:
@@ -169,16 +171,16 @@ def test_folding_drops_information_first_and_preserves_errors() -> None:
 
 def test_the_users_lines_are_dropped_last() -> None:
     parts = chain([work(0, 0), work(1, 0)])
-    said = ObservationLine(
+    user_line = ObservationLine(
         "2026-11-01 09:00", "important", "User: the tests run against schema nine"
     )
     other = [
         ObservationLine("2026-11-01 09:00", "important", f"Found cause {n} of it")
         for n in range(40)
     ]
-    parts[0] = replace(parts[0], notes=replace(parts[0].notes, lines=(said, *other)))
+    parts[0] = replace(parts[0], notes=replace(parts[0].notes, lines=(user_line, *other)))
     notes = condense_by_rule(parts, 160)
-    assert replace(said, at="2026-11-01") in notes.lines
+    assert replace(user_line, at="2026-11-01") in notes.lines
     assert "Found cause 0 of it" not in str(notes)
 
 
@@ -246,7 +248,7 @@ async def test_archived_notes_are_referenced_and_counted_ever_after() -> None:
     assert one.archive == archive
     assert one.notes.lines[0].text.startswith("Archived: nodes 1 to 20,")
     assert f"{archive.critical} critical notes are among them" in one.text
-    kept = decode_body(
+    decoded = decode_body(
         encode_body(one),
         identity=1,
         level=1,
@@ -256,7 +258,7 @@ async def test_archived_notes_are_referenced_and_counted_ever_after() -> None:
         parts=(),
         provisional=False,
     )
-    assert kept.archive == archive
+    assert decoded.archive == archive
 
 
 def test_omitted_lines_are_counted_across_reflections() -> None:
@@ -295,9 +297,9 @@ async def test_a_model_condenses_within_its_goal_in_one_call() -> None:
     assert usage is not None
     assert usage.prompt + usage.completion < tokens
     assert 0 < (done.calls[0].answer.cost or 0) < cost
-    system, asked = scripted.requests[0].messages
-    assert (system.role, system.text, asked.role) == ("system", INSTRUCTIONS, "user")
-    assert all(part.notes.lines[0].text in asked.text for part in parts)
+    system, messages = scripted.requests[0].messages
+    assert (system.role, system.text, messages.role) == ("system", INSTRUCTIONS, "user")
+    assert all(part.notes.lines[0].text in messages.text for part in parts)
     assert "legacy_1" not in system.text
 
 

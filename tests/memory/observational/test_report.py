@@ -53,12 +53,16 @@ async def test_it_shows_where_each_observation_is_used(runtime: Runtime) -> None
 
     report = await runtime.memory.report(_agent(0), "t")
 
-    active = [one.observation.id for one in report.at("active")]
+    active = [observation.observation.id for observation in report.at("active")]
     assert active == list(view.start.observed)
-    parts = {part for one in report.at("active") for part in one.observation.parts}
-    assert parts and parts <= {one.observation.id for one in report.at("replaced")}
-    prepared = [one.observation for one in report.at("prepared") if not one.observation.level]
-    assert all(one.first >= view.entries[0].seq for one in prepared)
+    parts = {part for observation in report.at("active") for part in observation.observation.parts}
+    assert parts and parts <= {observation.observation.id for observation in report.at("replaced")}
+    prepared = [
+        observation.observation
+        for observation in report.at("prepared")
+        if not observation.observation.level
+    ]
+    assert all(observation.first >= view.entries[0].seq for observation in prepared)
     assert len(report.held) == await store.log.last_observation_id("t")
     assert not report.at("elsewhere")
 
@@ -70,11 +74,11 @@ async def test_its_figures_match_the_log(runtime: Runtime) -> None:
     report = await runtime.memory.report(_agent(0), "t")
 
     assert abs(report.tokens.total - round(view.tokens * report.ratio)) <= 2
-    for one in report.held:
-        seen = one.observation
+    for observation in report.held:
+        seen = observation.observation
         nodes = await store.log.branch("t", seen.last, first=seen.first)
-        assert one.of == round(sum(node.tokens for node in nodes) * report.ratio)
-        assert one.tokens == round(seen.tokens * report.ratio)
+        assert observation.of == round(sum(node.tokens for node in nodes) * report.ratio)
+        assert observation.tokens == round(seen.tokens * report.ratio)
     # The window is large enough for the configured thresholds.
     assert (report.observe_at, report.reflect_at, report.on) == (3000, 600, True)
     assert report.activation is not None and report.activation.id == view.activation_id
@@ -86,7 +90,7 @@ async def test_observations_of_another_branch_are_listed_as_elsewhere(runtime: R
 
     report = await runtime.memory.report(_agent(0), "t")
 
-    assert report.held and {one.place for one in report.held} == {"elsewhere"}
+    assert report.held and {observation.place for observation in report.held} == {"elsewhere"}
     assert (report.task, report.ledger, report.tokens.observations) == ("", (), 0)
 
 

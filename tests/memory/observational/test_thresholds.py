@@ -138,8 +138,8 @@ def test_observing_chunk_by_chunk_covers_each_node_once(tokens: list[int]) -> No
         prepared.append(observed(len(prepared) + 1, chunk[0].seq, chunk[-1].seq))
 
     raw = measure(entries, [], 1.0)
-    found, nodes = covered(entries, prepared)
+    coverage, nodes = covered(entries, prepared)
 
-    assert found == prepared
-    assert [one.seq for one in nodes] == list(range(1, len(nodes) + 1))
+    assert coverage == prepared
+    assert [node.seq for node in nodes] == list(range(1, len(nodes) + 1))
     assert len(nodes) <= movable(raw, BANDS)

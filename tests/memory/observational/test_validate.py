@@ -59,8 +59,8 @@ def sound(count: int, seed: int = 0) -> str:
 
 def reason(text: str, source: NotesSource = SOURCE, *, cut_off: bool = False) -> str:
     """Return why a text is rejected; empty if it is accepted."""
-    found = validate_notes(text, source, cut_off=cut_off)
-    return found.reason if isinstance(found, NotesRejected) else ""
+    notes = validate_notes(text, source, cut_off=cut_off)
+    return notes.reason if isinstance(notes, NotesRejected) else ""
 
 
 @pytest.mark.parametrize("count", [1, 5, 40, 120])
@@ -200,19 +200,19 @@ def test_future_times_are_removed() -> None:
     st.booleans(),
 )
 def test_accepted_notes_are_valid(text: str, tokens: int, noteworthy: bool) -> None:
-    found = validate_notes(text, NotesSource(text, tokens, INSTRUCTIONS, "a1b2c3", AT, noteworthy))
-    if found is None:
+    notes = validate_notes(text, NotesSource(text, tokens, INSTRUCTIONS, "a1b2c3", AT, noteworthy))
+    if notes is None:
         assert not noteworthy
-    elif isinstance(found, ObservationNotes):
-        assert found.lines
-        assert len(set(found.lines)) == len(found.lines)
-        assert count_text(render_notes(found)) <= max_notes_tokens(tokens)
-        assert all(line.text and len(line.text) <= LONGEST_LINE for line in found.lines)
+    elif isinstance(notes, ObservationNotes):
+        assert notes.lines
+        assert len(set(notes.lines)) == len(notes.lines)
+        assert count_text(render_notes(notes)) <= max_notes_tokens(tokens)
+        assert all(line.text and len(line.text) <= LONGEST_LINE for line in notes.lines)
         # Validation is idempotent.
         again = validate_notes(
-            format_notes(found), NotesSource(text, tokens, INSTRUCTIONS, "a1b2c3", AT, noteworthy)
+            format_notes(notes), NotesSource(text, tokens, INSTRUCTIONS, "a1b2c3", AT, noteworthy)
         )
-        assert again == found
+        assert again == notes
 
 
 def test_a_note_about_a_hostile_text_is_accepted() -> None:

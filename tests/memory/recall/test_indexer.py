@@ -37,8 +37,8 @@ async def opened(
     model = model or ScriptedModel(lambda request: say(f"I heard {request.messages[-1].text[:24]}"))
     # On a slow machine a query that timed out would be embedded a second time.
     patient: dict[str, Any] = {"semantic_recall_timeout": 60.0, **settings}
-    given = Settings(database_url=url, observational_memory=False, **patient)
-    async with Runtime.open(given, model=model, embedder=embedder) as runtime:
+    configured = Settings(database_url=url, observational_memory=False, **patient)
+    async with Runtime.open(configured, model=model, embedder=embedder) as runtime:
         yield runtime
 
 
@@ -55,15 +55,15 @@ async def expected_keys(store: UserStore, thread: str = "t") -> set[tuple[str, i
     head = (await store.threads.get(thread)).head
     assert head is not None
     entries = [entry_of(node) for node in await store.log.branch(thread, head)]
-    return {(one.source, one.source_id, one.part) for one in passages(entries)}
+    return {(passage.source, passage.source_id, passage.part) for passage in passages(entries)}
 
 
 async def stored_keys(
     store: UserStore, thread: str = "t", model: str = NAME
 ) -> set[tuple[str, int, int]]:
     """Return the keys of a thread's vectors."""
-    found = await store.vectors.of_thread(thread, limit=10_000)
-    return {(one.source, one.source_id, one.part) for by, one in found if by == model}
+    vectors = await store.vectors.of_thread(thread, limit=10_000)
+    return {(one.source, one.source_id, one.part) for by, one in vectors if by == model}
 
 
 async def embedded(store: UserStore, thread: str = "t", model: str = NAME) -> None:
@@ -84,8 +84,8 @@ def embedded_twice(*embedders: ScriptedEmbedder) -> set[str]:
     One process may search for a user's message while another embeds it.
     """
     counts = Counter(text for embedder in embedders for text in texts_of(embedder))
-    found = {text for text, count in counts.items() if count > 1}
-    return found - set(SAID) if len(embedders) > 1 else found
+    repeated = {text for text, count in counts.items() if count > 1}
+    return repeated - set(SAID) if len(embedders) > 1 else repeated
 
 
 async def test_messages_and_results_are_embedded_in_the_background(database_url: str) -> None:
@@ -268,7 +268,7 @@ async def test_another_embedder_embeds_everything_again(database_url: str) -> No
         # With the scope `user` the other threads follow, without a run on them.
         await embedded(store, "other", "new")
         assert not await store.vectors.missing("new")
-        assert {one.model for one in await store.vectors.models()} == {"old", "new"}
+        assert {model.model for model in await store.vectors.models()} == {"old", "new"}
 
 
 async def test_an_abandoned_branch_is_embedded_when_it_is_continued(database_url: str) -> None:
@@ -308,8 +308,8 @@ async def test_a_refused_text_is_skipped_or_shortened(
             while not await store.vectors.embedded_ids("t", NAME, "message", [head]):  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         entries = [entry_of(node) for node in await store.log.branch("t", head)]
-        poisoned = {one.source_id for one in passages(entries) if "poison" in one.text}
-        long = {one.source_id for one in passages(entries) if "long long" in one.text}
+        poisoned = {passage.source_id for passage in passages(entries) if "poison" in passage.text}
+        long = {passage.source_id for passage in passages(entries) if "long long" in passage.text}
         known = {source_id for _, source_id, _ in await stored_keys(store)}
         assert poisoned and long and long <= known
         assert not poisoned - long & known
@@ -344,7 +344,7 @@ async def test_deleting_a_thread_ends_its_embedding(database_url: str) -> None:
         go.set()
         await converse(runtime, SAID[:2], "other")
         await embedded(store, "other")
-        assert {one.id for one in await store.threads.list()} == {"other"}
+        assert {thread.id for thread in await store.threads.list()} == {"other"}
 
 
 async def test_recalled_messages_are_not_embedded(database_url: str) -> None:
@@ -353,8 +353,14 @@ async def test_recalled_messages_are_not_embedded(database_url: str) -> None:
         await converse(runtime)
         await embedded(store)
         head = (await store.threads.get("t")).head or 0
-        kept = [(node.seq, decode_message(node.body)) for node in await store.log.branch("t", head)]
-        notes = [seq for seq, said in kept if isinstance(said, Note) and said.source == "recall"]
+        nodes = [
+            (node.seq, decode_message(node.body)) for node in await store.log.branch("t", head)
+        ]
+        notes = [
+            seq
+            for seq, message in nodes
+            if isinstance(message, Note) and message.source == "recall"
+        ]
         assert notes and not await store.vectors.embedded_ids("t", NAME, "message", notes)
         assert not [hit for hit in await store.search.find("bear") if hit.node_id in notes]
 

@@ -63,8 +63,11 @@ def test_a_passage_names_its_message_or_result() -> None:
         Entry(3, 2, Note("Said before: u", source="recall")),
         Entry(4, 3, Note("Stop", source="steer")),
     ]
-    found = passages(entries)
-    places = [(one.source, *node_and_call_of(one.source, one.source_id), one.part) for one in found]
+    pieces = passages(entries)
+    places = [
+        (piece.source, *node_and_call_of(piece.source, piece.source_id), piece.part)
+        for piece in pieces
+    ]
     assert places == [
         (MESSAGE, 1, None, 0),
         (MESSAGE, 1, None, 1),
@@ -72,7 +75,7 @@ def test_a_passage_names_its_message_or_result() -> None:
         (RESULT, 2, 0, 0),
         (MESSAGE, 4, None, 0),
     ]
-    assert found[3].text == "what stands there"
+    assert pieces[3].text == "what stands there"
 
 
 def test_only_the_start_of_a_long_result_is_embedded() -> None:
@@ -82,5 +85,5 @@ def test_only_the_start_of_a_long_result_is_embedded() -> None:
         AssistantMessage("", (ToolCall("c1", "read", {}),)),
         (ToolResult("words " * 100_000),),
     )
-    text = sum(len(one.text) for one in passages([entry]) if one.source == RESULT)
+    text = sum(len(passage.text) for passage in passages([entry]) if passage.source == RESULT)
     assert 0.9 * MOST_OF_RESULT < text <= MOST_OF_RESULT

@@ -89,7 +89,9 @@ class World:
 
     def note(self) -> str:
         """Return the recall note in the last prompt; empty if there is none."""
-        return "".join(one.text for one in self.model.requests[-1].messages if is_recall(one))
+        return "".join(
+            message.text for message in self.model.requests[-1].messages if is_recall(message)
+        )
 
 
 def is_recall(message: PromptMessage) -> bool:
@@ -106,10 +108,10 @@ async def embedded(store: UserStore, thread: str, model: str = NAME) -> None:
     """Wait until every message of a thread's branch has a vector."""
     head = (await store.threads.get(thread)).head
     assert head is not None
-    kept = await store.log.branch(thread, head)
-    said = [node.seq for node in kept if not isinstance(decode_message(node.body), Note)]
+    nodes = await store.log.branch(thread, head)
+    seqs = [node.seq for node in nodes if not isinstance(decode_message(node.body), Note)]
     with anyio.fail_after(60):
-        while await store.vectors.embedded_ids(thread, model, "message", said) != said:  # noqa: ASYNC110
+        while await store.vectors.embedded_ids(thread, model, "message", seqs) != seqs:  # noqa: ASYNC110
             # No event reports it: it matters only to a search.
             await anyio.sleep(0.01)
 
@@ -128,14 +130,14 @@ def world(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Open:
         embedder: ScriptedEmbedder | None = None,
         **settings: Any,
     ) -> AsyncGenerator[World]:
-        given: dict[str, Any] = {
+        configured: dict[str, Any] = {
             "observational_memory": False,
             "last_messages": 2,
             "semantic_recall_top_k": 1,
         }
         embedder = embedder or ScriptedEmbedder()
         model = ScriptedModel(script)
-        chosen = Settings(database_url=database_url, **(given | settings))
+        chosen = Settings(database_url=database_url, **(configured | settings))
         async with Runtime.open(chosen, model=model, embedder=embedder) as runtime:
             yield World(runtime, model, embedder)
 
@@ -168,8 +170,8 @@ async def test_recall_notes_stay_in_the_log_and_prompts_only_grow(world: Open) -
     def script(request: ModelRequest) -> Scripted:
         if not any(message.text == QUESTION for message in request.messages):
             return say("Noted.")
-        asked = sum(message.role == "tool" for message in request.messages)
-        return call("look") if asked < 3 else say("Done.")
+        results = sum(message.role == "tool" for message in request.messages)
+        return call("look") if results < 3 else say("Done.")
 
     async with world(script, last_messages=6) as one:
         await one.prepare()
@@ -203,7 +205,7 @@ async def test_nothing_is_embedded_or_recalled_while_recall_is_off(database_url:
         assert list(await store.spending.usage_by_purpose(thread_id="t")) == ["step"]
         assert await store.jobs.claim("embed", seconds=1) is None
     assert not [event for event in events if event.kind == "recall"]
-    assert not any(is_recall(one) for request in model.requests for one in request.messages)
+    assert not any(is_recall(message) for request in model.requests for message in request.messages)
 
 
 @pytest.mark.backends("file")
@@ -427,10 +429,14 @@ async def test_a_failing_embedder_is_reported_and_full_text_replaces_it(
         result = await one.say(QUESTION)
         assert result.ok and one.found() == [("t", 1)]
         assert one.recalled[-1].data["why"]
-        assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
+        assert (
+            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
+        )
         # It is not called for a while, and the failure is not logged again.
         await one.say(QUESTION.replace("large", "big"))
-        assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
+        assert (
+            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
+        )
 
 
 @pytest.mark.backends("file")
@@ -446,7 +452,9 @@ async def test_an_unreachable_embedder_fails_no_turn(
         assert (await one.say(QUESTION)).ok
         assert one.found() == [("t", 1)]
         assert len(one.embedder.requests) == 1
-        assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
+        assert (
+            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
+        )
         assert len([event for event in one.recalled if event.data["why"]]) == 1
 
 
@@ -494,8 +502,8 @@ async def test_embedding_is_booked_and_counts_toward_the_budget(world: Open) -> 
         assert run.settled.cost >= 5 * len(QUESTION.split())
         await embedded(one.store, "t")
         total = await one.store.spending.usage_by_purpose(thread_id="t")
-        asked = [text for texts in embedder.requests for text in texts]
-        assert len(set(asked)) == len(asked)
+        embedded_texts = [text for texts in embedder.requests for text in texts]
+        assert len(set(embedded_texts)) == len(embedded_texts)
         assert total["embed"].calls == len(embedder.requests)
 
 

@@ -39,7 +39,7 @@ async def converse(tmp_path: Path, **arguments: object) -> str:
     results: list[PromptMessage] = []
 
     def script(request: ModelRequest) -> ModelAnswer:
-        results[:] = [one for one in request.messages if one.role == "tool"]
+        results[:] = [message for message in request.messages if message.role == "tool"]
         if not results:
             return call("produce")
         if len(results) == 1:
@@ -77,7 +77,7 @@ async def test_an_offset_beyond_the_end_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"handle": "nonsense"}, "'nonsense' is no handle"),
         ({"handle": "czzzzzzzz"}, "has no tool result with the handle"),
@@ -91,9 +91,9 @@ async def test_an_offset_beyond_the_end_is_reported(tmp_path: Path) -> None:
     ],
 )
 async def test_bad_input_is_an_error_that_names_valid_input(
-    tmp_path: Path, given: dict[str, object], message: str
+    tmp_path: Path, arguments: dict[str, object], message: str
 ) -> None:
-    shown = await converse(tmp_path, **given)
+    shown = await converse(tmp_path, **arguments)
     assert message in shown
     assert "A handle is c0000001a for a tool result" in shown
     assert "give a query instead" in shown
@@ -157,8 +157,8 @@ class Past:
 
     async def call(self, **arguments: Any) -> ToolResult:
         """Call the tool."""
-        given: ToolContext = replace(context(), store=self.store, thread_id=THREAD)
-        return await recall.call(arguments, given)
+        own_context: ToolContext = replace(context(), store=self.store, thread_id=THREAD)
+        return await recall.call(arguments, own_context)
 
     async def text(self, **arguments: Any) -> str:
         """Return the text of a call that must succeed."""
@@ -187,7 +187,7 @@ async def past(tmp_path: Path) -> AsyncIterator[Past]:
 
 async def test_an_observation_opens_into_its_messages(past: Past) -> None:
     await past.work(60)
-    one = next(one for one in await past.observations() if not one.level)
+    one = next(observation for observation in await past.observations() if not observation.level)
 
     shown = await past.text(handle=f"o{one.id}", limit=100_000)
 
@@ -197,7 +197,7 @@ async def test_an_observation_opens_into_its_messages(past: Past) -> None:
     mark = re.search(r"\[(\w+) say", hint)
     assert mark is not None
     headers = [line for line in lines if line.startswith(f"[{mark[1]}")]
-    nodes = [int(found[1]) for line in headers if (found := re.search(r"node (\d+)", line))]
+    nodes = [int(match[1]) for line in headers if (match := re.search(r"node (\d+)", line))]
     assert sorted(set(nodes)) == list(range(one.first, one.last + 1))
     assert re.search(r"\| \d{4}-\d\d-\d\d \d\d:\d\d UTC \| user \|", headers[0])
     assert any("| agent, calls look |" in line for line in headers)
@@ -252,8 +252,8 @@ async def test_consecutive_pages_of_messages_join(past: Past) -> None:
     while offset is not None:
         shown = await past.text(handle="1-15", offset=offset, limit=700)
         header, _, page = shown.split("\n", 2)
-        found = re.search(r"next: offset=(\d+)", header)
-        offset = int(found[1]) if found else None
+        match = re.search(r"next: offset=(\d+)", header)
+        offset = int(match[1]) if match else None
         pages.append(page)
     assert len(pages) > 3 and "".join(pages) == whole
 
@@ -266,15 +266,15 @@ async def test_a_search_finds_messages_that_left_the_prompt_and_their_place(past
     header, hint, line, text = shown.split("\n")[:4]
     assert header.startswith("1 place with words of 'disk fire', the best first: ")
     assert "the handle that opens the place" in hint
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"\[\w+ \| (c\w{8}) \| node (\d+) \| tool look \(error\) \| [-\d]+ [:\d]+ UTC \| "
         r"observation o\d+ stands for it\]",
         line,
     )
-    assert found is not None, line
+    assert match is not None, line
     assert FAILED in text
-    opened = await past.text(handle=found[1])
-    assert opened.startswith(f"Result {found[1]} of look (error), node {found[2]}, ")
+    opened = await past.text(handle=match[1])
+    assert opened.startswith(f"Result {match[1]} of look (error), node {match[2]}, ")
 
 
 async def test_a_search_finds_the_users_messages(past: Past) -> None:
@@ -338,9 +338,9 @@ async def test_tool_output_cannot_imitate_a_message(past: Past) -> None:
 
     shown = await past.text(handle="1-2")
 
-    found = re.search(r"Only lines that begin with \[(\w+) say", shown)
-    assert found is not None and found[1] != "a1b2c3"
-    real = [line for line in shown.split("\n") if line.startswith(f"[{found[1]} ")]
+    match = re.search(r"Only lines that begin with \[(\w+) say", shown)
+    assert match is not None and match[1] != "a1b2c3"
+    real = [line for line in shown.split("\n") if line.startswith(f"[{match[1]} ")]
     assert [line.split(" | ")[3] for line in real] == [
         "user",
         "agent, calls read",
