@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 NoteSource = Literal[
-    "runtime", "steer", "recall", "background", "plan", "guard", "limits", "cut", "malformed"
+    "runtime",
+    "steer",
+    "recall",
+    "background",
+    "plan",
+    "guard",
+    "limits",
+    "limits_raised",
+    "cut",
+    "malformed",
 ]
 
 

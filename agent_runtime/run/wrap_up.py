@@ -17,13 +17,12 @@ from agent_runtime.run.budget import ROOM, BudgetState, TimeLimit
 from agent_runtime_storage.contract.records.log import Amount
 
 SHARE = 0.9
+"""Share of a limit from which on it counts as near."""
 NOTE = (
     "This run has nearly used up what it may: {what}. Begin nothing new. Finish what you are at, "
     "then give your last answer: what is done, what you found, and what is still open."
 )
-ROOM_AGAIN = (
-    "There is room again for this run: go on with the task, without wrapping up."  # plain: ok
-)
+ROOM_AGAIN = "This run has room again: continue with the task, and do not wrap up."
 _TENTH = 10
 """Step limits below this get no note: a tenth of them is less than one step."""
 
@@ -71,7 +70,9 @@ class WrapUp:
         if bool(what) == self.warned:
             return []
         self.warned = bool(what)
-        return [Note(NOTE.format(what=what) if what else ROOM_AGAIN, source="limits")]
+        if what:
+            return [Note(NOTE.format(what=what), source="limits")]
+        return [Note(ROOM_AGAIN, source="limits_raised")]
 
     def _time(self) -> str:
         if self.limit is None:
@@ -86,8 +87,10 @@ def _was_warned(entries: Sequence[Entry]) -> bool:
         message = entry.message
         if message.type == "user":
             return False
-        if message.type == "note" and message.source == "limits":
-            return message.text != ROOM_AGAIN
+        # Earlier versions wrote both notes as "limits".  A run that they gave room again counts as
+        # warned here, so it gets the second note once more.
+        if message.type == "note" and message.source in ("limits", "limits_raised"):
+            return message.source == "limits"
     return False
 
 

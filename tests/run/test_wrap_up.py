@@ -29,7 +29,7 @@ async def notes(world: World, thread: str) -> list[str]:
     """Return the notes of the log that tell of limits."""
     head = (await world.store.threads.get(thread)).head or 0
     nodes = await world.store.log.branch(thread, head)
-    return [node.body.decode() for node in nodes if b'"limits"' in node.body]
+    return [node.body.decode() for node in nodes if b'"limits' in node.body]
 
 
 async def test_of_ten_steps_the_last_is_left_to_end_well(play: Play) -> None:

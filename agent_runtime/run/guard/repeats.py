@@ -37,7 +37,7 @@ GO_ON = {
     "plan": "You were stopped because your plan did not move. The user says: go on.",
 }
 STOPPED = {"repeats": "It repeated itself", "plan": "Its plan did not move"}
-OWN = ("guard", "limits", "plan")
+OWN = ("guard", "limits", "limits_raised", "plan")
 """The sources of notes that the runtime writes by itself: after them a run still repeats itself."""
 
 
