@@ -214,10 +214,10 @@ class Runtime(RunControl):
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
 
-    stream = streaming(run)
-    """Run as `run` does, in a context that gives the events; leaving it cancels the run."""
-    resume_stream = streaming(resume)
-    """Resume as `resume` does, in a context that gives the events; leaving it cancels the run."""
+    stream = streaming("stream", run)
+    """Like `run`, in a context that gives the events; leaving it cancels the run."""
+    resume_stream = streaming("resume_stream", resume)
+    """Like `resume`, in a context that gives the events; leaving it cancels the run."""
 
     async def regenerate(
         self,
