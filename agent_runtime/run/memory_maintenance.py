@@ -25,6 +25,7 @@ from agent_runtime.memory.observational.reflector.base import size_of
 from agent_runtime.memory.observational.report import MemoryReport, memory_report
 from agent_runtime.memory.observational.thresholds import MemoryThresholds, oldest
 from agent_runtime.memory.observational.worker import MemoryWorker
+from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Checkable, Model
 from agent_runtime.models.cost import require_price
 from agent_runtime.prompt.observation import Observation
@@ -191,8 +192,6 @@ async def _check(role: Role, own: Model, settings: Settings) -> None:
     Raises:
         ModelAuthError, RealModelForbidden, ConfigError: it cannot.
     """
-    from agent_runtime.models import model_from_name
-
     name = settings.place(role).name
     if name == "extractive":
         return

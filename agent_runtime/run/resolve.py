@@ -7,13 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_runtime.agent import Agent
+from agent_runtime.delegation import artifact_tool as artifact
+from agent_runtime.delegation import tool as delegate
+from agent_runtime.delegation.tasks_tool import tasks, tasks_note
 from agent_runtime.errors import ConfigError
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
+from agent_runtime.human.ask_user import ask_user
 from agent_runtime.memory.observational.configure import MemorySetup, configure_memory
+from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import encodable
+from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Model, ModelInfo, default_reserve
+from agent_runtime.models.catalog import known_output
+from agent_runtime.models.model_settings import is_main, place_for_model
 from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
+from agent_runtime.plan.tool import PlanTool, plan_note, plan_tool
 from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
@@ -146,9 +155,6 @@ def _output_limit(
     agent: Agent, settings: Settings, default: Model | None, info: ModelInfo, *, child: bool
 ) -> tuple[int, OutputLimit]:
     """Return the most tokens of an answer, and what sets that limit."""
-    from agent_runtime.models.catalog import known_output
-    from agent_runtime.models.model_settings import is_main, place_for_model
-
     limit: OutputLimit = "setting"
     name = _name(agent, settings, default)
     if not name:
@@ -168,8 +174,6 @@ def _output_limit(
 def _with_plan_tool(agent: Agent, settings: Settings) -> Agent:
     if agent.planning is False:
         return agent
-    from agent_runtime.plan.tool import plan_tool
-
     phases = settings.plan_phases.split(",") if agent.planning is True else agent.planning
     return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
 
@@ -186,17 +190,12 @@ def _window(agent: Agent, settings: Settings, default: Model | None, info: Model
         # A model made from a name has the settings' window in its info.
         named = bool(agent.model or settings.model)
         return info.window if named else settings.context_window or info.window
-    from agent_runtime.models.model_settings import is_main
-
     own = settings.context_window if is_main(info.name, settings) else None
     return own or info.window
 
 
 def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
     """Return the state functions of the runtime's own tools."""
-    from agent_runtime.delegation.tasks_tool import tasks, tasks_note
-    from agent_runtime.plan.tool import PlanTool, plan_note
-
     notes = (plan_note,) if isinstance(tools.get(PLAN), PlanTool) else ()
     return (*notes, tasks_note) if tools.get(tasks.name) is tasks else notes
 
@@ -217,8 +216,6 @@ def model_of(
     name = _name(agent, settings, default)
     if not name:
         return offline()
-    from agent_runtime.models import model_from_name
-
     return model_from_name(name, settings, role="sub_agent" if child else "model")
 
 
@@ -238,15 +235,9 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
     Raises:
         ConfigError: a tool cannot be used, or has the name of one of the runtime's own.
     """
-    from agent_runtime.delegation import artifact_tool as artifact
-    from agent_runtime.delegation import tasks_tool as tasks
-    from agent_runtime.delegation import tool as delegate
-    from agent_runtime.human.ask_user import ask_user
-    from agent_runtime.memory.recall.tool import recall
-
     own = Toolset(agent.tools)
     delegating = bool(agent.delegation) and levels > 0
-    reserved = (delegate.NAME, artifact.NAME, tasks.tasks.name) if delegating else ()
+    reserved = (delegate.NAME, artifact.NAME, tasks.name) if delegating else ()
     for name in (recall.name, outputs.FINAL, *reserved):
         if own.get(name) not in (None, recall):
             raise ConfigError(
@@ -258,7 +249,7 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
         tools.append(ask_user)
     if delegating:
         tools += [delegate.delegate_tool(agent, own, levels=levels), artifact.open_artifact_tool()]
-        tools.append(tasks.tasks)
+        tools.append(tasks)
     if tools and recall not in tools:
         tools.append(recall)
     if output is not None:
