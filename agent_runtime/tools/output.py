@@ -10,9 +10,10 @@ import orjson
 
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import AssistantMessage, ToolResult, ToolSpec
-from agent_runtime.prompt.incomplete_answers import asks_again
+from agent_runtime.prompt.incomplete_answers import AnswerCutoff, asks_again
 from agent_runtime.prompt.view import View
 from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime_storage.contract.records.log import Finish
 
 FINAL = "final_result"
 RETRIES = 3
@@ -178,6 +179,14 @@ def accepted_output(view: View) -> dict[str, Any] | None:
         if call.name == FINAL and result.outcome == "ok":
             return call.arguments
     return None
+
+
+def no_output(cutoff: AnswerCutoff | None) -> Finish:
+    """Return the end of a run whose model never gave a valid output."""
+    detail = f"The model gave no valid output in {RETRIES + 1} attempts."
+    if cutoff is None:
+        return Finish("failed", "error", detail)
+    return Finish("failed", "length", f"{detail} The last was cut at {cutoff.at}. {cutoff.cure}")
 
 
 def count_rejected_outputs(view: View) -> int:
