@@ -19,6 +19,7 @@ from agent_runtime.errors import (
     InvariantError,
     ModelError,
     ModelOverflow,
+    ModelProtocolError,
     ModelRejected,
     PromptTooLarge,
 )
@@ -152,7 +153,9 @@ class AgentLoop:
                         pending.lost, counted = pending.lost + event.lost - counted, event.lost
                         await pending.record_lost()
                     self.log.tell(live_event(event))
-            raise ModelError(f"{self.setup.model.name} ended its stream without an answer.")
+            raise ModelProtocolError(
+                f"{self.setup.model.name} ended its stream without an answer.", lost=counted + 1
+            )
         except ModelError as error:
             # The error counts the last attempt itself, if that may be billed.
             pending.calling, pending.lost = False, pending.lost + error.lost - counted
