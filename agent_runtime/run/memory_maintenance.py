@@ -1,7 +1,7 @@
 """Observe and condense a thread's memory on request, outside of its runs.
 
-A maintenance run takes the thread's lease as any run does, and makes no steps, so it never works in
-parallel to another.  What it writes is ready for the next activation; it activates nothing itself.
+A maintenance run holds the thread's lease like any run, so it never works in parallel to another;
+it makes no steps.  What it writes is ready for the next activation; it activates nothing itself.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class ThreadMemory:
         thread: str,
         on_event: Callable[[Event], None],
     ) -> AsyncGenerator[OnDemandMemoryWorker]:
-        """Begin a maintenance run and end it with the context; give what does its work."""
+        """Begin a maintenance run, give its worker, and end the run with the context."""
         await store.threads.get(thread)
         setup = await self._resolve(agent, store, thread)
         if setup.memory is None:
@@ -187,7 +187,7 @@ async def _result(store: UserStore, worker: OnDemandMemoryWorker) -> Maintenance
 
 
 async def _check(role: Role, own: Model, settings: Settings) -> None:
-    """Check that the model of a role can be called: whoever asks for it does not want rules.
+    """Check that the model of a role can be called; on request, rules do not replace it.
 
     Raises:
         ModelAuthError, RealModelForbidden, ConfigError: it cannot.
@@ -201,11 +201,12 @@ async def _check(role: Role, own: Model, settings: Settings) -> None:
 
 
 class OnDemandMemoryWorker(MemoryWorker):
-    """A worker that does all it may at once, whatever the thresholds say."""
+    """A worker that does at once all work that there is, whatever the thresholds say."""
 
     async def observe_all(self) -> None:
-        """Observe all that has left or may leave, then what rules wrote while a model failed."""
+        """Observe what has left or may leave the prompt, then rewrite provisional observations."""
         memory = self.memory
+        # Oldest first: an observation is written with the notes before it in view.
         while chunk := await memory.next_of_past(self.log.view):
             await self.observe(chunk)
         while chunk := oldest(memory.raw(self.log.view), memory.thresholds):
@@ -251,6 +252,8 @@ async def _lease(
         events=(run_start_event(AGENT, setup, 0),),
     )
     log = await begin_log(store, thread, view, run, emit=emit, limits=setup.limits)
+    # If another process cancels the run, `watch_lease` cancels the group, which ends without an
+    # error and without getting here.
     done = False
     async with finish_on_error(store, log.lease):
         log.announce()

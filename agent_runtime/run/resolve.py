@@ -1,4 +1,4 @@
-"""What a run works with, resolved from its agent and the settings before it begins."""
+"""Resolve an agent and the settings into the model, tools and limits that a run works with."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ async def resolve_run(
     Raises:
         ConfigError: the model, a tool or a limit is not usable.
     """
+    # Before anything counts tokens, which would load it on the event loop.
     await load_vocabulary()
     agent = _with_plan_tool(agent, settings)
     model = model_of(agent, settings, default, offline, child=child)
@@ -147,6 +148,7 @@ async def _calibration(store: UserStore, model: Model, info: ModelInfo) -> Calib
     calibration = Calibration(info.start_ratio)
     for usage in reversed(await store.spending.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
+        # These prompts are of any of the owner's threads: none extends another.
         calibration.reset_anchor()
     return calibration
 

@@ -105,6 +105,8 @@ async def _dead(store: UserStore) -> Sequence[Run]:
 
 async def _suspend(store: UserStore, run: Run) -> None:
     finish = Finish("suspended", "interrupted", await _detail(store, run))
+    # Shielded to the end: with the lease taken and nothing committed, the run would seem to be at
+    # work in this process.
     lease, cancelled = await run_shielded(take_lease(store, run))
     leaving = store.runs.commit(lease, Commit(finish=finish, events=(finish_event(finish),)))
     _, again = await run_shielded(leaving)
@@ -127,9 +129,9 @@ async def _detail(store: UserStore, run: Run) -> str:
 
 
 async def _resumable(store: UserStore) -> tuple[Run, ...]:
-    found = [
+    newest_first = [
         run
         for run in await store.runs.list(status=["suspended"], limit=MOST)
         if run.stop_reason != "paused" and await continuation_of(store, run) == "resume"
     ]
-    return tuple(reversed(found))
+    return tuple(reversed(newest_first))

@@ -1,4 +1,4 @@
-"""What the tools of a run are given: their context, and child runs below the calling run."""
+"""The context that a run gives to its tools, with which they can also run agents below it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ class ToolContexts:
             before: Sequence[LoggedMessage] = (),
             on_event: Callable[[Event], None] | None = None,
         ) -> RunResult:
-            given = spec if isinstance(spec, RunSpec) else RunSpec(caller=spec or {})
+            run_spec = spec if isinstance(spec, RunSpec) else RunSpec(caller=spec or {})
+            # The child run has limits of its own.
             with timer.paused():
                 return await self.run_child(
                     log.store,
@@ -90,7 +91,7 @@ class ToolContexts:
                     task,
                     parent=log,
                     deps=self.deps,
-                    spec=given.with_context(self.user_context),
+                    spec=run_spec.with_context(self.user_context),
                     on_event=child_listener(log, on_event),
                     before=before,
                 )

@@ -1,8 +1,8 @@
 """Warn a run's model before its steps, budget or time run out.
 
-At nine tenths of a limit, or earlier if a budget would not pay for two more calls, the model gets
-one note, so that it can finish and say what is open before the limit stops it.  If the limits are
-raised after that, or the run is resumed with more steps or time, a second note says so.
+At nine tenths of a limit, or earlier if a budget does not cover two more calls, the model gets one
+note, so that it can finish and say what is open before the limit stops it.  If the limits are
+raised later, or the run is resumed with more steps or time, a second note says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TENTH = 10
 
 @dataclass(slots=True)
 class WrapUp:
-    """Watches how near a run is to its limits.
+    """Compares a run with its limits.
 
     Attributes:
         limit: how long this execution may take; None for no limit.
@@ -66,6 +66,7 @@ class WrapUp:
             self._time(),
             *(_budget(one, call) for one in budgets),
         )
+        # One reason is enough: the model cannot do more about two.
         what = next(filter(None, reasons), "")
         if bool(what) == self.warned:
             return []
@@ -77,6 +78,7 @@ class WrapUp:
     def _time(self) -> str:
         if self.limit is None:
             return ""
+        # Earlier executions of the tree have used up the difference.
         took = time.monotonic() - self._began + self.limit.of - self.limit.seconds
         due = took >= SHARE * self.limit.of
         return f"{took:,.0f} of its {self.limit.of:,.0f} seconds" if due else ""
@@ -85,6 +87,7 @@ class WrapUp:
 def _was_warned(entries: Sequence[Entry]) -> bool:
     for entry in reversed(entries):
         message = entry.message
+        # A warning before the user's message was for an earlier run.
         if message.type == "user":
             return False
         # Earlier versions wrote both notes as "limits".  A run that they gave room again counts as
