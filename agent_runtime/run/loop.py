@@ -25,7 +25,8 @@ from agent_runtime.errors import (
 )
 from agent_runtime.files.attach import keep_made
 from agent_runtime.human.pause import PAUSE, PAUSED, pause_requested
-from agent_runtime.log.run_log import Billing, cancelled_finish
+from agent_runtime.log.exchange import Billing
+from agent_runtime.log.run_log import cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import (
     FilePart,
@@ -196,7 +197,7 @@ class AgentLoop:
         if state.memory is not None:
             # Not earlier: before the activation the worker would see what is about to leave.
             state.memory.wake()
-        # What was reserved when the last exchange closed does not include the recalled messages.
+        # The reservation of the last exchange does not include recalled messages.
         if log.reserved is None or recalled:
             await state.reservation.reserve()
         prompt = build_prompt(log.view, cache_marks=self.setup.info.cache_marks)
@@ -370,7 +371,6 @@ class AgentLoop:
         if suspended is not None or self.log.ended:
             # `close` ends the run by itself only if it finds a pause in the inbox.
             return suspended or PAUSED
-        # After the exchange is closed: a run that a guard stops can be resumed from a whole log.
         stopped = await state.guard.stop()
         # With a question for a person the guard has ended the run itself.
         return stopped if stopped is None or self.log.ended else await self.finish(stopped)

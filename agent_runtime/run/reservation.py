@@ -10,7 +10,8 @@ import anyio
 
 from agent_runtime.errors import BudgetExceeded
 from agent_runtime.log import leases
-from agent_runtime.log.run_log import Exchange, RunLog
+from agent_runtime.log.exchange import Exchange
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import ToolResult
 from agent_runtime.models.cost import affordable_output, max_call_cost, scale_amount
 from agent_runtime.prompt.build import extend_view

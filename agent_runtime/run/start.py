@@ -15,7 +15,8 @@ from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.human.approval_rules import SHELL
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
-from agent_runtime.log.run_log import Exchange, RunLog
+from agent_runtime.log.exchange import Exchange
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import COMMAND, RunSpec, delegation_record
 from agent_runtime.messages import (
     AssistantMessage,

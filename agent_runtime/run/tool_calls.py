@@ -17,7 +17,8 @@ from agent_runtime.concurrency import SelfCancelled, carried, contained, single_
 from agent_runtime.errors import InvariantError
 from agent_runtime.human.gate import Gate, GateResult, ReadyCall
 from agent_runtime.human.waiting import AwaitingHuman, questions_of
-from agent_runtime.log.run_log import Exchange, RunLog
+from agent_runtime.log.exchange import Exchange
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import (
     AssistantMessage,
     ToolResult,

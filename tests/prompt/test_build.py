@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from agent_runtime import ScriptedModel
 from agent_runtime.errors import InvariantError
 from agent_runtime.log.branch import load_view
-from agent_runtime.log.run_log import Billing, RunLog
+from agent_runtime.log.exchange import Billing
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import (
     AssistantMessage,
     FileRef,

@@ -13,7 +13,7 @@ import pytest
 
 from agent_runtime import Agent, LiteLLMModel, Runtime, Settings
 from agent_runtime.cli.exit_codes import MODEL, code_of_result
-from agent_runtime.log.run_log import Exchange
+from agent_runtime.log.exchange import Exchange
 from agent_runtime.messages import AssistantMessage, decode_message, encode_message
 from agent_runtime.models import litellm
 from agent_runtime.models.base import ModelAnswer, RawCall
