@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from agent_runtime.files.references import FilePolicy
     from agent_runtime.models.base import Model
     from agent_runtime.run.results import RunResult
-    from agent_runtime.tools.base import StateFunction, Tool
+    from agent_runtime.tools.base import Tool
+    from agent_runtime.tools.context import StateFunction
 
 
 MAX_TOKENS = 2000

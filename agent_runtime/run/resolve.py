@@ -28,7 +28,9 @@ from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime.run.budget import limits_of
 from agent_runtime.tools import output as outputs
-from agent_runtime.tools.base import StateFunction, Tool, Toolset
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import StateFunction
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.records.spending import NO_LIMITS, UNLIMITED, Budget, Limits

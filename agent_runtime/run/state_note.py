@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from agent_runtime.messages import encodable
 from agent_runtime.models.tokens import count_text
-from agent_runtime.tools.base import StateFunction, ToolContext
+from agent_runtime.tools.context import StateFunction, ToolContext
 from agent_runtime.tools.signature import is_async
 
 _log = logging.getLogger(__name__)

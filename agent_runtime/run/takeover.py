@@ -19,7 +19,7 @@ from agent_runtime.messages import encodable
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.truncate import share_result_budget
 from agent_runtime.run.tool_calls import abandoned_results, reopen
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime_storage.contract.records.log import ACTIVE, Commit, Finish, Lease, Run
 from agent_runtime_storage.contract.store import UserStore

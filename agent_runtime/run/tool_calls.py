@@ -25,8 +25,9 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
-from agent_runtime.tools.base import ToolContext, Toolset
 from agent_runtime.tools.base import error_result as raised_result
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime_storage.contract.records.log import Finish, Node
 
 INTERRUPTED = (

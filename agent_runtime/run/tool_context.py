@@ -15,7 +15,7 @@ from agent_runtime.memory.recall.retriever import Retriever
 from agent_runtime.messages import LoggedMessage, UserMessage
 from agent_runtime.plan.planner import Planner
 from agent_runtime.run.results import RunResult
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Run

@@ -12,7 +12,8 @@ from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import AssistantMessage, ToolResult, ToolSpec
 from agent_runtime.prompt.incomplete_answers import AnswerCutoff, asks_again
 from agent_runtime.prompt.view import View
-from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage.contract.records.log import Finish
 
 FINAL = "final_result"

@@ -41,7 +41,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime.workflow.history import HistoryMessage, said_before
 from agent_runtime.workflow.steps import (
     Key,

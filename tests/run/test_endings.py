@@ -19,7 +19,7 @@ from agent_runtime.models import litellm
 from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.run.tool_calls import partition_calls
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from tests.support.providers.anthropic import Anthropic
 from tests.support.providers.scripted_server import (
     Answers,

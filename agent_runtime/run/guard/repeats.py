@@ -20,7 +20,7 @@ from agent_runtime.plan.tool import PlanTool
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.view import Entry
 from agent_runtime.run.guard.plan_stall import PlanStall
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Commit, Finish

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import Process
 
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime.tools.workspace import supervisor
 

@@ -12,7 +12,8 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import Field
 
 from agent_runtime.errors import ToolError
-from agent_runtime.tools.base import NeedsApproval, Tool, tool
+from agent_runtime.tools.base import NeedsApproval, Tool
+from agent_runtime.tools.function import tool
 from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk, show
 from agent_runtime.tools.workspace.search import is_binary, search_folder
 from agent_runtime.tools.workspace.shell import Shell

@@ -15,7 +15,7 @@ from anyio.abc import ByteReceiveStream, Process
 from pydantic import Field
 
 from agent_runtime.messages import ToolResult
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
 from agent_runtime.tools.workspace.environment import project_environment
 

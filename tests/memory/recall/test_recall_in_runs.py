@@ -20,7 +20,7 @@ from agent_runtime.messages import Note, PromptMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.embedding import ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage import UserStore
 
 NAME = "scripted-embedder"
