@@ -154,6 +154,7 @@ class Agent:
         Opens the store for this one run; for more runs, open a `Runtime` once.  Cancelling the
         call cancels the run; its log stays, and the run can be resumed.
         """
+        # Not at the top: the runtime imports this module.
         from agent_runtime.runtime import Runtime
 
         async with Runtime.open() as runtime:

@@ -185,12 +185,14 @@ async def keep_made(
 
 def _new_file(file: File, origin: FileOrigin, max_bytes: int) -> NewFile:
     name = file.name or (file.content.name if isinstance(file.content, Path) else "")
+    # The end of a long name, which has its extension.
     name = _UNPRINTABLE.sub(" ", encodable(name)).strip()[-_LONGEST_NAME:]
     content = file.content if isinstance(file.content, bytes) else _read(file.content, max_bytes)
     if len(content) > max_bytes:
         raise _too_large(name, len(content), max_bytes)
     if not content:
         raise InvalidFile(f"The file {name!r} is empty.", cure="Leave it out.")
+    # The first bytes win: a provider refuses a whole request for an image of another type.
     media_type = file.media_type if _MEDIA_TYPE.fullmatch(file.media_type) else ""
     media_type = sniff(content) or media_type.lower() or guess(name, content)
     kind = file.kind or kind_of(media_type)
@@ -206,6 +208,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
         if info.st_size > max_bytes:
             raise _too_large(path.name, info.st_size, max_bytes)
         with path.open("rb") as file:
+            # It may have grown since; the caller refuses one byte too many.
             return file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -235,7 +238,7 @@ def _from_text(text: str) -> File | FileRef:
 
 
 def _from_data_url(url: str, ref: FileRef) -> File:
-    """Return the file of a `data:` URL, because content does not belong into messages."""
+    """Return the file of a `data:` URL; content does not belong in messages."""
     head, comma, rest = url.removeprefix("data:").partition(",")
     media_type, _, coding = head.partition(";")
     try:

@@ -129,6 +129,7 @@ def _resolve(ref: FileRef, rows: Mapping[str, FileRow], missing: str) -> Resolve
     row = rows.get(file_id(ref))
     if row is None:
         return ResolvedFile(ref, missing if file_id(ref) else BROKEN)
+    # The store's own data, whatever the reference says; only the pixels are not stored.
     return ResolvedFile(replace(ref_of(row), pixels=ref.pixels), thread_id=row.thread_id)
 
 

@@ -37,8 +37,8 @@ class LeaseHeartbeat:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def keeping(self, user_id: str, lease: Lease) -> Generator[None]:
-        """Renew a lease during the context; call it from the event loop."""
+    def renewing(self, user_id: str, lease: Lease) -> Generator[None]:
+        """Renew a lease until the context ends; call it from the event loop."""
         if self._thread is None:
             loop = asyncio.get_running_loop()
             # A daemon, because a program may exit without closing its runtime.

@@ -68,7 +68,7 @@ class AgentLoop:
         """Run to the end and return how the run ended, which is recorded by then.
 
         Raises `ModelError`, `PromptTooLarge` and store errors; the caller then ends the run.
-        Cancelled, it leaves the log valid and the run open, for `finish`.
+        If cancelled, it leaves the log valid and the run open, for `finish`.
         """
         # A resumed run may have an exchange open.  No prompt can be built before it is closed, and
         # closing it drains the inbox too.
@@ -409,7 +409,7 @@ class AgentLoop:
         )
 
     async def end_without_output(self) -> Finish | None:
-        """End the run if its model has tried to give its output too often; else return None."""
+        """End the run if its model gave too many invalid outputs; else return None."""
         view, output = self.log.view, self.setup.output
         if output is None or outputs.accepted_output(view) is not None:
             return None
@@ -486,7 +486,7 @@ def live_event(event: TextDelta | ReasoningDelta | Retrying) -> NewEvent:
 
 
 def inbox_notes(items: Sequence[InboxItem], run_id: str) -> list[Note]:
-    """Return the notes in which a run's model reads the inbox."""
+    """Return the items of the inbox as notes for a run's model."""
     notes: list[Note] = []
     for item in items:
         text = item.body.decode()

@@ -206,10 +206,10 @@ class Reservation:
             return None
         price, left = self.setup.info.price, NO_END
         for budget in await self.budgets():
-            # Sub-agents of the same exchange may still work with what they have reserved.
+            # What other runs have reserved, such as background tasks, is not left for this one.
             reserved = budget.spending.reserved
             left = min(left, budget.left.tokens - reserved.tokens - LAST_OUTPUT)
-            # New in the prompt, results are never read from the cache.
+            # Results are new in the prompt, so they are not read from the cache.
             if price is not None and (each := max(price.input, price.cache_write)):
                 rest = budget.left.cost - reserved.cost - LAST_OUTPUT * price.output
                 left = min(left, rest // each)

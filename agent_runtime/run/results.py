@@ -101,7 +101,7 @@ class RunStream:
 def streaming(
     name: str, run: Callable[Concatenate[S, P], Awaitable[RunResult]]
 ) -> Callable[Concatenate[S, P], AbstractAsyncContextManager[RunStream]]:
-    """Make the streaming counterpart of a method that runs and takes `on_event`.
+    """Make the streaming counterpart of `Runtime.run` or `Runtime.resume`.
 
     Its context gives the run's events as they happen; leaving the context cancels the run.
 

@@ -394,7 +394,7 @@ async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
         own = (await store.log.node(run.thread_id, run.open_node)).parent_id == head
     if not own:
         raise Conflict(
-            f"Thread {run.thread_id} went on since run {run.id} stopped.",
+            f"Thread {run.thread_id} has continued since run {run.id} stopped.",
             cure="Start a new run on the thread instead.",
         )
 

@@ -125,7 +125,7 @@ async def _detail(store: UserStore, run: Run) -> str:
     if not tools:
         return detail
     more = f" and {len(tools) - _NAMED} more" if len(tools) > _NAMED else ""
-    return f"{detail} Under way, with an effect that nobody saw: {', '.join(tools[:_NAMED])}{more}."
+    return f"{detail} Interrupted, with an unverified effect: {', '.join(tools[:_NAMED])}{more}."
 
 
 async def _resumable(store: UserStore) -> tuple[Run, ...]:

@@ -120,6 +120,7 @@ class Tool(ABC):
         schema = self.spec.parameters
         if name in (properties := schema.get("properties", {})):
             return True
+        # A tool with a schema of its own may describe its arguments in another way.
         return not properties and schema.get("additionalProperties") is not False
 
     def binding(self) -> str:
@@ -142,6 +143,7 @@ class Tool(ABC):
         if isinstance(wanted, bool):
             return {} if wanted else None
         if callable(wanted):
+            # A copy, because what is approved must be what runs.
             try:
                 return {} if wanted(deepcopy(arguments)) else None
             except (Exception, SystemExit, GeneratorExit):

@@ -90,7 +90,7 @@ class FunctionTool(Tool, Generic[P, R]):
         try:
             given = self._signature.validate(arguments)
         except Exception as error:
-            # `ToolError`, or anything that a validator of the tool's author raises.
+            # A `ToolError`, or whatever a validator of the tool's author raises.
             return error_result(error)
         if self._signature.context is not None:
             given[self._signature.context] = context
@@ -118,6 +118,7 @@ class FunctionTool(Tool, Generic[P, R]):
             started.set()
             try:
                 value = self._untyped(**given)
+                # Large values are made JSON here; what needs the store is left to the event loop.
                 return (
                     value
                     if inspect.isawaitable(value) or has_files(value)
@@ -127,8 +128,10 @@ class FunctionTool(Tool, Generic[P, R]):
                 return error_result(error)
 
         with context.timer.limit(limit):
+            # Abandoned, because nothing can stop a thread, and the run must not wait for it.
             value = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter())
             return value if isinstance(value, ToolResult) else await _settle(value, context)
+        # Without an effect, so it is a plain error that the model may repeat.
         if not started.is_set():
             text = f"No thread was free for this call within {limit:g} s. It did not run."
             return ToolResult(text, outcome="error")

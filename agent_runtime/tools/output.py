@@ -51,6 +51,7 @@ class OutputType:
 
     def from_text(self, text: str) -> dict[str, Any] | None:
         """Return the tool's arguments if the text is a valid value in JSON, else None."""
+        # Many models write a code block around JSON, whatever they are asked for.
         try:
             value = orjson.loads(text.strip().removeprefix("```json").strip("`\n "))
             arguments: dict[str, Any] = {"value": value} if self.wrapped else value
@@ -76,6 +77,7 @@ def output_type(wanted: Any) -> OutputType:
             f"output_type={wanted!r} has no JSON schema: {error.message}",
             cure="Use a pydantic model, a dataclass or a plain type.",
         ) from error
+    # Providers take only objects with properties as the parameters of a tool.
     wrapped = schema.get("type") != "object" or "properties" not in schema
     if wrapped:
         definitions = schema.pop("$defs", None)
@@ -143,9 +145,9 @@ def _references(schema: Any) -> Iterator[str]:
     while stack:
         one = stack.pop()
         if isinstance(one, dict):
-            found = cast("dict[str, Any]", one)
-            yield from (str(found[key]) for key in ("$ref", "$dynamicRef") if key in found)
-            stack += found.values()
+            part = cast("dict[str, Any]", one)
+            yield from (str(part[key]) for key in ("$ref", "$dynamicRef") if key in part)
+            stack += part.values()
         elif isinstance(one, list):
             stack += cast("list[Any]", one)
 

@@ -111,7 +111,7 @@ class LoopGuard:
             return Finish("failed", "no_progress", detail)
         finish = Finish("suspended", "no_progress", detail)
         # The exchange is closed, so the question belongs to its node and to no call.
-        body = {"text": f"{detail} Shall it go on?", "about": about}
+        body = {"text": f"{detail} Should it continue?", "about": about}
         question = NewQuestion(new_id(), self.log.head, None, "continue", body, self.seconds)
         await self.log.write(
             Commit(
@@ -138,7 +138,7 @@ class LoopGuard:
         if allows(question):
             # As the user's words: a note of the guard's own would not interrupt the repetition.
             return Note(f"{GO_ON[about]} {reason}".strip(), source="steer")
-        why = reason or "nobody said in time that it may go on"
+        why = reason or "nobody said in time that it may continue"
         if question.status == "answered":
             why = f"the user stopped it{': ' + reason if reason else ''}"
         return Finish("failed", "no_progress", f"{STOPPED[about]}, and {why}.")

@@ -106,6 +106,7 @@ class Output:
         """Return the output, with a line for what is left out."""
         middle = f"\n[... {self.left_out:,} bytes are left out ...]\n" if self.left_out else ""
         if not middle:
+            # Joined before decoding: a character may have been split between the two.
             return (self.head + self.tail).decode(errors="replace")
         return self.head.decode(errors="replace") + middle + self.tail.decode(errors="replace")
 
