@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 import re
 import stat
@@ -239,11 +238,13 @@ def _from_text(text: str) -> File | FileRef:
 
 def _from_data_url(url: str, ref: FileRef) -> File:
     """Return the file of a `data:` URL; content does not belong in messages."""
-    head, comma, rest = url.removeprefix("data:").partition(",")
+    # After the scheme, which may be in capitals.
+    head, comma, rest = url.partition(":")[2].partition(",")
     media_type, _, coding = head.partition(";")
     try:
         content = base64.b64decode(rest) if coding.endswith("base64") else unquote_to_bytes(rest)
-    except binascii.Error:
+    except ValueError:
+        # Also for characters beyond ASCII, which `binascii.Error` does not cover.
         content = b""
     if not comma or not content:
         raise InvalidFile("A `data:` URL is incomplete.", cure="Give bytes or a path instead.")
