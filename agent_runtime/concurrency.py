@@ -149,6 +149,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def _weight(error: BaseException) -> int:
+    # Whoever lost the lease must not write; whatever else failed may follow from that.
     order = (LeaseLost, StoreError)
     return next((i for i, kind in enumerate(order) if isinstance(error, kind)), len(order))
 

@@ -243,6 +243,7 @@ class Runtime(RunControl):
         Raises `NotFound` and `ThreadBusy` as `run` does.
         """
         store = self.store.of(user or self.settings.user)
+        # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
         spec = RunSpec(program=self.program)
         return await self._run(

@@ -104,6 +104,7 @@ async def resolve_files(
     """
     rows: dict[str, FileRow] = {}
     missing = NOT_THERE
+    # One query for all of them.
     try:
         wanted = sorted({identity for ref in refs if (identity := file_id(ref))})
         rows = {row.id: row for row in await store.files.find(wanted)}

@@ -95,4 +95,5 @@ async def _renew_one(store: Store, user_id: str, lease: Lease, seconds: float) -
     try:
         await store.of(user_id).runs.renew_lease(lease, seconds=seconds)
     except StoreError as error:
+        # The other leases still have to be renewed.
         _log.info("The lease of run %s was not renewed: %s", lease.run_id, type(error).__name__)

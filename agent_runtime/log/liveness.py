@@ -45,6 +45,7 @@ class _Marker:
         self.instance = uuid.uuid4().hex
         self.path: Path | None = None
         self.file = -1
+        # The first folder that can be used; others look into all of them.
         for folder in _folders():
             path = folder / self.instance
             try:
@@ -61,6 +62,7 @@ class _Marker:
     def mark(self, run_id: str, *, working: bool) -> None:
         """Lock the run's byte, or unlock it."""
         if self.path is not None:
+            # Without a mark other processes wait for the lease to expire, as on another machine.
             with suppress(OSError):
                 _lock(self.file, _place(run_id), working=working)
 

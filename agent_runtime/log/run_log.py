@@ -240,6 +240,7 @@ class RunLog:
         Raises:
             BudgetExceeded: it does not fit; nothing was written.
         """
+        # In one commit, so that no other run takes what this one gives back for its own next call.
         await self.write(
             Commit(release=self.reserved, unsettle=unsettle, reserve=amount, limits=self.limits)
         )
@@ -285,6 +286,7 @@ class RunLog:
                 head=rows[-1].seq if rows else None,
                 drained=tuple(item.id for item in drained),
                 usage=(billing.usage,) if billing else (),
+                # A note alone comes before the call that is reserved.
                 release=self.reserved if step or finish is not None else None,
                 settle=billing.spent if billing else None,
                 unsettle=billing.lost if billing else unsettle,

@@ -141,7 +141,7 @@ class Planner:
     async def _before(self, row: PlanRow, seq: int) -> Plan:
         thread = self._log.lease.thread_id
         if row.node_id == seq:
-            # Items that follow the calls of this exchange still do.
+            # Made by another call of this exchange: items that follow its calls still do.
             return _decode(thread, row)
         return stop_following(await _read(self._log.store, thread, row))
 

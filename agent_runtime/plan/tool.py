@@ -77,6 +77,7 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
         ids = f" Steps: {', '.join(one.id for one in plan.items)}." if created else ""
         return summarise_plan(plan) + ids
 
+    # Idempotent, because a call that made a version returns it when it runs again.
     made = PlanTool(plan, idempotent=True)
     made.spec = _with_phases(made.spec, names)
     return made
