@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import orjson
 
-from agent_runtime.delegation.background import JOB, TASKS, deliver_lost_results
+from agent_runtime.delegation.background import TASKS, deliver_lost_results
 from agent_runtime.errors import (
     BudgetExceeded,
     InboxWaiting,
@@ -24,7 +24,7 @@ from agent_runtime.errors import (
     PromptTooLarge,
 )
 from agent_runtime.files.attach import keep_made
-from agent_runtime.human.pause import PAUSE, PAUSED, pause_requested
+from agent_runtime.human.pause import PAUSED, pause_requested
 from agent_runtime.log.exchange import Billing
 from agent_runtime.log.run_log import cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
@@ -44,6 +44,7 @@ from agent_runtime.prompt.incomplete_answers import GO_ON as GO_ON_EXACTLY
 from agent_runtime.prompt.incomplete_answers import AnswerCutoff, UnfinishedAnswer, failed_answer
 from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.prompt.view import Prompt
+from agent_runtime.run.inbox import inbox_notes
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls, still_running
 from agent_runtime.tools import output as outputs
@@ -492,18 +493,3 @@ def live_event(event: TextDelta | ReasoningDelta | Retrying | SettingIgnored) ->
             return NewEvent("model-retry", data=data)
         case SettingIgnored(name):
             return NewEvent("setting-ignored", data={"setting": name})
-
-
-def inbox_notes(items: Sequence[InboxItem], run_id: str) -> list[Note]:
-    """Return the items of the inbox as notes for a run's model."""
-    notes: list[Note] = []
-    for item in items:
-        text = item.body.decode()
-        if item.kind == "steer":
-            when = "while you work" if item.run_id in (None, run_id) else "to an earlier run"
-            notes.append(Note(f"The user says, {when}: {text}", source="steer"))
-        elif item.kind == JOB:
-            notes.append(Note(text, source="background"))
-        elif item.kind != PAUSE:
-            notes.append(Note(text))
-    return notes
