@@ -7,6 +7,7 @@ whose decoders and wrappers cost more a chunk than the request itself.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import importlib
@@ -14,7 +15,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -155,6 +156,7 @@ async def post(request: WireRequest) -> StreamedResponse:
         await pools.open()
     import httpcore2
 
+    headers = _login(request.url) | {**request.headers}
     sent = httpcore2.Request(
         _METHOD,
         request.url,
@@ -165,7 +167,7 @@ async def post(request: WireRequest) -> StreamedResponse:
             # A compressed stream would arrive in larger pieces, and later.
             "accept-encoding": "identity",
             "content-length": str(len(request.body)),
-            **request.headers,
+            **headers,
         },
         content=request.body,
         extensions={"timeout": {"connect": CONNECT, "pool": None}},
@@ -193,6 +195,15 @@ async def close_connections() -> None:
     pools = _pools.get(asyncio.get_running_loop())
     if pools is not None:
         await pools.close()
+
+
+def _login(url: str) -> dict[str, str]:
+    """Return the header for the user and password in a URL; none without them."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return {}
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return {"authorization": f"Basic {base64.b64encode(login).decode()}"}
 
 
 def _proxy(url: str) -> str:
