@@ -61,7 +61,7 @@ class _Pools:
             from agent_runtime.models.wire.network import Backend
 
             pool = self._by_proxy[proxy] = httpcore2.AsyncConnectionPool(
-                ssl_context=_ssl_context(),
+                ssl_context=prepare(),
                 proxy=httpcore2.Proxy(proxy) if proxy else None,
                 max_connections=None,
                 keepalive_expiry=KEPT,
@@ -218,15 +218,13 @@ def _proxy(url: str) -> str:
     return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
-def prepare() -> None:
-    """Load the client; slow the first time, so call it in a thread."""
-    importlib.import_module("agent_runtime.models.wire.network")
-    _ssl_context()
-
-
 @functools.cache
-def _ssl_context() -> ssl.SSLContext:
-    """Return the context that trusts what the system trusts, and `SSL_CERT_FILE` if it is set."""
+def prepare() -> ssl.SSLContext:
+    """Load the client; slow the first time, so call it in a thread.
+
+    Returns the context that trusts what the system trusts, and `SSL_CERT_FILE` if it is set.
+    """
     import httpx2
 
+    importlib.import_module("agent_runtime.models.wire.network")
     return httpx2.create_ssl_context()
