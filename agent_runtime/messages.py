@@ -133,7 +133,7 @@ class PromptMessage:
     files: tuple[FileRef, ...] = ()
     opaque: Opaque | None = None
     outcome: CallOutcome = "ok"
-    """For role `tool`, how the call ended; no provider is sent it."""
+    """For role `tool`, how the call ended; only some providers are sent it."""
 
 
 @dataclass(frozen=True, slots=True)

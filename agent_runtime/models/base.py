@@ -148,12 +148,17 @@ class RawCall:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """The tokens that the provider reported for a call; `prompt` includes all cached ones."""
+    """The tokens that the provider reported for a call; `prompt` includes all cached ones.
+
+    Attributes:
+        cache_write_hour: those of `cache_write` that are kept for an hour, which cost more.
+    """
 
     prompt: int
     completion: int
     cached: int = 0
     cache_write: int = 0
+    cache_write_hour: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ DEFAULT_MAX_OUTPUT = 8_192
 CACHE_MARKS = 4
 """The most cache breakpoints that Anthropic takes in one request."""
 
+_HOUR_FACTOR = 2
 _TABLE = "model_prices_and_context_window_backup.json"
 _MODES = ("chat", "completion", "responses")
 # Providers to which litellm passes a breakpoint for Claude.  Not Gemini: a breakpoint makes litellm
@@ -108,10 +109,13 @@ def cost_of(price: Price | None, usage: TokenUsage) -> int | None:
     if price is None:
         return None
     plain = max(0, usage.prompt - usage.cached - usage.cache_write)
+    # Anthropic charges 1.25 times the input's price for what is kept 5 minutes, twice for an hour.
+    hour = max(0, _HOUR_FACTOR * price.input - price.cache_write)
     return (
         plain * price.input
         + usage.cached * price.cache_read
         + usage.cache_write * price.cache_write
+        + usage.cache_write_hour * hour
         + usage.completion * price.output
     )
 

@@ -91,3 +91,9 @@ def test_cached_tokens_are_not_paid_twice() -> None:
     cost = cost_of(price, TokenUsage(1000, 10, cached=700, cache_write=200))
     assert cost == 100 * 100 + 700 * 10 + 200 * 125 + 10 * 1000
     assert cost_of(None, TokenUsage(1, 1)) is None
+
+
+def test_what_a_cache_keeps_for_an_hour_costs_twice_the_input() -> None:
+    price = Price(input=100, output=1000, cache_read=10, cache_write=125)
+    cost = cost_of(price, TokenUsage(300, 0, cache_write=300, cache_write_hour=200))
+    assert cost == 100 * 125 + 200 * 200

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import orjson
 
+from tests.support.providers.anthropic_requests import check_request
 from tests.support.providers.loopback import Json, halves
 from tests.support.providers.server import Call, Provider, Say, Think, Turn, bare, refuse_if
 
@@ -44,14 +45,7 @@ class Anthropic(Provider):
 
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
         """Look at a request."""
-        refuse_if("x-api-key" not in headers, "x-api-key header is required")
-        refuse_if("anthropic-version" not in headers, "anthropic-version: header is required")
-        refuse_if("max_tokens" not in body, "max_tokens: Field required")
-        for n, tool in enumerate(body.get("tools") or []):
-            right = tool["input_schema"].get("type") == "object"
-            refuse_if(not right, f"tools.{n}.custom.input_schema.type: Field required")
-        marks = orjson.dumps(body).count(b'"cache_control"')
-        refuse_if(marks > 4, f"A maximum of 4 blocks with cache_control may be provided: {marks}.")
+        check_request(body, headers)
         messages: list[Json] = [
             {**one, "content": _blocks(one["content"])} for one in body["messages"]
         ]
@@ -78,11 +72,10 @@ class Anthropic(Provider):
         refuse_if(not message["content"], f"messages.{n}: content must be non-empty")
         for i, block in enumerate(message["content"]):
             where = f"messages.{n}.content.{i}"
-            if block["type"] == "text":
-                refuse_if(not block["text"].strip(), f"{where}: text must be non-whitespace")
-            if block["type"] in _THINKING:
-                refuse_if(message["role"] == "user", f"{where}: thinking of a user")
-                refuse_if("cache_control" in block, f"{where}.cache_control: not permitted")
+            own = block["type"] in (*_THINKING, "tool_use")
+            refuse_if(own and message["role"] == "user", f"{where}: {block['type']} of a user")
+            asked = block["type"] == "tool_result"
+            refuse_if(asked and message["role"] != "user", f"{where}: `tool_result` of an answer")
         if message["role"] == "assistant":
             self._check_answer(n, message["content"])
 

@@ -1,0 +1,250 @@
+"""What Anthropic's Messages API refuses in a request, whatever was said before."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tests.support.providers.loopback import Json
+from tests.support.providers.server import refuse_if
+
+_VERSIONS = ("2023-06-01", "2026-10-21")
+_FIELDS = {
+    "cache_control",
+    "max_tokens",
+    "messages",
+    "metadata",
+    "model",
+    "output_config",
+    "service_tier",
+    "stop_sequences",
+    "stream",
+    "system",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_p",
+}
+_MARKED = {"type", "cache_control"}
+_BLOCKS = {
+    "text": {*_MARKED, "text"},
+    "image": {*_MARKED, "source"},
+    "document": {*_MARKED, "source", "title", "context", "citations"},
+    "tool_use": {*_MARKED, "id", "name", "input"},
+    "tool_result": {*_MARKED, "tool_use_id", "content", "is_error"},
+    "thinking": {"type", "thinking", "signature"},
+    "redacted_thinking": {"type", "data"},
+}
+_IN_RESULTS = ("text", "image", "document")
+_MEDIA = {
+    "image": ("image/png", "image/jpeg", "image/gif", "image/webp"),
+    "document": ("application/pdf",),
+}
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+
+@dataclass(frozen=True)
+class _Model:
+    """What one model takes.
+
+    Attributes:
+        thinking: the types of `thinking` that it takes.
+        most: the most tokens of an answer.
+    """
+
+    thinking: tuple[str, ...]
+    efforts: tuple[str, ...] = ()
+    most: int = 128_000
+    samples: bool = False
+    forced: bool = True
+
+
+_EFFORTS = ("low", "medium", "high", "max")
+_ALL = (*_EFFORTS, "xhigh")
+_MODELS = {
+    "claude-3-5": _Model((), most=8192, samples=True),
+    "claude-opus-4-2025": _Model(("enabled", "disabled"), most=32_000, samples=True),
+    "claude-sonnet-4-5": _Model(("enabled", "disabled"), most=64_000, samples=True),
+    "claude-haiku-4-5": _Model(("enabled", "disabled"), most=64_000, samples=True),
+    "claude-sonnet-4-6": _Model(("enabled", "disabled", "adaptive"), _EFFORTS, samples=True),
+    "claude-opus-4-6": _Model(("enabled", "disabled", "adaptive"), _EFFORTS, samples=True),
+    "claude-opus-4-7": _Model(("disabled", "adaptive"), _ALL),
+    "claude-sonnet-5": _Model(("disabled", "adaptive"), _ALL),
+    "claude-opus-5": _Model(("disabled", "adaptive"), _ALL),
+    "claude-haiku-5-5": _Model(("disabled", "adaptive"), _ALL),
+    "claude-sonnet-5-5": _Model(("between_tools", "adaptive"), _ALL, forced=False),
+    "claude-opus-5-5": _Model(("adaptive",), _ALL, forced=False),
+    "claude-fable-5-1": _Model(("adaptive",), _ALL, forced=False),
+}
+
+
+def check_request(body: Json, headers: Mapping[str, str]) -> None:
+    """Refuse a request that the API would refuse."""
+    known = "x-api-key" in headers or headers.get("authorization", "").startswith("Bearer ")
+    refuse_if(not known, "x-api-key header is required")
+    version = headers.get("anthropic-version")
+    refuse_if(version not in _VERSIONS, f"anthropic-version: {version!r} is not a valid version")
+    for name in ("model", "max_tokens", "messages"):
+        refuse_if(name not in body, f"{name}: Field required")
+    for name in set(body) - _FIELDS:
+        refuse_if(True, f"{name}: Extra inputs are not permitted")
+    _check_tools(body)
+    _check_marks(body)
+    for where, block in _blocks(body):
+        _check_block(where, block)
+    names = [name for name in _MODELS if body["model"].startswith(name)]
+    refuse_if(not names, f"model: {body['model']}")
+    _check_settings(body, _MODELS[max(names, key=len)], str(version))
+
+
+def _check_tools(body: Json) -> None:
+    tools = cast("list[Json]", body.get("tools") or [])
+    names = [tool["name"] for tool in tools]
+    refuse_if(len(names) != len(set(names)), "tools: Tool names must be unique.")
+    for n, tool in enumerate(tools):
+        schema, where = tool["input_schema"], f"tools.{n}.custom"
+        refuse_if(not _TOOL_NAME.fullmatch(tool["name"]), f"{where}.name: bad pattern")
+        refuse_if(schema.get("type") != "object", f"{where}.input_schema.type: Field required")
+        refuse_if(
+            schema.keys() & {"oneOf", "allOf", "anyOf"},
+            f"{where}.input_schema: input_schema does not support oneOf, allOf, or anyOf at the "
+            "top level",
+        )
+
+
+def _check_marks(body: Json) -> None:
+    marks = list(_marks([body.get("tools"), body.get("system"), body["messages"]]))
+    refuse_if(
+        len(marks) > 4,
+        f"A maximum of 4 blocks with cache_control may be provided. Found {len(marks)}.",
+    )
+    for mark in marks:
+        known = mark.get("type") == "ephemeral" and mark.get("ttl", "5m") in ("5m", "1h")
+        refuse_if(not known, f"cache_control: {mark}")
+    hours = [mark.get("ttl") == "1h" for mark in marks]
+    refuse_if(
+        hours != sorted(hours, reverse=True),
+        "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block",
+    )
+
+
+def _marks(value: object) -> Any:
+    """Yield the cache breakpoints of a prompt; those in a tool's input are data."""
+    if isinstance(value, dict):
+        block = cast("Json", value)
+        if "cache_control" in block:
+            yield block["cache_control"]
+        yield from _marks(block.get("content"))
+    elif isinstance(value, list):
+        for one in cast("list[object]", value):
+            yield from _marks(one)
+
+
+def _blocks(body: Json) -> list[tuple[str, Json]]:
+    found: list[tuple[str, Json]] = []
+    system = body.get("system", "-")
+    for i, block in enumerate(_listed(system)):
+        refuse_if(block["type"] != "text", f"system.{i}: text only")
+        found.append((f"system.{i}", block))
+    for n, message in enumerate(body["messages"]):
+        refuse_if(set(message) != {"role", "content"}, f"messages.{n}: {sorted(message)}")
+        found += [
+            (f"messages.{n}.content.{i}", block)
+            for i, block in enumerate(_listed(message["content"]))
+        ]
+    return found
+
+
+def _check_block(where: str, block: Json) -> None:
+    kind = block.get("type", "")
+    refuse_if(kind not in _BLOCKS, f"{where}: Input tag {kind!r} does not match")
+    extra = set(block) - _BLOCKS[kind]
+    refuse_if(extra, f"{where}.{kind}: Extra inputs are not permitted: {extra}")
+    if kind == "text":
+        refuse_if(not block["text"], f"{where}: text content blocks must be non-empty")
+        refuse_if(not block["text"].strip(), f"{where}: text must contain non-whitespace text")
+    elif kind == "tool_use":
+        right = isinstance(block["input"], dict)
+        refuse_if(not right, f"{where}.tool_use.input: Input should be a valid dictionary")
+        refuse_if(not _TOOL_NAME.fullmatch(block["name"]), f"{where}.tool_use.name: bad pattern")
+    elif kind == "thinking":
+        refuse_if("signature" not in block, f"{where}.thinking.signature: Field required")
+    elif kind in _MEDIA:
+        _check_source(where, kind, block["source"])
+    elif kind == "tool_result":
+        inner = _listed(block.get("content", []))
+        for i, one in enumerate(inner):
+            refuse_if(one["type"] not in _IN_RESULTS, f"{where}.content.{i}: {one['type']}")
+            _check_block(f"{where}.content.{i}", one)
+        if block.get("is_error"):
+            refuse_if(not inner, f"{where}: content cannot be empty if `is_error` is true")
+            texts = all(one["type"] == "text" for one in inner)
+            refuse_if(not texts, f"{where}: all content must be type `text` if `is_error` is true")
+
+
+def _check_source(where: str, kind: str, source: Json) -> None:
+    if source["type"] == "base64":
+        refuse_if(set(source) != {"type", "media_type", "data"}, f"{where}.source: {set(source)}")
+        refuse_if(source["media_type"] not in _MEDIA[kind], f"{where}: {source['media_type']}")
+        base64.b64decode(source["data"], validate=True)
+    else:
+        refuse_if(set(source) != {"type", "url"}, f"{where}.source: {set(source)}")
+        refuse_if(not source["url"].startswith("https://"), f"{where}: Only HTTPS URLs")
+
+
+def _check_settings(body: Json, model: _Model, version: str) -> None:
+    limit = body["max_tokens"]
+    refuse_if(not 1 <= limit <= model.most, f"max_tokens: {limit} > {model.most}")
+    thinking = cast("Json", body.get("thinking") or {})
+    kind = thinking.get("type")
+    refuse_if(kind and kind not in model.thinking, f"thinking.type.{kind} is not supported")
+    effort = cast("Json", body.get("output_config") or {}).get("effort")
+    refuse_if(effort and effort not in model.efforts, f"output_config.effort: {effort}")
+    if kind == "enabled":
+        budget = thinking["budget_tokens"]
+        refuse_if(budget < 1024, "thinking.enabled.budget_tokens: should be at least 1024")
+        refuse_if(budget >= limit, "`max_tokens` must be greater than `thinking.budget_tokens`")
+    sampled = {"temperature", "top_p", "top_k"} & body.keys()
+    samples = model.samples and version == _VERSIONS[0]
+    refuse_if(sampled and not samples, f"{sampled}: not supported on this model")
+    refuse_if(
+        {"temperature", "top_p"} <= sampled,
+        "`temperature` and `top_p` cannot both be specified for this model.",
+    )
+    heat, top_p = body.get("temperature", 1), body.get("top_p", 1)
+    refuse_if(not 0 <= heat <= 1, "temperature: range: 0..1")
+    if kind in ("enabled", "adaptive"):
+        refuse_if(heat != 1, "`temperature` may only be set to 1 when thinking is enabled")
+        refuse_if(top_p < 0.95, "`top_p` must be at least 0.95 when thinking is enabled")
+    choice = cast("Json", body.get("tool_choice") or {"type": "auto"})
+    refuse_if("tool_choice" in body and not body.get("tools"), "tool_choice without tools")
+    forcing = choice["type"] in ("any", "tool")
+    refuse_if(forcing and not model.forced, "tool_choice: not supported on this model")
+    refuse_if(
+        forcing and kind == "enabled", "Thinking may not be enabled when tool_choice forces use"
+    )
+    allowed = {
+        "auto": {"disable_parallel_tool_use"},
+        "any": {"disable_parallel_tool_use"},
+        "tool": {"disable_parallel_tool_use", "name"},
+        "none": set[str](),
+    }[choice["type"]]
+    refuse_if(set(choice) - allowed - {"type"}, f"tool_choice: {choice}")
+    stop = cast("list[str]", body.get("stop_sequences") or ["-"])
+    refuse_if(
+        not all(map(str.strip, stop)),
+        "stop_sequences: each stop sequence must contain non-whitespace",
+    )
+    tier = body.get("service_tier", "auto")
+    refuse_if(tier not in ("auto", "standard_only"), f"service_tier: {tier}")
+
+
+def _listed(content: object) -> list[Json]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return cast("list[Json]", content)
