@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_runtime.files.references import Detail
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
+from agent_runtime.models.pricing.price import Price
 from agent_runtime_config.request_settings import NO_SETTINGS, ModelSettings
 
 Json: TypeAlias = dict[str, Any]
@@ -29,16 +30,6 @@ FinishReason = Literal[
 `length`: at its output limit, `window`: at the end of the context window, `pause`: the provider
 wants another request to continue, `malformed`: a call was not valid, `broken`: the provider failed.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Nanodollars per token (a price of 3 $ per million tokens is 3000)."""
-
-    input: int
-    output: int
-    cache_read: int
-    cache_write: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +143,13 @@ class TokenUsage:
 
     Attributes:
         cache_write_hour: those of `cache_write` that are kept for an hour, which cost more.
+        reasoning: those of `completion` that the model thought with.
+        audio: those of `prompt` that are audio, cached ones included.
+        cached_audio: those of `cached` that are audio.
+        image: those of `prompt` that are images.
+        audio_output: those of `completion` that are audio.
+        image_output: those of `completion` that are images.
+        service: the service tier that served the call, in the provider's word; empty if unknown.
     """
 
     prompt: int
@@ -159,6 +157,13 @@ class TokenUsage:
     cached: int = 0
     cache_write: int = 0
     cache_write_hour: int = 0
+    reasoning: int = 0
+    audio: int = 0
+    cached_audio: int = 0
+    image: int = 0
+    audio_output: int = 0
+    image_output: int = 0
+    service: str = ""
 
 
 @dataclass(frozen=True, slots=True)

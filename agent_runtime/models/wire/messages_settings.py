@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from agent_runtime.messages import PromptMessage
-from agent_runtime.models.base import Effort, Json, ModelRequest
+from agent_runtime.models.base import Json, ModelRequest
 from agent_runtime.models.wire.base import Target
+from agent_runtime_config.request_settings import Effort
 
 _LEAST_BUDGET = 1024
 _LEAST_TOP_P = 0.95
