@@ -1,6 +1,6 @@
 """`python -m benchmarks NAME [--data DIR] [--json FILE|-] [OPTIONS]` runs one benchmark.
 
-Without a name it lists them by room.  Targets that are not met are shown, and do not fail the
+Without a name it lists the benchmarks by room.  Missed targets are shown and do not fail the
 command.
 """
 
@@ -18,11 +18,11 @@ from agent_runtime.errors import AgentRuntimeError
 from benchmarks.frame import benchmarks, load, show
 
 FILE_WIDTH = 160
-"""Columns of the tables where the output is no terminal."""
+"""Columns of the tables if the output is not a terminal."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the arguments name; return the exit code."""
+    """Run the benchmark that the arguments name; return the exit code."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print("python -m benchmarks NAME [--data DIR] [--json FILE|-] [OPTIONS]\n")
         known = benchmarks()

@@ -1,4 +1,4 @@
-"""Empty databases of every kind to measure on: files, and real servers of their own."""
+"""Empty databases of every kind to measure on: files, and real servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BACKENDS: tuple[Backend, ...] = ("file", "libsql-http", "libsql-ws", "postgres")
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:
-    """Return the backends that an option names, such as `file,postgres`.
+    """Return the backends in an option such as `file,postgres`.
 
     Raises:
         ValueError: there is no such backend.
@@ -30,10 +30,10 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
 
 @contextmanager
 def empty_databases() -> Generator[Callable[[Backend], str]]:
-    """Give a function that makes an empty database of a kind and returns its URL.
+    """Yield a function that creates an empty database of a kind and returns its URL.
 
-    Servers start when they are first asked for, with the settings that they come with, so that
-    what they acknowledge is on the disk; all ends with the context.
+    Servers start on first use with their default settings, so acknowledged writes are on disk; all
+    of them end with the context.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

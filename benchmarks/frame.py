@@ -1,11 +1,11 @@
-"""Find, load and print benchmarks; the parts that all of them share.
+"""Find, load and print benchmarks; the parts that all benchmarks share.
 
 A benchmark is a module in a room of this package with two functions:
 
     def add_arguments(parser: argparse.ArgumentParser) -> None: ...
     def run(args: argparse.Namespace) -> Report: ...
 
-`args.data` is the folder of recorded runs or None (`data_folder` insists on it).  The first line
+`args.data` is the folder of recorded runs or None (`data_folder` requires it).  The first line
 of the module's docstring is what `python -m benchmarks` lists.
 """
 
@@ -36,7 +36,7 @@ PACKAGES = ("agent-runtime-om", "anyio", "apsw", "litellm", "pydantic")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a measurement was made on; memory in bytes."""
+    """The machine of a measurement; memory in bytes."""
 
     cores: int
     cpu: str
@@ -56,7 +56,7 @@ class Target:
 
 
 def machine() -> Machine:
-    """Return what this machine is; the cores are those that this process may use."""
+    """Return this machine; its cores are those that this process may use."""
     usable = getattr(os, "sched_getaffinity", None)
     return Machine(
         cores=len(usable(0)) if usable else os.cpu_count() or 1,
@@ -78,22 +78,22 @@ def _cpu() -> str:
 
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Return the installed versions of packages; `source` for one that is not installed."""
-    found: dict[str, str] = {}
+    installed: dict[str, str] = {}
     for name in packages:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "source"
-    return found
+            installed[name] = "source"
+    return installed
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a benchmark found.
+    """The result of a benchmark.
 
     Attributes:
         rows: the measurements; rows may have different columns.
-        targets: what is promised of them.
+        targets: the promised figures.
     """
 
     benchmark: str
@@ -108,12 +108,12 @@ class Report:
 
 
 def at_most(name: str, value: float, limit: float, unit: str = "") -> Target:
-    """Return the target that a figure is not above a limit."""
+    """Return the target that a figure does not exceed a limit."""
     return Target(name, value, f"at most {limit:g} {unit}".rstrip(), value <= limit)
 
 
 def at_least(name: str, value: float, limit: float, unit: str = "") -> Target:
-    """Return the target that a figure is not below a limit."""
+    """Return the target that a figure reaches a limit."""
     return Target(name, value, f"at least {limit:g} {unit}".rstrip(), value >= limit)
 
 
@@ -121,7 +121,7 @@ def data_folder(args: argparse.Namespace) -> Path:
     """Return the folder given as `--data`.
 
     Raises:
-        ConfigError: none was given, or it is no folder.
+        ConfigError: none was given, or it is not a folder.
     """
     folder = cast("Path | None", args.data)
     if folder is None:
@@ -129,7 +129,7 @@ def data_folder(args: argparse.Namespace) -> Path:
             "This benchmark works on recorded runs.", cure="Name their folder: --data DIR."
         )
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder.", cure="Name the folder of recorded runs.")
+        raise ConfigError(f"{folder} is not a folder.", cure="Name the folder of recorded runs.")
     return folder
 
 
@@ -141,7 +141,7 @@ class Benchmark(Protocol):
         ...
 
     def run(self, args: argparse.Namespace) -> Report:
-        """Measure. Blocks until it is done."""
+        """Measure.  Blocks until it is done."""
         ...
 
 
@@ -159,17 +159,17 @@ class Entry:
 
     @property
     def room(self) -> str:
-        """The folder that holds it."""
+        """The folder of its module."""
         return self.module.split(".")[1]
 
 
 def benchmarks() -> dict[str, Entry]:
     """Return the benchmarks by name (the module's name below its room), ordered by room.
 
-    The modules are read but not imported: some need packages that others do not.
+    The modules are parsed and not imported: some need packages that others do not.
     """
     top = Path(__file__).parent
-    found: dict[str, Entry] = {}
+    known: dict[str, Entry] = {}
     for path in sorted(top.glob("*/**/*.py")):
         tree = ast.parse(path.read_text())
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -177,17 +177,17 @@ def benchmarks() -> dict[str, Entry]:
             parts = path.relative_to(top).with_suffix("").parts
             summary = (ast.get_docstring(tree) or "").partition("\n")[0]
             name = ".".join(parts[1:])
-            if name in found:
+            if name in known:
                 raise ConfigError(f"Two benchmarks are called {name}.", cure="Rename one.")
-            found[name] = Entry(".".join((top.name, *parts)), summary)
-    return dict(sorted(found.items(), key=lambda item: (item[1].room, item[0])))
+            known[name] = Entry(".".join((top.name, *parts)), summary)
+    return dict(sorted(known.items(), key=lambda item: (item[1].room, item[0])))
 
 
 def load(name: str) -> Benchmark:
     """Import a benchmark.
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: there is no benchmark of this name.
     """
     known = benchmarks()
     if name not in known:
@@ -208,7 +208,7 @@ def show(report: Report, console: Console) -> None:
     if report.rows:
         console.print(_table(report.rows))
     if report.targets:
-        console.print(_table([asdict(one) for one in report.targets]))
+        console.print(_table([asdict(target) for target in report.targets]))
 
 
 def _table(rows: Sequence[Row]) -> Table:

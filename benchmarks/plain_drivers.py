@@ -1,7 +1,7 @@
-"""The plain drivers that the store is compared with: they run its statements, and check nothing.
+"""The plain drivers that the store is compared with: they run its statements and check nothing.
 
-The statements are the very ones that the store sends for a commit, made beforehand, so that the
-plain side is charged for nothing but running them.
+The statements are the same that the store sends for a commit, recorded beforehand, so only their
+execution is timed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from agent_runtime_storage.drivers.signals import Signals
 Batch = Sequence[Statement]
 
 CONNECTIONS = 16
+# Not `::`, Postgres' cast.
 _PLACEHOLDER = re.compile(r"(?<!:):([a-z_]+)")
 
 
 class Recorder:
-    """A driver that records the statements, and writes nothing."""
+    """A driver that records the statements and writes nothing."""
 
     def __init__(self, dialect: SqlDialect) -> None:
         self.dialect: SqlDialect = dialect
@@ -52,7 +53,7 @@ class Recorder:
         return [[(0,)] for _ in statements]
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing."""
 
 
 class Plain(ABC):
@@ -105,12 +106,12 @@ class Aiosqlite(Plain):
 
 
 def _for_old_sqlite(sql: str) -> str:
-    # Python's own SQLite may be older than the one that the store brings.
+    # Python's own SQLite may be older than the one bundled with the store.
     return sql.replace("unixepoch('subsec')", "(julianday('now') - 2440587.5) * 86400.0")
 
 
 class Psycopg(Plain):
-    """psycopg with a pool, each batch one pipeline in one transaction."""
+    """psycopg with a pool; each batch is one pipeline in one transaction."""
 
     def __init__(self, pool: AsyncConnectionPool[AsyncConnection[Any]]) -> None:
         self._pool = pool
@@ -160,8 +161,8 @@ class Hrana(Plain):
 
     @classmethod
     async def open(cls, url: str) -> Hrana:
-        """Make the client."""
-        # With more than two the writers lock each other out for seconds.
+        """Create the client."""
+        # With more than two connections the writers lock each other out for seconds.
         limits = httpx.Limits(max_connections=2)
         return cls(httpx.AsyncClient(base_url=url, limits=limits, timeout=None))
 
@@ -215,5 +216,5 @@ def _encode(value: Value) -> dict[str, Any]:
 
 
 def shares(items: Sequence[Batch], tasks: int) -> list[list[Batch]]:
-    """Deal out the batches to `tasks` tasks."""
+    """Distribute the batches among `tasks` tasks."""
     return [list(itertools.islice(items, start, None, tasks)) for start in range(tasks)]

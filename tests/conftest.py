@@ -1,4 +1,4 @@
-"""What all tests share: the servers, their logs, and the rule about skips."""
+"""Set up all tests: database servers, their logs in reports, and the environment."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from tests.support.polls import poll_every
 from tests.support.worlds import play as play
 from tests.support.worlds import serve as serve
 
-# No test may ever call a model that is not on this machine, whatever keys its user has set.
+# Tests never call a model outside this machine, whichever keys the user's environment has.
 os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
-# Nor may one write to the state of whoever runs it.
+# Tests never write to the user's own state folder.
 _STATE = Path(tempfile.mkdtemp(prefix="agent-runtime-tests-"))
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = str(_STATE)
@@ -50,7 +50,7 @@ _tests = itertools.count()
 
 @pytest.fixture(autouse=True)
 def state_home(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for the state of this test alone, which is created when it is first used."""
+    """A state folder for this test alone; its first use creates it."""
     home = _STATE / str(next(_tests))
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     return home
@@ -63,7 +63,7 @@ def anyio_backend() -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes `database_url` on every backend, or on those of its mark."""
+    """Run a test that takes `database_url` on every backend, or on those that its mark names."""
     if "database_url" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("backends")
         names = BACKENDS if mark is None else mark.args
@@ -77,5 +77,5 @@ def pytest_runtest_makereport(
     """Add the servers' logs to the report of a failure."""
     report = yield
     if report.failed:
-        report.sections += [(f"log of {one.name}", one.tail()) for one in running()]
+        report.sections += [(f"log of {server.name}", server.tail()) for server in running()]
     return report

@@ -1,4 +1,4 @@
-"""Operations that outlast a cancellation: what they did is known, and none of the two is lost."""
+"""Shielded operations: a cancellation loses neither itself nor the operation's outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from agent_runtime.errors import StoreUnavailable
 
 
 async def _cancelled_meanwhile(fails: bool) -> tuple[asyncio.Task[object], anyio.Event]:
-    """Begin an operation, cancel who awaits it, and return that task and what lets it end."""
+    """Cancel a task that awaits a shielded operation.
+
+    Returns the task, and the event that ends the operation.
+    """
     begun, release = anyio.Event(), anyio.Event()
 
     async def operate() -> str:
@@ -32,7 +35,7 @@ async def _cancelled_meanwhile(fails: bool) -> tuple[asyncio.Task[object], anyio
     return task, release
 
 
-async def test_an_operation_that_succeeds_is_told_together_with_the_cancellation() -> None:
+async def test_a_cancelled_wait_returns_the_operations_result_and_the_cancellation() -> None:
     task, release = await _cancelled_meanwhile(fails=False)
     release.set()
 
@@ -43,7 +46,7 @@ async def test_an_operation_that_succeeds_is_told_together_with_the_cancellation
     assert isinstance(result[1], asyncio.CancelledError)
 
 
-async def test_an_operation_that_fails_loses_no_cancellation() -> None:
+async def test_a_cancelled_wait_raises_the_cancellation_from_the_operations_error() -> None:
     task, release = await _cancelled_meanwhile(fails=True)
     release.set()
 
@@ -53,7 +56,7 @@ async def test_an_operation_that_fails_loses_no_cancellation() -> None:
     assert isinstance(caught.value.__cause__, StoreUnavailable)
 
 
-async def test_what_tries_a_failing_operation_for_ever_ends_with_its_owner() -> None:
+async def test_closing_detached_tasks_cancels_one_that_retries_for_ever() -> None:
     tried = anyio.Event()
 
     async def operate() -> None:

@@ -1,4 +1,4 @@
-"""The house: how many files a folder has, and how long files and functions are."""
+"""Limits on the layout: modules in a folder, lines of a file, lines of a function."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_top_of_the_engine_is_small() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
-def test_rooms_are_small_and_say_what_they_are_for(package: Path) -> None:
+def test_packages_are_small_and_have_a_docstring(package: Path) -> None:
     for room in _rooms(package):
         modules = list(room.glob("*.py"))
         assert len(modules) <= MAX_MODULES + 1, room
@@ -55,10 +55,10 @@ def test_rooms_are_small_and_say_what_they_are_for(package: Path) -> None:
 def test_files_and_functions_are_short(package: Path) -> None:
     files = [path for path in _modules(package) if _lines(path) > MAX_FILE_LINES]
     long = [
-        f"{path.name}: {one.name}"
+        f"{path.name}: {function.name}"
         for path in _modules(package)
-        for one in _functions(path)
-        if (one.end_lineno or 0) - one.lineno + 1 > MAX_FUNCTION_LINES
+        for function in _functions(path)
+        if (function.end_lineno or 0) - function.lineno + 1 > MAX_FUNCTION_LINES
     ]
     assert not files and not long
 

@@ -1,4 +1,4 @@
-"""What can be imported from `agent_runtime`, what that costs, and the tree of errors."""
+"""The public names of `agent_runtime`, the cost of importing them, and the tree of errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ HEAVY = ("litellm", "openai", "pydantic_settings", "pydantic", "apsw", "tiktoken
 
 
 def fresh(code: str) -> str:
-    """Run code in an interpreter that has imported nothing; return what it prints."""
+    """Run code in a fresh interpreter; return what it prints."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -85,36 +85,36 @@ def fresh(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_what_is_public_is_stated_twice_so_that_it_changes_on_purpose_only() -> None:
+def test_public_names_match_the_list_of_this_test() -> None:
     assert set(agent_runtime.__all__) == PUBLIC
     assert list(agent_runtime.__all__) == sorted(agent_runtime.__all__)
     assert dir(agent_runtime) == sorted(PUBLIC)
 
 
-def test_everything_public_is_there_and_documented() -> None:
+def test_every_public_name_exists_and_is_documented() -> None:
     for name in agent_runtime.__all__:
         assert inspect.getdoc(getattr(agent_runtime, name)), name
 
 
-def test_everything_public_can_be_imported_first_and_by_a_star() -> None:
+def test_every_public_name_imports_on_its_own_and_by_a_star() -> None:
     for name in sorted(PUBLIC):
         assert fresh(f"from agent_runtime import {name}; print({name}.__name__)") == name
     code = "from agent_runtime import *; print(len([n for n in dir() if n[0] != '_']))"
     assert fresh(code) == str(len(PUBLIC))
 
 
-def test_what_type_checkers_see_is_what_is_imported() -> None:
+def test_type_checkers_see_the_names_that_are_imported() -> None:
     source = Path(agent_runtime.__file__).read_text()
     block = source[source.index("if TYPE_CHECKING:") : source.index("__all__")]
     seen: dict[str, str] = {}
     for home, names in re.findall(r"from (\S+) import (\([^)]+\)|[\w, ]+)", block):
-        # From `agent_runtime.agent` to `.agent`, but not from `agent_runtime_config`.
+        # The table has relative names; `agent_runtime_config` is another package and stays whole.
         seen |= dict.fromkeys(re.findall(r"\w+", names), re.sub(r"^agent_runtime\b", "", home))
     homes = dict(re.findall(r'^    "(\w+)": "([\w.]+)",$', source, re.MULTILINE))
     assert seen == homes
 
 
-def test_what_is_not_there_is_an_attribute_error() -> None:
+def test_a_missing_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         getattr(agent_runtime, "no_such_name")  # noqa: B009
 
@@ -132,8 +132,8 @@ def test_the_whole_runtime_is_imported_without_litellm() -> None:
     assert fresh(code) == "[]"
 
 
-def drawn() -> dict[str, str]:
-    """Return each error in the drawing at the head of `errors.py`, with its parent."""
+def documented_tree() -> dict[str, str]:
+    """Return each error in the tree of the docstring of `errors.py`, with its parent."""
     parents: dict[str, str] = {}
     above: list[str] = []
     for line in (inspect.getdoc(errors) or "").splitlines():
@@ -143,7 +143,7 @@ def drawn() -> dict[str, str]:
                 above = ["AgentRuntimeError"]
             continue
         depth = len(branch[0]) // 4
-        # `StoreUnavailable: StoreBusy, …` draws children on their parent's line.
+        # `StoreUnavailable: StoreBusy, …` lists children on their parent's line.
         name, _, children = line[branch.end() :].split("  ")[0].partition(":")
         above = [*above[:depth], name]
         parents[name] = above[depth - 1]
@@ -151,17 +151,17 @@ def drawn() -> dict[str, str]:
     return parents
 
 
-def test_the_drawing_of_errors_is_the_tree_of_classes() -> None:
+def test_the_documented_tree_of_errors_matches_the_classes() -> None:
     classes = {name: getattr(errors, name) for name in errors.__all__}
     parents = {
         name: kind.__bases__[0].__name__
         for name, kind in classes.items()
         if kind is not errors.AgentRuntimeError
     }
-    assert drawn() == parents
+    assert documented_tree() == parents
 
 
-def test_every_error_of_the_package_is_in_the_one_place() -> None:
+def test_every_error_is_exported_by_errors() -> None:
     code = (
         "import pkgutil, importlib, agent_runtime, agent_runtime_storage\n"
         "from agent_runtime import errors\n"
@@ -179,12 +179,12 @@ def test_every_error_of_the_package_is_in_the_one_place() -> None:
 
 def test_only_the_tests_of_benchmarks_import_benchmarks() -> None:
     tests = Path(__file__).parent
-    found = [
+    importers = [
         str(path.relative_to(tests))
         for path in tests.rglob("*.py")
         if re.search(r"^\s*(from|import) benchmarks\b", path.read_text(), re.MULTILINE)
     ]
-    assert [path for path in found if not path.startswith("benchmarks/")] == []
+    assert [path for path in importers if not path.startswith("benchmarks/")] == []
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -198,7 +198,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_an_error_reads_as_what_happened_and_what_to_do(name: str) -> None:
+def test_an_error_reads_as_message_and_cure(name: str) -> None:
     kind = getattr(errors, name)
     assert inspect.getdoc(kind)
     options = OPTIONS.get(name, {})

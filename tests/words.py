@@ -1,8 +1,8 @@
-"""Find words that plain English does without: `python -m tests.words`.
+"""Find words to avoid in plain English: `python -m tests.words`.
 
-The list holds idioms that once filled this project and that native readers stumble over.  Code,
-comments, docstrings, messages and documents are searched alike; a word that has to stay, such as
-one inside data that others wrote, is marked on its line with `plain: ok`.
+The list holds idioms that once filled this project and made native readers stumble. Code, comments,
+docstrings, messages and documents are searched alike. Mark a line with `plain: ok` if its word has
+to stay, such as one inside data that others wrote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEARCHED = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 )
-# English words as data: prompts that published figures depend on, and irregular verbs.
+# English words as data: published figures depend on these prompts; and irregular verbs.
 EXEMPT = {
     "benchmarks/memory/judge.py",
     "benchmarks/memory/measure.py",
@@ -52,38 +52,38 @@ _PATTERN = re.compile(
 
 
 def files() -> list[Path]:
-    """Return the files that are searched, in order."""
-    found: list[Path] = []
+    """Return the files to search, in order."""
+    paths: list[Path] = []
     for name in SEARCHED:
         place = ROOT / name
         if place.is_file():
-            found.append(place)
-        found += (path for path in place.rglob("*") if path.suffix in SUFFIXES)
+            paths.append(place)
+        paths += (path for path in place.rglob("*") if path.suffix in SUFFIXES)
     # Migrations never change: databases hold their checksums.
     return sorted(
         path
-        for path in found
+        for path in paths
         if path.parent.name != "migrations" and str(path.relative_to(ROOT)) not in EXEMPT
     )
 
 
 def findings(path: Path) -> list[str]:
     """Return each banned word of a file as `path:line: word`."""
-    found: list[str] = []
+    matches: list[str] = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         if "plain: ok" in line:
             continue
-        found += (
+        matches += (
             f"{path.relative_to(ROOT)}:{number}: {match[0]}" for match in _PATTERN.finditer(line)
         )
-    return found
+    return matches
 
 
 def main() -> int:
-    """Print what was found; return 1 if there is any."""
-    found = [one for path in files() for one in findings(path)]
-    print("\n".join(found) or "No banned words.")
-    return 1 if found else 0
+    """Print the banned words; return 1 if there are any."""
+    words = [word for path in files() for word in findings(path)]
+    print("\n".join(words) or "No banned words.")
+    return 1 if words else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Builds the command line's agent from the `spec` of a run."""
+"""Build the command line's agent from the `spec` of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the questions of runs in the terminal."""
+"""Ask the questions of runs in the terminal."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
             except InvalidAnswer as error:
                 say(f"{error.message} {error.cure}")
                 continue
+            # Answered elsewhere, or expired, while the person was typing: the next one follows.
             except QuestionClosed as error:
                 say(error.message)
             break
@@ -101,6 +102,7 @@ def _say_within(line: str, indent: str) -> None:
 
         from rich.cells import chop_cells
 
+        # One column less: some terminals wrap a row that fills all of them.
         width = shutil.get_terminal_size().columns - len(MARK) - 1
         rows = chop_cells(line, max(20, width))
     first, *more = rows or [""]
@@ -163,6 +165,7 @@ def parse(question: Question, text: str) -> Answer:
 
 def _choice(question: Question, text: str) -> str:
     """Return a choice by its number, or by its own text."""
+    # A choice may itself be a number, which then means that choice.
     if text not in question.choices and text.isdecimal():
         place = int(text)
         if 1 <= place <= len(question.choices):
@@ -177,6 +180,7 @@ async def _read(question: Question) -> Answer | None:
     """
     import anyio
 
+    # To stderr, because stdout may be a pipe that takes the result.
     sys.stderr.write(f"[{hint(question)}] > ")
     sys.stderr.flush()
     # Not in a thread: a blocked read cannot be stopped, and the process would wait for it at exit.

@@ -33,6 +33,7 @@ class Checklist:
         data: dict[str, Any] = dict(event.data)
         if event.kind not in ("plan", "tool-finish"):
             return False
+        # What follows the calls of an exchange is settled when the next one begins.
         if event.node_id != self._node:
             self._settle()
             self._node = event.node_id
@@ -72,6 +73,7 @@ class Checklist:
         plan = self._resolved()
         items = plan.items if plan else ()
         at = next((place for place, one in enumerate(items) if not _over(one)), len(items))
+        # Two lines are for the counts before and after; a third of the rest shows what is done.
         first = max(0, min(at - most // 3, len(lines) - (most - 2)))
         last = first + most - 2
         head = [f"… {first} items before"] if first else []

@@ -36,6 +36,7 @@ def code_of_error(error: BaseException) -> int:
     """Return the exit code of an error that ends a command."""
     from agent_runtime import errors
 
+    # Subclasses before their bases: the first case that fits decides.
     match error:
         case errors.UnsupportedTask():
             return UNSUPPORTED

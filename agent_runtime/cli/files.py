@@ -1,4 +1,4 @@
-"""Writes results to files."""
+"""Write results to files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
     """
     try:
         with tempfile.NamedTemporaryFile(
-            dir=path.absolute().parent, prefix=f".{path.name}.", delete=False
+            # In the same folder, because a rename is atomic only within a file system.
+            dir=path.absolute().parent,
+            prefix=f".{path.name}.",
+            delete=False,
         ) as file:
             try:
                 yield file

@@ -64,6 +64,7 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        # click reports these itself, with usage and exit code.
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (KeyboardInterrupt, click.Abort):

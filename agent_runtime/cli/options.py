@@ -23,6 +23,7 @@ class Positive(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
+        # A range lets NaN pass, since every comparison with it is false.
         return self.fail("it is not a number.", param, ctx) if math.isnan(number) else number
 
 
@@ -81,4 +82,5 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError("There is no terminal to ask on: give --yes.")
+    # On stderr, because stdout may be a pipe that takes the result.
     click.confirm(question, abort=True, err=True)

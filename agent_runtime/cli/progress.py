@@ -1,4 +1,4 @@
-"""Shows on stderr what a run does.
+"""Show on stderr what a run does.
 
 `Tally` turns events into lines and a status; `PlainProgress` writes the lines, `LiveProgress`
 shows the status below them on a terminal.
@@ -74,6 +74,7 @@ class Tally:
         data: dict[str, Any] = dict(event.data)
         if event.run_id == self._root:
             return self._lines(event, data)
+        # The sum is what the person pays: sub-agents and memory are in it.
         if event.kind == "answer" or (event.kind == "observation" and data.get("calls")):
             self._count(data)
         return self.agents.update(event)
@@ -89,6 +90,7 @@ class Tally:
             case "answer":
                 return self._answer(event, data)
             case "text-delta":
+                # Only its end is shown, and an answer may be long.
                 self._said = (self._said + data["text"])[-STATUS_WIDTH:]
                 self.doing = self._said
             case "reasoning-delta":
@@ -295,6 +297,7 @@ class LiveProgress:
         from rich.text import Text
 
         self.tally = Tally()
+        # Kept on the object: importing rich takes time that `--help` and pipes do not need.
         self._text = Text
         self._console = Console(stderr=True, highlight=False)
         self._spinner = Spinner("dots", style="green")
@@ -313,6 +316,7 @@ class LiveProgress:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        # The live display erases itself when it stops; this is what remains of the plan.
         for line in self.tally.plan.shown():
             self._print(line, "dim")
 
@@ -335,6 +339,7 @@ class LiveProgress:
         for line in self.tally.update(event):
             self._print(line, "" if line.startswith(("step", "run")) else "dim")
         self.tally.planned(event)
+        # The other half stays for the lines above.
         rows = self._console.height // 2
         plan = self.tally.plan.shown(max(3, min(MOST_ITEMS, rows)))
         self._above = [self.tally.status(), *(f"  {line}" for line in plan)]

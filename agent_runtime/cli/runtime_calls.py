@@ -1,4 +1,4 @@
-"""Opens the runtime for the one call that a command makes."""
+"""Open the runtime for the one call that a command makes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def with_runtime(work: Callable[[Runtime], Awaitable[T]], settings: Settings | N
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import load_settings
 
+    # Before the event loop, so that wrong settings are reported before anything is opened.
     chosen = settings or load_settings()
 
     async def call() -> T:

@@ -1,4 +1,4 @@
-"""Follows one run from the command line: progress, signals, and the report at its end."""
+"""Follow one run from the command line: progress, signals, and the report at its end."""
 
 from __future__ import annotations
 
@@ -93,16 +93,21 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
     progress = new_progress()
     work = anyio.CancelScope()
     async with single_error(), anyio.create_task_group() as group:
+        # Before the store is opened, so that a signal cannot end the process in between.
         await group.start(_watch, work, outcome, progress)
         async with Runtime.open(settings, program=COMMAND) as runtime:
             with work:
                 with progress:
                     await _consume(runtime, start(runtime), outcome, progress)
+                # Outside of `progress`: its status would overwrite what the person types.
                 while await _answered(runtime, outcome.result):
+                    # The earlier result says `suspended`; if the resumed run dies, its row is read
+                    # instead.
                     resumed, outcome.result = resume(runtime, outcome.run_id), None
                     with progress:
                         await _consume(runtime, resumed, outcome, progress)
             if outcome.result is None and outcome.run_id:
+                # Outside of the cancelled scope, or this read would be cancelled too.
                 outcome.result = await _left(runtime, outcome.run_id)
         group.cancel_scope.cancel()
     return outcome
@@ -121,6 +126,7 @@ async def _watch(
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         # `nohup` ignores it, so that a closed terminal does not end the run.
         kinds.append(signal.SIGHUP)
+    # Determined now: once the terminal is closed, it is no longer known which were one.
     terminals = [number for number in range(3) if _is_terminal(number)]
     with anyio.open_signal_receiver(*kinds) as signals:
         task_status.started()
@@ -165,14 +171,18 @@ async def _consume(
     try:
         async with single_error(), starting as stream:
             async for event in stream:
+                # The first event is of the run itself; later ones may be of its sub-agents.
                 outcome.run_id = outcome.run_id or event.run_id
                 progress.show(event)
+                # An earlier run may have left the plan, and steps that were in progress end with
+                # the run.
                 if event.run_id == outcome.run_id and event.kind in PLANNED:
                     # A plan that cannot be read must not end the run.
                     with suppress(AgentRuntimeError):
                         progress.plan(await runtime.plans.current(event.thread_id))
             outcome.result = stream.result
     except AgentRuntimeError as error:
+        # Any other error is a bug: it ends the command, and `main` reports it as internal.
         outcome.error = error
 
 

@@ -1,4 +1,4 @@
-"""Checks the place of the database file, and who may read it."""
+"""Check the place of the database file, and who may read it."""
 
 from __future__ import annotations
 
@@ -57,8 +57,10 @@ def readable_by_others(settings: Settings) -> Iterator[StateProblem]:
     database, objects = _file(settings), settings.object_store_url
     paths: list[Path] = []
     if database is not None:
+        # SQLite keeps recent content in files next to the database.
         paths += [database.with_name(database.name + end) for end in _ENDINGS]
         folder = known_state_folder()
+        # Only our own folder: that of a database elsewhere may be shared on purpose.
         if folder is not None and database.parent == folder.resolve():
             paths.append(database.parent)
         if objects is None:

@@ -70,6 +70,7 @@ class SubAgents:
         if event.kind == "run-start":
             return self._start(event.run_id, data)
         one = self._known.get(event.run_id)
+        # Its start was before this process listened, as when a run is resumed.
         if one is None:
             return []
         match event.kind:

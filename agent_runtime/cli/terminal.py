@@ -1,4 +1,4 @@
-"""Writes text of models and tools to the terminal safely, and short forms of values."""
+"""Write texts of models and tools to the terminal safely, and shorten values."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ def time_text(seconds: float) -> str:
 
 def write_output(text: str) -> None:
     """Write a result to stdout: unchanged to a pipe or file, printable on a terminal."""
+    # A model's text may hold escape sequences, which act on a terminal only.
     click.echo(printable(text) if sys.stdout.isatty() else text)
 
 

@@ -1,4 +1,4 @@
-"""Tells which threads and runs belong to the current folder."""
+"""Find the threads and runs that belong to the current folder."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def is_other_folder(workspace: str) -> bool:
     if not workspace:
         return False
     here, there = Path.cwd(), Path(workspace)
+    # Both ways: people start a run in a repository and resume it from a folder in it, or above.
     return not (here.is_relative_to(there) or there.is_relative_to(here))
 
 

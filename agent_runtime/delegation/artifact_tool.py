@@ -43,7 +43,9 @@ def open_artifact_tool(
             offset: how many characters of a text to skip.
             limit: how many characters to show.
         """
+        # Models copy references with the quotes or brackets around them.
         asked = artifact_reference(reference.strip("\"'<>` "))
+        # A sub-agent knows only what it is given: another reference may come from what it read.
         if not asked or (allowed is not None and asked not in allowed):
             known = ", ".join(sorted(allowed)) if allowed else "one that you were given"
             raise ToolError(
@@ -51,6 +53,7 @@ def open_artifact_tool(
             )
         if file_id(FileRef("custom", asked)):
             return await _file(context, asked, offset, limit)
+        # The handle is of the thread that delegates, not of the sub-agent's own.
         where = await NodeLocator.of(context.store, thread_id or context.thread_id)
         return ToolResult(page(await open_result(where, asked, HOW), offset, limit))
 

@@ -39,6 +39,7 @@ TYPED = "Return the result with the tool final_result; nothing else ends the tas
 MOST_KEY = 200
 _KEPT = re.compile(r"\s*(c0[0-9a-z]{7}|(?:upload|tool):\S+)(?:\s|$)")
 
+# Tags of our own blocks, however they are spaced.
 _OWN_TAG = re.compile(
     r"<(?=\s*/?\s*(?:role|instructions|briefing|conversation_context|artifacts|previous_attempts"
     r"|expected_output)\b)",
@@ -84,6 +85,7 @@ class Assignment:
     @property
     def key(self) -> str:
         """The task's key: the given one, or a digest of the assignment."""
+        # The key is shown in terminals and in lists of tasks.
         if given := "".join(filter(str.isprintable, encodable(self.task_key).strip())):
             return given[:MOST_KEY]
         texts = (self.role, self.instructions, self.briefing, self.conversation_context)

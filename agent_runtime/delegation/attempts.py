@@ -21,9 +21,9 @@ from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from agent_runtime_storage.contract.store import UserStore
 
 TOKENS = 2000
-"""How much of a sub-agent's task the log may take, in our count."""
+"""Tokens of a sub-agent's task that the log may take, by our count."""
 MOST = 20
-"""How many attempts the log has; older ones are left out."""
+"""Attempts in the log; older ones are left out."""
 RESULT_CHARS = 2000
 SHORT_CHARS = 100
 
@@ -71,6 +71,7 @@ async def earlier_runs(
         StoreError: they cannot be read.
     """
     runs: list[tuple[Run, DelegationRecord, int]] = []
+    # By thread, not by run: earlier runs on the thread may have tried the task too.
     for run in await store.runs.list(parent_thread_id=thread_id, task_key=key, limit=1000):
         record = delegation_record(run)
         if record is None:
@@ -83,7 +84,9 @@ async def earlier_runs(
         return []
     head = (await store.threads.get(thread_id)).head
     nodes = {node for _, _, node in runs}
+    # A fork or an edit must not see what another branch delegated.
     branch = set(await store.log.lineage(thread_id, head or 0, first=min(nodes)))
+    # The head moves only to closed exchanges, but the call that delegates is in an open one.
     for node in nodes - branch:
         row = await store.log.node(thread_id, node)
         if row.status == "open" and row.parent_id == head:
@@ -136,6 +139,7 @@ def rendered(entries: Sequence[Attempt], tokens: int = TOKENS) -> str:
     texts = [entry.text(RESULT_CHARS) for entry in entries]
     counts = [count_text(text) for text in texts]
     for chars in (SHORT_CHARS, 0):
+        # The newest entries stay whole longest: what failed last matters most.
         for index, entry in enumerate(entries):
             if sum(counts) <= tokens:
                 break

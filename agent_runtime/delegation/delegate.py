@@ -14,6 +14,7 @@ from agent_runtime.delegation.outcome import (
     failed_outcome,
     outcome_of_run,
     refused_outcome,
+    summary_of,
 )
 from agent_runtime.delegation.request import (
     DelegationRequest,
@@ -71,6 +72,7 @@ async def delegate(
             call has to be made again.  Otherwise calls that need an approval are refused.
     """
     try:
+        # The tool's own timeout does not count the sub-agent's work, which has limits of its own.
         with context.timer.paused():
             return await _delegate(context, assignment, background=background, waits=waits)
     except (ToolError, ConfigError) as error:
@@ -94,11 +96,13 @@ async def _delegate(
     request = await _request(context, services, assignment, background=background, waits=waits)
     if background:
         return await begin_background_task(context, services, request)
+    # Otherwise the run has ended, and its plan item must not be in progress again.
     if request.own is None or is_interrupted(request.own):
         await _mark(context, request, "in_progress")
     failure: Exception | None = None
     async with services.slots:
         try:
+            # Checked inside: calls may have waited for a slot since the pause was requested.
             if request.record.waits and await is_pausing(context.store, context.run_id):
                 return _waiting(context, services, request, request.own, paused=True)
             if request.own is None:
@@ -108,9 +112,11 @@ async def _delegate(
                 await services.resume(request.own, agent)
         except Exception as error:
             failure = error
+    # Read back: the row says how the run ended, whatever was raised here.
     run = await own_run(context, request.record)
     if run is None:
         raise failure or ConfigError("The sub-agent's run is missing from the store.")
+    # Resuming a run whose questions are still open raises; then it still waits.
     suspended = failure is None or isinstance(failure, QuestionsOpen)
     if request.record.waits and suspended and waiting.is_waiting(run):
         return _waiting(context, services, request, run, paused=run.stop_reason == "paused")
@@ -132,6 +138,8 @@ async def _request(
     """Return the request for a task.  Raises `ToolError` if it may not be delegated."""
     key, store = assignment.key, context.store
     place = services.asked[context.call_id, key]
+    # A tool may delegate equal tasks several times in one call; by their order a repeated call
+    # finds the run of each.
     services.asked[context.call_id, key] += 1
     depth = 1 + await _depth(store, context.run_id)
     if depth > services.depth:
@@ -181,7 +189,7 @@ async def _mark(
         return
     text = ""
     if outcome is not None:
-        text = "; ".join(outcome.blockers) or str(outcome.result)
+        text = "; ".join(outcome.blockers) or summary_of(outcome.result)
     try:
         await planner.mark(request.record.key, status, text)
     except (ConfigError, CorruptThread) as error:

@@ -124,6 +124,14 @@ def safe_error_text(error: Exception) -> str:
     return encodable(str(error)) if ours else f"Unexpected {type(error).__name__}"
 
 
+def summary_of(result: Any) -> str:
+    """Return what a plan shows of a result: its first paragraph that is not a heading."""
+    if not isinstance(result, str):
+        return orjson.dumps(result).decode()
+    paragraphs = (paragraph.strip() for paragraph in result.split("\n\n"))
+    return next((one for one in paragraphs if one and not one.startswith("#")), result)
+
+
 async def outcome_of_run(
     store: UserStore, run: Run, *, key: str = "", attempt: int = 0, failure: Exception | None = None
 ) -> Outcome:
@@ -149,6 +157,7 @@ async def outcome_of_run(
             continue
         text = shorten(one_line(result.text), ERROR_CHARS)
         errors.append(ToolFailure(tool, text))
+        # Errors are normal work; what was refused, timed out or interrupted stops a sub-agent.
         if result.outcome != "error":
             blockers.append(f"{tool} ({result.outcome}): {text}")
     files = [
@@ -159,6 +168,7 @@ async def outcome_of_run(
     return Outcome(
         status,
         result=_result(run, nodes),
+        # A run that is not over has no reason yet; its caller failed to end it.
         stop_reason=run.stop_reason or "error",
         tool_calls=dict(calls),
         tool_errors=tuple(errors[-MOST_ERRORS:]),
@@ -207,6 +217,7 @@ async def _own_nodes(store: UserStore, run: Run) -> list[Node]:
     if head is None:
         return []
     nodes = await store.log.branch(run.thread_id, head, first=run.task_id)
+    # A run that was stopped in an exchange: what its calls did counts too.
     if run.open_node is not None:
         nodes.append(await store.log.node(run.thread_id, run.open_node))
     return nodes[1:]

@@ -144,6 +144,7 @@ def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) 
         instructions=assignment.system(),
         name=" ".join(assignment.role.split())[:60],
         output_type=assignment.output_type,
+        # The model chooses within the setting, not beyond it.
         max_steps=min(assignment.max_steps or max_steps, max_steps),
     )
 

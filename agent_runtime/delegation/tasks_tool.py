@@ -37,7 +37,7 @@ async def tasks(
         return await _wait(context)
     known = await tasks_of(context.store, context.thread_id)
     if action == "list":
-        return listed(known)
+        return format_tasks(known)
     chosen = next((one for one in known if task.strip() in (one.run_id, one.key)), None)
     if chosen is None:
         raise ToolError(f"There is no background task {task[:80]!r}.", cure="List them first.")
@@ -57,6 +57,7 @@ async def tasks(
 async def _wait(context: ToolContext) -> str:
     store, thread_id = context.store, context.thread_id
     quiet = 0
+    # Waiting is not this tool's own work, so its timeout does not apply.
     with context.timer.paused():
         while quiet < QUIET_POLLS:
             known = await tasks_of(store, thread_id)
@@ -72,10 +73,10 @@ async def tasks_note(context: ToolContext) -> str:
     """List the tasks that are running or interrupted, for the state note."""
     known = await tasks_of(context.store, context.thread_id)
     open_tasks = [one for one in known if one.status in ("running", "interrupted")]
-    return f"Your background tasks:\n{listed(open_tasks)}" if open_tasks else ""
+    return f"Your background tasks:\n{format_tasks(open_tasks)}" if open_tasks else ""
 
 
-def listed(known: list[BackgroundTask]) -> str:
+def format_tasks(known: list[BackgroundTask]) -> str:
     """Return tasks as lines, newest first."""
     lines = [
         f"- {one.key}: {one.status}, {one.steps} steps, started {time_of(one.created_at)} UTC, "

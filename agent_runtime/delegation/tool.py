@@ -56,7 +56,9 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
     return FunctionTool(
         Delegator(agent, policy, allowed, levels).delegate,
         name=NAME,
+        # The sub-agent's run has limits of its own.
         timeout=math.inf,
+        # After a crash it is called again, finds its run by the call, and resumes it.
         idempotent=True,
     )
 
@@ -155,6 +157,7 @@ class Delegator:
         """
         await _check_artifacts(context, assignment.artifacts)
         if self.levels > 1:
+            # The names of the policy are of this agent's tools; the sub-agent may have fewer.
             inner = replace(self.agent, delegation=replace(self.policy, tools=None))
             given = (*given, delegate_tool(inner, Toolset(given), levels=self.levels - 1))
         kind = schema_type(output_schema) if output_schema else None
@@ -165,6 +168,7 @@ def _given(names: Sequence[str] | None, allowed: Mapping[str, Tool]) -> tuple[To
     """Return the tools of these names.  Raises `ToolError` for one that may not be given."""
     if names is None:
         return tuple(allowed.values())
+    # Naming a tool that it gets in any case is no mistake.
     wanted = [name for name in dict.fromkeys(names) if name not in ALWAYS]
     if wrong := [name for name in wanted if name not in allowed]:
         known = ", ".join(sorted(allowed)) or "none"

@@ -43,6 +43,8 @@ def given_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     A default that differs each time is shown as `UNSETTLED`.
     """
     try:
+        # Twice, to find defaults such as a time or a new id: an answer could never match them
+        # later.
         first, second = tool.given(arguments), tool.given(arguments)
     except (Exception, SystemExit, GeneratorExit):
         # A type of the tool's author may raise anything; patterns then see what was written.
@@ -53,8 +55,9 @@ def given_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def concerned(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
+def may_need_approval(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
     """Return whether any call of a tool may need an approval."""
+    # A subclass may decide by itself, call by call.
     own = tool.needs_approval is not False or type(tool).approval is not Tool.approval
     return own or any(_names(rule, tool.name) for rule in rules)
 
@@ -107,6 +110,7 @@ def check_rules(rules: Sequence[ApprovalRule], tools: Iterable[Tool]) -> list[st
         ConfigError: a rule can never match.
     """
     known = list(tools)
+    # Such a tool may run agents whose tools are not known here, so a rule may be for one of them.
     open_ended = any(map(_may_run_agents, known))
     warnings: list[str] = []
     for place, rule in enumerate(rules, 1):
@@ -140,6 +144,7 @@ def _check_arguments(rule: ApprovalRule, place: int, tools: Sequence[Tool]) -> N
 def _may_run_agents(tool: Tool) -> bool:
     if isinstance(tool, FunctionTool):
         own = getattr(tool.function, "__module__", "").startswith("agent_runtime.")
+        # Only with the context can a function run an agent.
         return tool.takes_context and not own
     return not type(tool).__module__.startswith("agent_runtime.")
 

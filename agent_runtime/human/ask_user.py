@@ -60,8 +60,8 @@ class AskUser(Tool):
 ask_user = AskUser()
 
 
-def asked(arguments: Mapping[str, Any]) -> tuple[str, AskedKind, list[str]]:
-    """Return question, kind and choices of a call.
+def parse_question(arguments: Mapping[str, Any]) -> tuple[str, AskedKind, list[str]]:
+    """Return the question, kind and choices of a call.
 
     Raises:
         ToolError: they are not valid.
@@ -78,6 +78,7 @@ def asked(arguments: Mapping[str, Any]) -> tuple[str, AskedKind, list[str]]:
         isinstance(one, str) and one.strip() for one in cast("list[object]", choices)
     ):
         raise ToolError("The choices must be a list of texts.")
+    # Stripped before they are compared: people see no difference between "a" and "a ".
     given = [one.strip() for one in cast("list[str]", choices)]
     _check_choices(kind, given)
     return question.strip(), kind, given

@@ -23,6 +23,7 @@ _SECRET_NAME = regex.compile(
 _UNSEEN = regex.compile(
     r"(?V1)[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\U0001D159]--[ ]]|(?<=\p{M}{2})\p{M}"
 )
+# Many blanks could push the end of a command out of sight.
 _BLANKS = regex.compile(rf"^ +| +$| {{{BLANKS},}}")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -49,6 +50,7 @@ def shown_lines(text: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
+    # Before escaping, while blanks are still blanks.
     counted = _BLANKS.sub(_count, text)
     seen = _UNSEEN.sub(lambda match: _SHORT.get(match[0]) or _code(match[0]), counted)
     # Only what this Python knows as printable; a terminal may drop characters of newer Unicode.

@@ -9,11 +9,11 @@ from typing import Any
 from agent_runtime.errors import ToolError
 from agent_runtime.human.approval_rules import (
     call_digest,
-    concerned,
     given_of,
+    may_need_approval,
     pattern_of,
 )
-from agent_runtime.human.ask_user import NOBODY, AskUser, asked
+from agent_runtime.human.ask_user import NOBODY, AskUser, parse_question
 from agent_runtime.human.display import known_secrets
 from agent_runtime.human.pause import PAUSED
 from agent_runtime.human.questions import Question, allows, refusal_of, result_of_question
@@ -113,8 +113,10 @@ class Gate:
         known = await self._known(exchange)
         asking: list[ApprovalRequest] = []
         for one in sorted_calls.ready:
+            # A setting that changed while the run was suspended must not let a call pass that a
+            # person was asked about.
             asked = isinstance(one.tool, AskUser) or one.index in known
-            if not asked and not concerned(one.tool, self.rules):
+            if not asked and not may_need_approval(one.tool, self.rules):
                 gated.ready.append(one)
                 continue
             given = given_of(one.tool, one.call.arguments)
@@ -133,6 +135,7 @@ class Gate:
 
     async def _known(self, exchange: Exchange) -> dict[int, tuple[Question, str]]:
         """Return the last question of each call of the exchange, with its digest, by index."""
+        # The exchange is new in this execution, so the store need not be asked at each step.
         if exchange.seq != self.reopened:
             return {}
         rows = await self.log.store.questions.list(run_id=self.log.lease.run_id, limit=10_000)
@@ -161,6 +164,7 @@ class Gate:
                 self._ask_user(exchange, one, question, gated)
             elif question is not None and not allows(question):
                 gated.done[one.index] = refusal_of(question)
+            # The digest again: the tool or its defaults may have changed since the answer.
             elif (question is not None and digest == each.digest) or (
                 question is None and is_allowed_for_thread(each, allowed)
             ):
@@ -186,6 +190,7 @@ class Gate:
     async def _allowed(self) -> list[ApprovalRow]:
         """Return the approvals on the run's thread and, for a sub-agent, on its root's thread."""
         store, lease = self.log.store, self.log.lease
+        # A person allows a call for the conversation, which is the root's thread.
         threads = dict.fromkeys(
             (lease.thread_id, (await store.runs.get(lease.root_run_id)).thread_id)
         )
@@ -204,7 +209,7 @@ class Gate:
             gated.done[one.index] = result_of_question(question)
             return
         try:
-            text, kind, choices = asked(one.call.arguments)
+            text, kind, choices = parse_question(one.call.arguments)
         except ToolError as error:
             gated.done[one.index] = ToolResult(str(error), outcome="error")
             return
@@ -233,6 +238,7 @@ class Gate:
         finish = PAUSED if any(one.paused for one in below) else _awaiting(gated.waiting, below)
         await self.log.write(
             Commit(
+                # A suspended run may wait for days, and must not hold budget meanwhile.
                 release=self.log.reserved,
                 finish=finish,
                 questions=tuple(gated.new),
@@ -258,6 +264,7 @@ def is_allowed_for_thread(asking: ApprovalRequest, allowed: Sequence[ApprovalRow
     named = [one for one in allowed if one.tool == tool.name]
     if not named:
         return False
+    # Computed only if a name matches: it digests the tool's code.
     binding = tool.binding()
     return any(
         one.binding == binding and covers(one.arguments, asking.given, tool.folder) for one in named

@@ -17,6 +17,8 @@ PAUSED = Finish("suspended", "paused", "It was paused.")
 
 def pause_requested(items: Sequence[InboxItem], lease: Lease) -> bool:
     """Return whether the run's present execution is to pause; a resume voids earlier requests."""
+    # The epoch rises when a run is resumed, so a request that came too late does not pause it
+    # again.
     epoch = str(lease.epoch).encode()
     return any(
         item.kind == PAUSE and item.run_id == lease.run_id and item.body == epoch for item in items

@@ -153,6 +153,7 @@ def _decision(question: Question, answer: Answer, given: Mapping[str, Any]) -> d
         raise _invalid(question, "cannot be remembered", "Remember only what is allowed.")
     if answer.remember is True:
         return decided | {"remember": dict(question.pattern)}
+    # A pattern that excludes this very call was mistyped, or is meant for another one.
     if not covers(answer.remember, given):
         problem = "is to be remembered for other calls than this one"
         raise _invalid(question, problem, "Widen its patterns.")

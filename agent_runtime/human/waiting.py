@@ -106,6 +106,7 @@ async def _children(
     runs = await store.runs.list(
         parent_run_id=parent_run_id,
         parent_thread_id=parent_thread_id,
+        # Only a run that is not over can have open questions; closed ones may be of any.
         status=ACTIVE if status == "open" else None,
         limit=MOST,
     )

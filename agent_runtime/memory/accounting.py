@@ -50,9 +50,11 @@ async def record_failed_calls(
 
 
 async def _spend(log: RunLog, commit: Commit, amount: Amount) -> None:
+    # Rules cost nothing; a commit per chunk would wait for the disk for no change.
     if amount == Amount() and not commit.usage:
         return
     async with log.writing:
+        # Shielded: after a cancellation in between, nobody would know whether `held` includes it.
         _, interrupted = await run_shielded(log.store.runs.commit(log.lease, commit))
         log.held = add_amounts(log.held, amount)
     if interrupted is not None:
@@ -76,8 +78,8 @@ async def commit_observation(
 
     Args:
         held: what `reserve_for_memory` reserved for it.
-        lost: whether attempts may be billed whose usage nobody reported; the whole reservation
-            then counts as spent.
+        lost: whether attempts without reported usage may be billed; then the whole reservation
+            counts as spent.
 
     Raises:
         Conflict: somebody else has the job or ended it; nothing was written.

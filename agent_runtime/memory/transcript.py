@@ -84,11 +84,11 @@ class TranscriptPart:
     noteworthy: bool
 
 
-def said(
+def transcript_messages(
     entries: Iterable[Entry], *, result_limit: int = RESULT_TOKENS
 ) -> tuple[TranscriptMessage, ...]:
     """Return the messages and results of nodes, oldest first, long results truncated."""
-    return tuple(one for entry in entries for one in _of(entry, result_limit))
+    return tuple(one for entry in entries for one in _messages_of(entry, result_limit))
 
 
 def characters(entries: Iterable[Entry]) -> int:
@@ -135,11 +135,13 @@ def pieces(
     waiting: list[tuple[TranscriptMessage, str, int]] = []
     size = 0
     for one in messages:
+        # Checked again, because a fence that a message can close lets it speak for the user.
         if nonce in one.text or nonce in one.speaker:
             raise ValueError(f"the mark {nonce!r} occurs in node {one.node}")
         header = count_text(_header(one, nonce)) + _PART_TOKENS
         for part in _parts(one, max(LEAST // 4, room - header)):
             shown = _shown(part, nonce)
+            # One for the blank line between messages.
             tokens = count_text(shown) + 1
             if waiting and size + tokens > room:
                 packed.append(_piece(waiting, nonce))
@@ -190,6 +192,7 @@ def _split(text: str, room: int) -> Iterator[str]:
         end = _end(text, start, start + size)
         tokens = count_text(text[start:end])
         while tokens > room and end - start > 1:
+            # A little less than in proportion, so that few rounds are needed.
             end = _end(text, start, start + max(1, (end - start) * room * 9 // (tokens * 10)))
             tokens = count_text(text[start:end])
         yield text[start:end]
@@ -209,7 +212,7 @@ def _end(text: str, start: int, end: int) -> int:
 # From nodes to messages
 
 
-def _of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]:
+def _messages_of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]:
     message, at = entry.message, time_of(entry.at)
     if isinstance(message, UserMessage):
         files = [placeholder(file) for file in message.files]
@@ -229,9 +232,9 @@ def _exchange(
     if message.reasoning.strip():
         thought = _clean(_truncated(message.reasoning, REASONING_TOKENS))
         yield TranscriptMessage(entry.seq, at, "agent, thinking", thought)
-    said = "\n".join([message.text, *map(placeholder, message.files)])
-    if said.strip():
-        yield TranscriptMessage(entry.seq, at, "agent", _clean(said))
+    text = "\n".join([message.text, *map(placeholder, message.files)])
+    if text.strip():
+        yield TranscriptMessage(entry.seq, at, "agent", _clean(text))
     for index, call in enumerate(message.calls):
         name = _name(call.name)
         yield TranscriptMessage(
@@ -240,6 +243,7 @@ def _exchange(
         if index < len(entry.results):
             result = entry.results[index]
             text = _clean(_result(result, call.id, limit))
+            # A cancelled call says that the run was stopped, not that something is wrong.
             failed = result.outcome not in ("ok", "cancelled")
             speaker = f"tool {name} ({result.outcome})"
             yield TranscriptMessage(entry.seq, at, speaker, text, noteworthy=failed)
@@ -247,6 +251,7 @@ def _exchange(
 
 def _arguments(call: ToolCall, limit: int) -> str:
     """Return a call's arguments, one a line, with texts unescaped."""
+    # The arguments were no JSON object; what the model wrote shows why the call failed.
     if call.raw is not None:
         return _truncated(call.raw, limit)
     return "\n".join(
@@ -289,6 +294,7 @@ def _count(text: str) -> int:
 
 def _with_identifiers(shown: str, whole: str, chars: int) -> str:
     """Append the identifiers that occur only in the truncated part of a result."""
+    # Approximate: names that the head or the tail shows are skipped below.
     middle = whole[chars // 2 : len(whole) - chars // 4]
     if len(middle) > SCANNED:
         middle = f"{middle[: SCANNED // 2]}\n{middle[-SCANNED // 2 :]}"

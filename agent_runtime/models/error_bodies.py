@@ -33,14 +33,18 @@ _USED_UP = frozenset(
         "billing_error",
         "billing_hard_limit_reached",
         "billing_not_active",
+        "credit_balance_exhausted",
         "credits_exhausted",
         "exceeded_current_quota_error",
         "insufficient_balance",
         "insufficient_credits",
         "insufficient_funds",
         "insufficient_quota",
+        "organization_spend_limit_exceeded",
+        "organization_usage_limit_exceeded",
         "payment_required",
         "paymentrequired",
+        "project_spend_limit_exceeded",
         "1113",  # Z.AI's and Zhipu's: no balance.
     }
 )

@@ -15,7 +15,7 @@ from agent_runtime.models.base import FinishReason
 _FINISH: dict[FinishReason, tuple[str, ...]] = {
     "stop": ("stop", "end_turn", "stop_sequence", "complete", "completed", "eos", "eos_token"),
     "tool_calls": ("tool_calls", "tool_call", "tool_use", "function_call"),
-    "length": ("length", "max_tokens", "max_output_tokens", "model_length"),
+    "length": ("length", "max_tokens", "max_output_tokens", "model_length", "continuation"),
     "window": ("model_context_window_exceeded",),
     "refusal": ("refusal",),
     "content_filter": (
@@ -29,6 +29,8 @@ _FINISH: dict[FinishReason, tuple[str, ...]] = {
         "blocklist",
         "prohibited_content",
         "spii",
+        "escalation",
+        "model_armor",
         "image_safety",
         "image_prohibited_content",
         "image_recitation",

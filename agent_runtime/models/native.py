@@ -33,6 +33,7 @@ from agent_runtime.models.error_bodies import read_response
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
 from agent_runtime.models.wire.base import (
     Decoder,
+    HoppingDecoder,
     Piece,
     ServerEvent,
     StreamFailedError,
@@ -51,6 +52,8 @@ THREADS = 64
 
 _LONGEST_ERROR = 1_000_000
 """Bytes of an error response that are read."""
+_LONGEST_ANSWER = 64_000_000
+"""Bytes of an answer that is not streamed."""
 _NOTHING: tuple[FilePart, ...] = ()
 
 
@@ -169,17 +172,21 @@ class NativeModel:
         response: StreamedResponse | None = None
         began = False
         try:
-            start = anyio.current_time()
-            with until(start + self._first_byte_timeout):
-                response = await post(sent)
-            if response.status != 200:
+            following: WireRequest | None = sent
+            while following is not None:
+                start = anyio.current_time()
                 with until(start + self._first_byte_timeout):
-                    text = await response.text(_LONGEST_ERROR)
-                raise AttemptError(self._refused(response, text))
-            async with aclosing(self._read(response, decoder, start)) as events:
-                async for event in events:
-                    began = True
-                    yield event
+                    response = await post(following)
+                if response.status != 200:
+                    text = await response.text(_LONGEST_ERROR, start + self._first_byte_timeout)
+                    raise AttemptError(self._refused(response, text))
+                async with aclosing(self._read(response, decoder, start)) as events:
+                    async for event in events:
+                        began = True
+                        yield event
+                following = _next(decoder, sent)
+                if following is not None:
+                    await response.close()
             yield decoder.answer()
         except TimeoutError:
             late = stalled(self._name, self._first_byte_timeout, self._idle_timeout, began=began)
@@ -190,7 +197,7 @@ class NativeModel:
             raise AttemptError(self._failed(error, began=began)) from None
         except ValueError as error:
             broken = ModelProtocolError(
-                f"{self._name} sent what is not in its protocol: {error}",
+                f"{self._name} broke its protocol: {error}",
                 cure="Try again; if it persists, check that the base URL is one of this provider.",
             )
             raise AttemptError(AttemptFailure(broken, retry=True, billed=True)) from None
@@ -213,8 +220,7 @@ class NativeModel:
         up to a limit.
         """
         if "event-stream" not in response.headers.get("content-type", "event-stream"):
-            with until(start + self._first_byte_timeout):
-                text = await response.text(_LONGEST_ERROR * 64)
+            text = await response.text(_LONGEST_ANSWER, start + self._first_byte_timeout)
             # Servers that do not stream send one JSON object.
             for event in _deltas(decoder, ServerEvent("", text.encode())):
                 yield event
@@ -222,8 +228,7 @@ class NativeModel:
         stream = EventStream()
         deadline = latest = start + self._first_byte_timeout
         while not decoder.finished:
-            with until(min(deadline, latest)):
-                chunk = await response.chunk()
+            chunk = await response.chunk(min(deadline, latest))
             heard = False
             for event in _events_of(stream, chunk):
                 heard = True
@@ -331,6 +336,11 @@ def _deltas(decoder: Decoder, event: ServerEvent) -> Iterator[ModelEvent]:
         yield from decoder.feed(event)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"an event of another form ({type(error).__name__})") from error
+
+
+def _next(decoder: Decoder, sent: WireRequest) -> WireRequest | None:
+    """Return the request whose stream continues an answer; None if nothing does."""
+    return decoder.next_request(sent) if isinstance(decoder, HoppingDecoder) else None
 
 
 def _events_of(stream: EventStream, chunk: bytes) -> Iterator[ServerEvent]:

@@ -56,6 +56,8 @@ _REFUSING_HOSTS = ("groq.com", "cerebras.ai", "mistral.ai")
 """Compatible servers that stream reasoning under another name and refuse it under this one."""
 _CLAUDE_VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _FIRST_BOUND = (5, 1)
+_ENCRYPTED = re.compile(r"(?:^|[/:])(?:gpt-(?:[5-9]|\d\d)|o\d|codex|grok)")
+"""Models whose reasoning is items between others, which refuse a part of them without the rest."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -81,7 +83,9 @@ def is_bound(model: str) -> bool:
     """Return whether a model's reasoning is void once the messages before it change.
 
     Claude checks that from 5.1 on, and then needs no reasoning in earlier answers; older versions
-    demand the reasoning of every unfinished tool loop.
+    demand the reasoning of every unfinished tool loop.  OpenAI's and xAI's models need none either.
     """
+    if _ENCRYPTED.search(model.lower()):
+        return True
     found = _CLAUDE_VERSION.search(model.lower())
     return found is not None and (int(found[1]), int(found[2] or 0)) >= _FIRST_BOUND

@@ -22,7 +22,8 @@ _MARK = "\nstate: "
 def answer(words: str, state: object, *made: RawCall) -> ModelAnswer:
     """Return an answer: words for people, the state, and calls."""
     text = _adapter(type(state)).dump_json(state, exclude_defaults=True)
-    return calls(*made, text=f"{words}{_MARK}{text.decode()}")
+    # A paragraph of its own: a plan shows only the first one of a sub-agent's answer.
+    return calls(*made, text=f"{words}\n{_MARK}{text.decode()}")
 
 
 def read_state(text: str, kind: type[T]) -> T | None:

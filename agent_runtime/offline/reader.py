@@ -1,4 +1,4 @@
-"""Reads one part of a folder: for the survey itself, or as its sub-agent.
+"""Read one part of a folder: for the survey itself, or as its sub-agent.
 
 A sub-agent repeats in each answer everything that it found and what is left to do.  If it runs out
 of steps, the next attempt begins where its last answer ends.
@@ -89,6 +89,7 @@ class Findings:
             self._add_biggest([(entry.size, shown)])
 
     def _add_files(self, name: str, files: int, size: int) -> None:
+        # The counts are in each answer too.
         if name not in self.extensions and len(self.extensions) >= MOST_EXTENSIONS:
             name = OTHERS
         known, total = self.extensions.get(name, (0, 0))
@@ -136,6 +137,7 @@ class Reader:
         if self.done or sum(map(len, self.found.text)) > chars:
             return []
         if not self.queue:
+            # The queue is in each answer, so it has to stay short.
             limit = min(self.page, QUEUE * self.stride, self.end - self.offset)
             return [list_call(self.folder, self.offset, limit)]
         sizes = itertools.accumulate(size for _, size in self.queue[:TOGETHER])
@@ -154,6 +156,7 @@ class Reader:
         page = parse_listing(text)
         if page is None:
             return text
+        # The prompt shortened the page, so it lacks entries: ask for smaller ones.
         if is_cut(text) and limit > 1:
             self.page = limit // 2
             return ""
@@ -181,6 +184,7 @@ class Reader:
 def is_reader(messages: Sequence[PromptMessage]) -> bool:
     """Return whether a prompt is that of a reader."""
     first = messages[0].text if messages else ""
+    # By the system prompt: a task could quote the instructions.
     return first.startswith(PROTOCOL) and INSTRUCTIONS in first
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -30,13 +30,13 @@ from agent_runtime.offline.reader import (
     TOGETHER,
     TOGETHER_BYTES,
     TOOLS,
-    Findings,
     Reader,
     is_reader,
     list_call,
     next_reader_answer,
     results_of,
 )
+from agent_runtime.offline.survey import FolderPart, Phase, Survey, create_plan, update_plan
 from agent_runtime.offline.task import find_task, read_task
 from agent_runtime.offline.tool_output import (
     code,
@@ -70,62 +70,6 @@ CURE = (
     "`agent-runtime run --workspace FOLDER 'Survey this folder and write REPORT.md'`."
 )
 
-Phase: TypeAlias = Literal[
-    "begin", "stub", "look", "write", "read", "delegate", "outcome", "recall", "ending", "check"
-]
-
-
-@dataclass(slots=True)
-class FolderPart:
-    """A part of the folder: what is left of it to read, and why attempts at it ended early."""
-
-    id: str
-    reader: Reader
-    attempts: int = 0
-    stops: list[str] = field(default_factory=list[str])
-    done: bool = False
-
-
-@dataclass(slots=True)
-class Survey:
-    """The survey so far, carried from answer to answer.
-
-    Attributes:
-        phase: what the calls of this answer are for.
-        sure: whether the task named the folder as one.
-        planned, delegated: whether the survey has a plan, and whether sub-agents read.
-        total: entries of the folder.
-        listing: the handle of the listing that says so.
-        steps: steps of a first attempt.
-        before, size: bytes of the report before and after the last write.
-        verify: whether it is being checked if an interrupted write was done.
-        outcomes: parts whose outcomes are not noted yet, and the handles to recall these.
-        recalled, recalled_from: the listing as `recall` opened it at the end.
-    """
-
-    phase: Phase
-    folder: str
-    report: str
-    sure: bool = True
-    planned: bool = False
-    delegated: bool = False
-    total: int = 0
-    listing: str = ""
-    steps: int = 0
-    before: int = 0
-    size: int = 0
-    verify: bool = False
-    parts: list[FolderPart] = field(default_factory=list[FolderPart])
-    outcomes: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    found: Findings = field(default_factory=Findings)
-    recalled: str = ""
-    recalled_from: str = ""
-
-    @property
-    def attempts(self) -> int:
-        """How many attempts sub-agents made."""
-        return sum(part.attempts for part in self.parts)
-
 
 @dataclass(frozen=True, slots=True)
 class LastTurn:
@@ -158,10 +102,11 @@ def next_answer(request: ModelRequest) -> ModelAnswer:
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     survey = read_state(messages[last].text, Survey) if last > place else None
     if survey is None:
-        return _begin(task, request.tools)
+        return _begin(task, request.tools, again=last > place)
     calls = [call for call in messages[last].calls if call.name != PLAN]
     results = [one for one in results_of(messages[last + 1 :]) if one.name != PLAN]
     turn = LastTurn(calls, results)
+    # Not all of `delegate`: outcomes that arrived would be lost.  `_read_on` repeats the others.
     if survey.phase != "delegate" and any(map(was_stopped, results)):
         return _again(survey, messages[last].calls, turn)
     if survey.verify:
@@ -175,7 +120,7 @@ def next_answer(request: ModelRequest) -> ModelAnswer:
 # Phase by phase: each function takes the results of the phase's calls
 
 
-def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
+def _begin(task: str, tools: Sequence[ToolSpec], *, again: bool) -> ModelAnswer:
     wanted = read_task(task)
     if wanted is None:
         raise UnsupportedTask(
@@ -192,11 +137,16 @@ def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
     survey = Survey("begin", wanted.folder, wanted.report, sure=wanted.sure)
     survey.planned, survey.delegated = PLAN in names, {"delegate", "recall"} <= names
     words = f"I survey {survey.folder} and write {survey.report}. First I check that it exists."
+    if again:
+        # Its state has another form.  Starting over costs nothing, and the report stays true.
+        words = f"Another version began this survey, so I start it over. {words}"
     return _ask(survey, "begin", words, list_call(survey.folder, 0, 1))
 
 
 def _begun(survey: Survey, turn: LastTurn) -> ModelAnswer:
     if parse_listing(turn.text) is not None:
+        # Written before anything is listed: the places of entries must not shift when it appears
+        # later.
         return _write(survey, "stub", "I reserve the report's place.", report.STUB, append=False)
     if survey.sure:
         raise UnsupportedTask(
@@ -214,6 +164,7 @@ def _look(survey: Survey, turn: LastTurn) -> ModelAnswer:
         )
         for _, pattern, glob in report.SEARCHES
     ]
+    # One entry is enough: the first line of a listing counts all of them.
     look = list_call(survey.folder, 0, 1)
     return _ask(survey, "look", "I look how large it is, and search it.", look, *searches)
 
@@ -223,6 +174,8 @@ def _looked(survey: Survey, turn: LastTurn) -> ModelAnswer:
     if listing is None:
         return say(f"The folder {survey.folder} cannot be listed any more: {turn.text}")
     survey.total, survey.listing = listing.total, turn.calls[0].id
+    # An empty folder holds at most the report itself: there is nothing to hand over.
+    survey.delegated = survey.delegated and listing.total > 1
     listed = min(listing.total, MOST_ENTRIES)
     stride = math.ceil(listed / MOST_READ) or 1
     count = max(1, min(MOST_PARTS, listed // LEAST_ENTRIES)) if survey.delegated else 1
@@ -237,7 +190,7 @@ def _looked(survey: Survey, turn: LastTurn) -> ModelAnswer:
     reads = max(files / TOGETHER, min(files, data / TOGETHER_BYTES))
     survey.steps = 1 + math.ceil(MARGIN * (reads + size / min(PAGE, QUEUE * stride)))
     text = report.beginning(survey.folder, survey.report, listing.note, turn.results[1:])
-    plan = _create_plan(survey, _counts(turn.text))
+    plan = create_plan(survey, _counts(turn.text))
     return _write(survey, "write", "I write what the searches found.", text, *plan, append=False)
 
 
@@ -256,9 +209,9 @@ def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
     if left:
         return _read_here(survey, left[0])
     if not survey.delegated:
-        return _end(survey, *_update_plan(survey, "part-1"))
+        return _end(survey, *update_plan(survey, *(part.id for part in survey.parts)))
     opened = raw_call("recall", handle=survey.listing, limit=FIRST_CHARS)
-    done = _update_plan(survey, follows="recall")
+    done = update_plan(survey, follows="recall")
     return _ask(survey, "recall", "All parts are read. I recall the first list.", opened, *done)
 
 
@@ -293,6 +246,7 @@ def _outcome(survey: Survey, turn: LastTurn) -> ModelAnswer:
     place, _ = survey.outcomes.pop(0)
     part = survey.parts[place]
     part.attempts += 1
+    # The first line is what `recall` says of the text.
     text = turn.text.partition("\n")[2]
     try:
         outcome: dict[str, Any] = orjson.loads(text)
@@ -351,7 +305,7 @@ def _end(survey: Survey, *more: RawCall) -> ModelAnswer:
 
 def _ended(survey: Survey, turn: LastTurn) -> ModelAnswer:
     again = raw_call("read_file", path=survey.report, limit=READ_LINES)
-    done = _update_plan(survey, "figures", follows="check")
+    done = update_plan(survey, "figures", follows="check")
     return _ask(survey, "check", "I read the report back.", again, *done)
 
 
@@ -397,6 +351,7 @@ _PHASES: dict[Phase, Callable[[Survey, LastTurn], ModelAnswer]] = {
 
 def _again(survey: Survey, calls: Sequence[ToolCall], turn: LastTurn) -> ModelAnswer:
     """Make stopped calls again, but check first if text was appended."""
+    # Appended twice, its lines would count twice; only the file knows whether it was written.
     if turn.calls[0].arguments.get("append") and turn.results[0].outcome == "interrupted":
         survey.verify = True
         words = "It is not known if this was written. I check how long the report is."
@@ -439,9 +394,12 @@ def _delegate(survey: Survey, part: FolderPart) -> RawCall:
         "delegate",
         role=ROLE,
         instructions=INSTRUCTIONS,
+        # A path may look like the tag of a block, which briefings escape; in JSON it means the
+        # same.
         briefing=answer(words, part.reader).text.replace("<", "\\u003c"),
         tools=list(TOOLS),
         task_key=part.id,
+        # More for each attempt: the estimate was too low for this part.
         max_steps=survey.steps << min(part.attempts, 3),
         **known,
     )
@@ -464,32 +422,3 @@ def _write(
 def _ask(survey: Survey, phase: Phase, words: str, *calls: RawCall) -> ModelAnswer:
     survey.phase = phase
     return answer(words, survey, *calls)
-
-
-def _create_plan(survey: Survey, listed: str) -> Sequence[RawCall]:
-    """Return the call that makes the plan; none without the tool `plan`."""
-    if not survey.planned:
-        return ()
-    steps: dict[str, str] = {"look": f"List and search `{survey.folder}`"}
-    for part in survey.parts:
-        steps[part.id] = f"Read entries {part.reader.offset + 1:,} to {part.reader.end:,}"
-    if survey.delegated:
-        steps["recall"] = "Recall what was listed first"
-    steps |= {
-        "figures": f"Write the figures into {survey.report}",
-        "check": f"Read {survey.report} back",
-    }
-    given = [{"id": step, "description": words} for step, words in steps.items()]
-    given[0] |= {"status": "completed", "result": listed}
-    goal = f"A true report of `{survey.folder}` in {survey.report}"
-    return (raw_call(PLAN, action="create", goal=goal, steps=given),)
-
-
-def _update_plan(survey: Survey, *done: str, follows: str = "") -> Sequence[RawCall]:
-    """Return the call that completes steps; `follows` is completed by the other calls."""
-    if not survey.planned:
-        return ()
-    steps: list[dict[str, Any]] = [{"id": step, "status": "completed"} for step in done]
-    if follows:
-        steps.append({"id": follows, "follow": True})
-    return (raw_call(PLAN, action="update", steps=steps),)

@@ -1,4 +1,4 @@
-"""Reads from a task's words which folder to survey, and into which file."""
+"""Read from a task's words which folder to survey, and into which file."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def read_task(text: str) -> SurveyTask | None:
     """Return what a task asks for; None if it does not ask for the survey of a folder."""
     if not (_SURVEY.search(text) and _ABOUT_FILES.search(text)):
         return None
+    # The last one: a file to read first, such as a README, is named before the one to write.
     names = _INTO.findall(text) or _ANY_FILE.findall(text)
     report = names[-1] if names else DEFAULT_REPORT
     if quoted := _QUOTED.search(text):
@@ -56,6 +57,7 @@ def read_task(text: str) -> SurveyTask | None:
     for path in _PATH.findall(text):
         if path != report:
             return SurveyTask(_folder(path), report, sure=True)
+    # "The docs folder" names one, "this large folder" does not; the listing decides.
     for word in _BEFORE.findall(text):
         if word.lower() not in _NO_NAMES:
             return SurveyTask(_folder(word), report, sure=False)

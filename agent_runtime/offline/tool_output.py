@@ -11,6 +11,7 @@ ListedKind = Literal["file", "folder", "link", "special"]
 TITLE_CHARS = 100
 NOTE_CHARS = 300
 
+# These read what `tools.workspace` writes; the tests run the real tools, so a change there fails.
 _NOTE = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
 _LISTED = re.compile(r"([\d,]+) entries in .*?: ([\d,]+) files of ([\d,]+) bytes")

@@ -41,7 +41,7 @@ from agent_runtime.messages import (
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls
 from agent_runtime.tools.base import Toolset
-from agent_runtime.workflow.history import HistoryMessage, said_before
+from agent_runtime.workflow.history import HistoryMessage, read_history
 from agent_runtime.workflow.steps import (
     Key,
     NodeIteration,
@@ -150,6 +150,8 @@ class WorkflowLoop:
                     output = await self._flow(self)
                     self._check_used()
         except NodeFailed as failed:
+            # A child's exhausted budget is the run's own, shared by the tree; resuming needs a
+            # higher one.
             if failed.stop_reason != "budget":
                 raise
             self._end = Finish("failed", "budget", failed.message)
@@ -166,6 +168,7 @@ class WorkflowLoop:
         return finish
 
     async def _answer(self, output: Any) -> Finish:
+        # Raises where JSON cannot hold the value; `to_plain_json` would only name its type.
         encode_node_value(output)
         value = to_plain_json(output)
         finish = Finish("succeeded", "completed", output=to_json(value))
@@ -182,7 +185,9 @@ class WorkflowLoop:
         task = decode_message(first.body)
         assert isinstance(task, UserMessage)
         messages, tokens = self._history_limits
-        before = await said_before(store, thread, first.parent_id, messages=messages, tokens=tokens)
+        before = await read_history(
+            store, thread, first.parent_id, messages=messages, tokens=tokens
+        )
         self.task, self.history, self.messages = task, tuple(before), [*before, task]
         for node in nodes:
             self._remember(node)
@@ -191,6 +196,8 @@ class WorkflowLoop:
             self.depth, parent = self.depth + 1, (await store.runs.get(parent)).parent_run_id
         if not nodes and not self.log.view.start.remembers:
             # An agent may continue on the thread, and need not read everything before.
+            # No prompt is sent by this run; the next agent on the thread reports it if it still
+            # holds.
             with suppress(PromptTooLarge):
                 if (cause := self.state.due(self.log.view)) is not None:
                     await self.state.activate(cause)
@@ -203,6 +210,8 @@ class WorkflowLoop:
         for call, row in zip(message.calls, node.calls, strict=True):
             key = call.name, int(call.arguments["iteration"])
             before = self._recorded.get(key)
+            # An interrupted iteration runs again under a new call, but its sub-agent names the
+            # first one.
             began = before.call if before and before.unseen else call.id
             result = decode_result(row.body)
             self._recorded[key] = RecordedIteration(call.arguments, result, node.seq, began)
@@ -217,12 +226,14 @@ class WorkflowLoop:
 
         Cancelling the call does not stop a node that has started.
         """
+        # A context variable follows the branch's task through the user's own functions.
         step.path = _path.get()
         self._waiting.append(step)
         self._begin()
         try:
             await step.done.wait()
         finally:
+            # Cancelled before it began: it must not run, nor hold up the other branches.
             if step in self._waiting:
                 self._waiting.remove(step)
         return step.value()
@@ -253,6 +264,7 @@ class WorkflowLoop:
         """Run the requested nodes once every branch waits, so a resume makes the same exchanges."""
         if self._running or not self._waiting or len(self._waiting) < self._branches:
             return
+        # By branch, because the order in which tasks are scheduled differs from run to run.
         ordered = sorted(self._waiting, key=lambda step: step.path)
         batch, self._waiting = ordered[:MAX_PARALLEL], ordered[MAX_PARALLEL:]
         self._running = True
@@ -265,6 +277,7 @@ class WorkflowLoop:
             self._iterations[step.name] += 1
             step.iteration = self._iterations[step.name]
             step.asked = {**step.asked, "iteration": step.iteration}
+            # Popped, so that what is left was not asked for: `_check_used` reports it.
             recorded = self._recorded.pop(step.key, None)
             if recorded is None:
                 fresh.append(step)
@@ -276,6 +289,7 @@ class WorkflowLoop:
                 fresh.append(step)
         if fresh:
             self._check_used()
+            # The function is stopped where it waits, and `drive` writes the end.
             if await self._stops() or not await self._run(fresh):
                 self._scope.cancel()
                 return
@@ -294,6 +308,7 @@ class WorkflowLoop:
                 # It was never started.
                 return True
             case _:
+                # Only what ended the run is tried again: the function has handled earlier failures.
                 return self._retry and recorded.exchange == self._last
 
     def _settle(self, step: NodeIteration) -> None:
@@ -335,6 +350,7 @@ class WorkflowLoop:
         tools = Toolset(WorkflowNodeTool(name, steps, rules) for name, steps in named.items())
 
         async def close(done: dict[int, ToolResult]) -> None:
+            # Read before `_close` ends the exchange.
             results = log.open_exchange().results | done
             await self._close(done)
             for index, one in enumerate(steps):

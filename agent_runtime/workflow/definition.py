@@ -395,6 +395,7 @@ def _value(step: NodeIteration, result: RunResult) -> Any:
 def _output(stored: bytes, agent: Agent | Workflow) -> Any:
     """Return the stored output of a run that succeeded."""
     value = orjson.loads(stored) if stored else None
+    # Plain JSON already; other types are built again, as on the first run.
     if isinstance(agent, Workflow) or agent.output_type in (None, str) or value is None:
         return value
     return outputs.output_type(agent.output_type).validate(value)

@@ -12,7 +12,7 @@ PAGE = 50
 """How many log nodes are read at once."""
 
 
-async def said_before(
+async def read_history(
     store: UserStore, thread_id: str, node_id: int | None, *, messages: int, tokens: int
 ) -> list[HistoryMessage]:
     """Return the newest messages of users and workflow on a branch, oldest first.
@@ -33,12 +33,14 @@ async def said_before(
             if node.kind == "message" and isinstance(message, UserMessage | AssistantMessage):
                 newest.append((message, node.tokens))
         node_id = page[0].parent_id
-    kept: list[HistoryMessage] = []
+    fitting: list[HistoryMessage] = []
     for message, size in newest[:messages]:
         tokens -= size
+        # The first that does not fit ends it: a gap would change what the rest means.
         if tokens < 0:
             break
-        kept.append(message)
-    while kept and not isinstance(kept[-1], UserMessage):
-        kept.pop()
-    return kept[::-1]
+        fitting.append(message)
+    # Newest first, so the last one is the oldest.
+    while fitting and not isinstance(fitting[-1], UserMessage):
+        fitting.pop()
+    return fitting[::-1]

@@ -150,6 +150,7 @@ def function_step(
 
     def in_thread() -> ToolResult | Awaitable[ToolResult]:
         try:
+            # A sync function may still return a coroutine, as a lambda around an async one does.
             value = inner(*args, **kwargs)
             return settled(value) if inspect.isawaitable(value) else node_tool_result(value)
         except Exception as error:
@@ -236,6 +237,7 @@ def encode_node_value(value: Any) -> str:
     Raises:
         ConfigError: JSON cannot hold it.
     """
+    # A plain string stays readable in the log; "1" or "null" would be read back as something else.
     if isinstance(value, str) and not _is_json(value):
         return encodable(value)
     try:
@@ -321,6 +323,7 @@ def _ordered(value: Any, *, named: bool = False) -> Any:
     if isinstance(value, list | tuple):
         return [inner(one) for one in cast("Sequence[Any]", value)]
     if isinstance(value, set | frozenset):
+        # The order of a set of strings differs in each process.
         return sorted(map(inner, cast("set[Any]", value)), key=repr)
     if named and isinstance(value, Iterator):
         return _named(cast("object", value))

@@ -1,9 +1,9 @@
 """A run of thousands of steps with observational memory: its prompt, its step time, its database.
 
-The loop, the store (a database file) and the memory are the product's, with its default
-thresholds; the model is scripted and calls a tool with results of 2 KB, again and again, some of
-which fail.  Observations are written by rules, or by a scripted Observer of a tenth.  One row for
-each tenth of the run; the CPU time is that of the whole process, the scripted model's included.
+The loop, the store (a database file) and the memory are the product's, with its default thresholds;
+the scripted model repeatedly calls a tool with results of 2 KB, some of which fail.  Observations
+are written by rules.  There is one row per tenth of the run; CPU time is that of the whole process,
+including the scripted model.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ MOST_PROMPT_GROWTH = 1.1
 MOST_DATABASE_GROWTH = 1.2
 ACTIVATIONS, REFLECTIONS = 50, 3
 FULL_STEPS = 5000
-"""For how many steps those are wanted; in proportion for a shorter run."""
+"""The number of steps for those targets; a shorter run needs proportionally fewer."""
 FIXED = 5_000
-"""Tokens that a prompt may have beyond what the thresholds allow: the system prompt, the tools,
-the task, and what is said while an activation waits for its observations."""
+"""Tokens of a prompt beyond the thresholds: the system prompt, the tools, the task, and messages
+that arrive while an activation waits for its observations.
+"""
 LATE = 1.2
-"""Past this share of T old tool output is cut."""
+"""Above this share of T old tool output is truncated."""
 
 
 @dataclass(slots=True)
 class Tenth:
-    """A tenth of the run; seconds, tokens and bytes."""
+    """A tenth of the run, in seconds, tokens and bytes."""
 
     cpu: float = 0.0
     wall: float = 0.0
@@ -58,7 +59,7 @@ class Tenth:
 
 @dataclass
 class Course:
-    """What is noted while the run goes on."""
+    """The figures recorded during the run."""
 
     database: Path
     steps: int
@@ -68,11 +69,11 @@ class Course:
 
     @property
     def now(self) -> Tenth:
-        """The tenth that is under way."""
+        """The current tenth."""
         return self.tenths[-1]
 
     def step(self, number: int, tokens: int) -> None:
-        """Note that a step begins, and how long its prompt is."""
+        """Record the start of a step and the size of its prompt."""
         if number * TENTHS // self.steps > len(self.tenths) - 1 and number < self.steps:
             self.end()
             self.tenths.append(Tenth())
@@ -81,7 +82,7 @@ class Course:
         self.now.peak = max(self.now.peak, tokens)
 
     def end(self) -> None:
-        """End the tenth that is under way."""
+        """End the current tenth."""
         cpu, wall = time.process_time(), time.perf_counter()
         if self.tenths:
             self.now.cpu, self.now.wall = cpu - self._cpu, wall - self._wall
@@ -89,7 +90,7 @@ class Course:
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
     def event(self, event: Event) -> None:
-        """Count what the memory does."""
+        """Count the memory's events."""
         if not self.tenths:
             return
         if event.kind == "activation":
@@ -115,10 +116,10 @@ def run(args: argparse.Namespace) -> Report:
 
 
 async def long_run(folder: Path, steps: int, observe: int, reflect: int) -> list[Tenth]:
-    """Do the run, with these thresholds, and return what was noted of each tenth of it.
+    """Do the run with these thresholds, and return the figures of each tenth.
 
     Raises:
-        RuntimeError: it did not come to its end.
+        RuntimeError: it did not finish.
     """
     course = Course(folder / "long.db", steps)
     taken = 0
@@ -160,37 +161,37 @@ async def long_run(folder: Path, steps: int, observe: int, reflect: int) -> list
 
 def rows(tenths: list[Tenth]) -> list[Row]:
     """Return a row for each tenth."""
-    found: list[Row] = []
+    rows: list[Row] = []
     before = steps = 0
-    for one in tenths:
-        steps += one.steps
+    for tenth in tenths:
+        steps += tenth.steps
         row: dict[str, Any] = {
             "steps": steps,
-            "cpu_ms": one.cpu / one.steps * 1000,
-            "wall_ms": one.wall / one.steps * 1000,
-            "mean_prompt": one.tokens // one.steps,
-            "peak_prompt": one.peak,
-            "database_mb": one.database / 1e6,
-            "kb_a_step": (one.database - before) / one.steps / 1000,
-            "activations": one.activations,
-            "observed": one.observed,
-            "reflected": one.reflected,
+            "cpu_ms": tenth.cpu / tenth.steps * 1000,
+            "wall_ms": tenth.wall / tenth.steps * 1000,
+            "mean_prompt": tenth.tokens // tenth.steps,
+            "peak_prompt": tenth.peak,
+            "database_mb": tenth.database / 1e6,
+            "kb_a_step": (tenth.database - before) / tenth.steps / 1000,
+            "activations": tenth.activations,
+            "observed": tenth.observed,
+            "reflected": tenth.reflected,
         }
-        before = one.database
-        found.append(row)
-    return found
+        before = tenth.database
+        rows.append(row)
+    return rows
 
 
 def targets(tenths: list[Tenth], steps: int, most: int) -> list[Target]:
-    """Return what is promised of a run whose prompts have at most `most` tokens.
+    """Return the targets of a run whose prompts have at most `most` tokens.
 
-    The first tenth fills the memory, so the second one is what the last is compared with.
+    The first tenth fills the memory, so the last one is compared with the second.
     """
     early, late = tenths[1], tenths[-1]
     middle = tenths[len(tenths) // 2].database
     share = steps / FULL_STEPS
     return [
-        at_most("tokens of the longest prompt", max(one.peak for one in tenths), most),
+        at_most("tokens of the longest prompt", max(tenth.peak for tenth in tenths), most),
         at_most(
             "longest prompt of the last tenth, against the second",
             late.peak / early.peak,
@@ -206,11 +207,11 @@ def targets(tenths: list[Tenth], steps: int, most: int) -> list[Target]:
         at_most(
             "bytes that a step adds to the database, late against early",
             (late.database - middle)
-            / sum(one.steps for one in tenths[len(tenths) // 2 + 1 :])
-            / (middle / sum(one.steps for one in tenths[: len(tenths) // 2 + 1])),
+            / sum(tenth.steps for tenth in tenths[len(tenths) // 2 + 1 :])
+            / (middle / sum(tenth.steps for tenth in tenths[: len(tenths) // 2 + 1])),
             MOST_DATABASE_GROWTH,
             "times",
         ),
-        at_least("activations", sum(one.activations for one in tenths), ACTIVATIONS * share),
-        at_least("reflections", sum(one.reflected for one in tenths), REFLECTIONS * share),
+        at_least("activations", sum(tenth.activations for tenth in tenths), ACTIVATIONS * share),
+        at_least("reflections", sum(tenth.reflected for tenth in tenths), REFLECTIONS * share),
     ]

@@ -1,12 +1,12 @@
 """Measure a step outside the model: time, memory, database and prompt, against two floors.
 
-A server process speaks OpenAI's protocol on loopback and calls a tool with results of 2 KB, again
-and again.  The runtime works with its default settings.  The floors send the very prompts that
-the runtime sent: bare litellm, which keeps nothing, and bare httpx, which appends to SQLite.
+A server process speaks OpenAI's protocol on loopback and repeatedly calls a tool with results of 2
+KB.  The runtime works with its default settings.  The floors send the same prompts that the runtime
+sent: bare litellm, which stores nothing, and bare httpx, which appends to SQLite.
 
 Each measurement is a fresh process with a fresh server; rounds are interleaved, and medians are
-reported.  `net_ms` is wall time less the CPU time of the server's process; `cpu_ms` is the CPU
-time of the measured process with all its threads; both for one step.
+reported.  `net_ms` is wall time less the CPU time of the server's process; `cpu_ms` is the CPU time
+of the measured process with all its threads; both per step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VARIANTS = ("runtime", "litellm", "httpx")
 MOST_OF_LITELLM = 1.5
 MOST_GROWTH = 1.3
 GROWTH_FROM = 500
-"""With fewer steps than that, a growth says nothing."""
+"""Growth is not meaningful with fewer steps."""
 DATABASE_STEPS = 500
 MOST_DATABASE = 6_000_000
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> Report:
                     print(f"round {number + 1}: {variant}, {steps} steps", file=sys.stderr)
                     trial = _trial(variant, steps, prompts)
                     trials.setdefault((steps, variant), []).append(trial)
-    rows = [_row(variant, steps, found) for (steps, variant), found in trials.items()]
+    rows = [_row(variant, steps, trials_of) for (steps, variant), trials_of in trials.items()]
     return Report("loop", rows, _targets(rows))
 
 
@@ -97,7 +97,7 @@ def _trial(
 
 @contextmanager
 def _server(steps: int, record: Path | None) -> Generator[tuple[str, Callable[[], Served]]]:
-    """Run a server; give its URL, and what ends it and returns what it served."""
+    """Run a server; yield its URL, and a function that ends it and returns its `Served`."""
     command = [*_WORKER, "serve", "--steps", str(steps)]
     if record is not None:
         command += ["--prompts", str(record)]
@@ -111,11 +111,11 @@ def _server(steps: int, record: Path | None) -> Generator[tuple[str, Callable[[]
             process.kill()
 
 
-def _row(variant: str, steps: int, found: Sequence[Trial]) -> dict[str, Any]:
+def _row(variant: str, steps: int, trials: Sequence[Trial]) -> dict[str, Any]:
     def middle(figure: Callable[[Measured, Served], float]) -> float:
-        return median(figure(measured, served) for measured, served in found)
+        return median(figure(measured, served) for measured, served in trials)
 
-    first = found[0][0]
+    first = trials[0][0]
     row: dict[str, Any] = {
         "variant": variant,
         "steps": steps,

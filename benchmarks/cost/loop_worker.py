@@ -1,4 +1,4 @@
-"""One measurement of the loop benchmark, in a process of its own: a variant, or the server.
+"""One measurement of the loop benchmark in its own process: a variant, or the server.
 
 `python -m benchmarks.cost.loop_worker VARIANT …` prints its `Measured` as JSON; the variant `serve`
 prints its base URL and, once a line comes in, its `Served`.
@@ -33,13 +33,13 @@ RESULT_BYTES = 2048
 CYCLES = 40
 """Steps over which the cost of a step is averaged: four cycles of the default window."""
 NEAR = 50
-"""The step around which the cost is first looked at."""
+"""The step around which the early cost is measured."""
 KEY = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the server did for the measured calls.
+    """The server's share of the measured calls.
 
     Attributes:
         busy: CPU seconds of the server's process.
@@ -53,10 +53,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one process measured; seconds over all its calls, bytes.
+    """The figures of one process: seconds over all its calls, and bytes.
 
     Attributes:
-        early: CPU seconds of a step around step 50; None where there are too few steps.
+        early: CPU seconds of a step around step 50; None if there are too few steps.
         late: CPU seconds of a step at the end.
     """
 
@@ -71,18 +71,18 @@ class Measured:
 
 @dataclass(slots=True)
 class Clock:
-    """Takes the time of all calls together, and the CPU time at each."""
+    """Measures the time of all calls together, and the CPU time at each."""
 
     began: tuple[float, float] = (0.0, 0.0)
     ended: tuple[float, float] = (0.0, 0.0)
     marks: list[float] = field(default_factory=list[float])
 
     def start(self) -> None:
-        """Begin, when everything is warm."""
+        """Start, after warming up."""
         self.began = time.perf_counter(), time.process_time()
 
     def mark(self) -> None:
-        """Note that a step begins."""
+        """Record the start of a step."""
         self.marks.append(time.process_time())
 
     def stop(self) -> None:
@@ -90,7 +90,7 @@ class Clock:
         self.ended = time.perf_counter(), time.process_time()
 
     def measured(self, calls: int, database: Path | None) -> Measured:
-        """Return the figures; the database has to be closed."""
+        """Return the figures; the database must be closed."""
         early = late = None
         if len(self.marks) >= NEAR + CYCLES // 2:
             early = self._mean(NEAR - CYCLES // 2)
@@ -123,12 +123,12 @@ def _page(number: int) -> str:
 
 
 def page(number: int) -> str:
-    """Return a text of `RESULT_BYTES` that no other number has."""
+    """Return a text of `RESULT_BYTES` bytes that differs for each number."""
     return f"page {number}\n{_page(number % 64)}"[:RESULT_BYTES]
 
 
 async def runtime(args: argparse.Namespace) -> Measured:
-    """Run the task by the runtime, with its default settings."""
+    """Run the task with the runtime and its default settings."""
     clock = Clock()
 
     @tool
@@ -165,7 +165,7 @@ def recorded(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 async def litellm(args: argparse.Namespace) -> Measured:
-    """Send the same prompts by bare litellm, streaming; keep nothing."""
+    """Send the same prompts by bare litellm, streaming; store nothing."""
     module = await load_litellm()
 
     async def ask(messages: list[dict[str, Any]], **options: Any) -> None:
@@ -183,7 +183,9 @@ async def litellm(args: argparse.Namespace) -> Measured:
             pass
 
     await ask([{"role": "user", "content": "Warm up."}])
-    return await _replay(args, lambda asked: ask(asked["messages"], tools=asked["tools"]), None)
+    return await _replay(
+        args, lambda request: ask(request["messages"], tools=request["tools"]), None
+    )
 
 
 async def bare(args: argparse.Namespace) -> Measured:
@@ -195,9 +197,9 @@ async def bare(args: argparse.Namespace) -> Measured:
         file.execute("CREATE TABLE log (id INTEGER PRIMARY KEY, body BLOB)")
         async with httpx.AsyncClient(base_url=args.url, timeout=60) as client:
 
-            async def ask(asked: dict[str, Any]) -> None:
+            async def ask(request: dict[str, Any]) -> None:
                 parts: list[Any] = []
-                body = orjson.dumps(asked)
+                body = orjson.dumps(request)
                 json = {"content-type": "application/json"}
                 async with client.stream(
                     "POST", "/chat/completions", content=body, headers=json
@@ -205,7 +207,7 @@ async def bare(args: argparse.Namespace) -> Measured:
                     async for line in reply.aiter_lines():
                         if line.startswith("data: {"):
                             parts.append(orjson.loads(line[6:]))
-                row = orjson.dumps([asked["messages"][-1], parts[-1]])
+                row = orjson.dumps([request["messages"][-1], parts[-1]])
                 file.execute("INSERT INTO log (body) VALUES (?)", (row,))
                 file.commit()
 
@@ -222,7 +224,7 @@ async def _replay(
 ) -> Measured:
     clock = Clock()
     clock.start()
-    # A loop has its messages as objects: reading the recording is not its work.
+    # A real loop has its messages as objects, so reading the recording is subtracted.
     aside_wall = aside_cpu = 0.0
     requests = recorded(args)
     for _ in range(args.steps + 1):
@@ -237,7 +239,7 @@ async def _replay(
 
 
 async def serve(args: argparse.Namespace) -> Served:
-    """Serve until a line comes in; count only calls with tools, so that warming up is free."""
+    """Serve until a line comes in; count only calls with tools, which leaves out the warm-up."""
     calls, total, began = 0, 0, 0.0
     answer = call_then_answer(args.steps)
     record = None if args.prompts is None else cast("Path", args.prompts).open("wb")
@@ -245,6 +247,7 @@ async def serve(args: argparse.Namespace) -> Served:
     def script(request: dict[str, Any], n: int) -> Reply:
         nonlocal calls, total, began
         body = server.requests[n].body
+        # Thousands of ever longer prompts would fill the memory of the server.
         server.requests.clear()
         if "tools" not in request:
             return Reply(text="Warm.")
@@ -272,7 +275,7 @@ VARIANTS: dict[str, Callable[[argparse.Namespace], Awaitable[Any]]] = {
 
 
 def main() -> None:
-    """Measure one variant and print what was measured."""
+    """Measure one variant and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("variant", choices=VARIANTS)
     parser.add_argument("--steps", type=int, required=True)

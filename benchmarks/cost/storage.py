@@ -1,12 +1,12 @@
 """Measure the store on each backend, against the plain driver that runs the same statements.
 
-Appends of a message of 1.1 KB with its event, by 1 and by 64 tasks, each to a thread of its own
-and acknowledged before the next; the last 20 messages of a short and of a very long thread; and
-steps of an agent on both.  Every measurement is a process of its own, appends go to a new
-database, the store and the plain driver take turns, and medians are reported.
+Appends of a message of 1.1 KB with its event, by 1 and by 64 tasks, each to its own thread and
+acknowledged before the next; reads of the last 20 messages of a short and of a very long thread;
+and steps of an agent on both.  Every measurement is its own process, appends go to a new database,
+the store and the plain driver alternate, and medians are reported.
 
-The plain drivers check nothing and know no owner's wall: aiosqlite on one connection, psycopg
-with a pool and one pipeline a batch, httpx with one request a batch.
+The plain drivers check nothing and have no row-level security: aiosqlite on one connection, psycopg
+with a pool and one pipeline per batch, httpx with one request per batch.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _measure(what: str, url: str, *options: object) -> Measured:
     return Measured(**orjson.loads(done.stdout))
 
 
-def _middle(found: Sequence[Measured], figure: Callable[[Measured], float]) -> float:
-    return median(figure(one) for one in found)
+def _middle(runs: Sequence[Measured], figure: Callable[[Measured], float]) -> float:
+    return median(figure(run) for run in runs)
 
 
 def _appends(
@@ -84,12 +84,12 @@ def _appends(
             "what": "append",
             "variant": variant,
             "tasks": tasks,
-            "per_second": _middle(found, lambda one: one.count / one.seconds),
-            "p50_ms": _middle(found, lambda one: one.p50_ms),
-            "p99_ms": _middle(found, lambda one: one.p99_ms),
-            "cpu_ms": _middle(found, lambda one: one.cpu / one.count * 1000),
+            "per_second": _middle(runs, lambda run: run.count / run.seconds),
+            "p50_ms": _middle(runs, lambda run: run.p50_ms),
+            "p99_ms": _middle(runs, lambda run: run.p99_ms),
+            "cpu_ms": _middle(runs, lambda run: run.cpu / run.count * 1000),
         }
-        for (tasks, variant), found in trials.items()
+        for (tasks, variant), runs in trials.items()
     ]
 
 
@@ -112,11 +112,11 @@ def _reads(backend: Backend, url: str, args: argparse.Namespace) -> list[dict[st
             "what": what,
             "variant": variant,
             "messages": length,
-            "p50_ms": _middle(found, lambda one: one.p50_ms),
-            "p99_ms": _middle(found, lambda one: one.p99_ms),
-            "cpu_ms": _middle(found, lambda one: one.cpu / one.count * 1000),
+            "p50_ms": _middle(runs, lambda run: run.p50_ms),
+            "p99_ms": _middle(runs, lambda run: run.p99_ms),
+            "cpu_ms": _middle(runs, lambda run: run.cpu / run.count * 1000),
         }
-        for (what, length, variant), found in trials.items()
+        for (what, length, variant), runs in trials.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""One measurement of `storage`, in a process of its own; it prints one JSON object."""
+"""One measurement of `storage` in its own process; it prints one JSON object."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from benchmarks.plain_drivers import Aiosqlite, Batch, Hrana, Plain, Psycopg, Re
 
 USER = "bench"
 BODY = encode_message(UserMessage("a line of an agent's work, as it is written down\n" * 22))
-"""About 1.1 KB, kept in the row."""
+"""About 1.1 KB, stored in the row."""
 RECENT = 20
 FILL = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one measurement found; seconds and milliseconds."""
+    """The figures of one measurement, in seconds and milliseconds."""
 
     count: int
     seconds: float
@@ -57,7 +57,7 @@ class Measured:
 
 
 async def timed(tasks: Sequence[Sequence[Callable[[], Awaitable[object]]]]) -> Measured:
-    """Run lists of operations side by side, each list in its order, and time each operation."""
+    """Run lists of operations concurrently, each list in its order, and time each operation."""
     times: list[float] = []
 
     async def work(operations: Sequence[Callable[[], Awaitable[object]]]) -> None:
@@ -84,7 +84,7 @@ async def timed(tasks: Sequence[Sequence[Callable[[], Awaitable[object]]]]) -> M
 
 
 async def append(url: str, variant: str, tasks: int, count: int) -> Measured:
-    """Append messages to a thread for each task, by the store or by a plain driver."""
+    """Append messages to one thread per task, by the store or by a plain driver."""
     store = await open_store(url)
     user = store.of(USER)
     leases = [await _begin(user, number) for number in range(tasks)]
@@ -92,7 +92,7 @@ async def append(url: str, variant: str, tasks: int, count: int) -> Measured:
     try:
         if variant == "store":
             return await timed(
-                [[_committing(user, lease, one) for one in commits] for lease in leases]
+                [[_committing(user, lease, commit) for commit in commits] for lease in leases]
             )
     finally:
         await store.close()
@@ -163,7 +163,7 @@ async def open_plain(url: str) -> Plain:
 
 
 async def fill(driver: Driver, thread: str, length: int) -> None:
-    """Write a thread of messages past the store, which would take an hour for a million."""
+    """Write a thread of messages by plain SQL; the store would need an hour for a million."""
     numbers = (
         "SELECT * FROM generate_series(:first::bigint, :last::bigint) AS n (id)"
         if driver.dialect == "postgres"
@@ -176,7 +176,7 @@ async def fill(driver: Driver, thread: str, length: int) -> None:
         "nullif(id - 1, 0), 'message', 'closed', 'user', NULL, 0, :body, NULL, 250, 0.0 "
         f"FROM ({numbers}) AS numbers"
     )
-    # Two checks of foreign keys a row would take Postgres most of the time.
+    # Two foreign key checks per row would take most of Postgres' time.
     unchecked = (
         [Statement("SELECT set_config('session_replication_role', 'replica', true)", {})]
         if driver.dialect == "postgres"
@@ -193,7 +193,7 @@ async def fill(driver: Driver, thread: str, length: int) -> None:
 
 
 async def read_last(url: str, variant: str, length: int, count: int) -> Measured:
-    """Read the last messages of a thread again and again."""
+    """Read the last messages of a thread repeatedly."""
     thread = f"long-{length}"
     if variant == "store":
         store = await open_store(url)
@@ -215,7 +215,7 @@ async def read_last(url: str, variant: str, length: int, count: int) -> Measured
 
 
 async def prepare(url: str, lengths: Sequence[int]) -> Measured:
-    """Write threads of given lengths, with an activation from which a run can go on."""
+    """Write threads of these lengths, with an activation from which a run can continue."""
     began = time.perf_counter()
     store = await open_store(url)
     user = store.of(USER)
@@ -289,7 +289,7 @@ async def run_steps(url: str, length: int, steps: int) -> Measured:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure what the arguments ask for."""
+    """Run the measurement that the arguments name."""
     parser = argparse.ArgumentParser("storage_worker")
     parser.add_argument("what", choices=("append", "read", "prepare", "steps"))
     parser.add_argument("--url", required=True)

@@ -1,8 +1,8 @@
 """BEAM: what a reader knows of chats of 100K to 1M tokens, with memory, without, and with all.
 
-`--data DIR` names the folder of the official files (`chats/SIZE/NUMBER/...`, fetched into it where
-they are missing) or of the chats of a size, one a line (`beam/beam_100k.jsonl.zst`).  See
-`benchmarks.memory.measure` for what is measured and how.
+`--data DIR` names the folder of the official files (`chats/SIZE/NUMBER/...`, downloaded if missing)
+or of the chats of a size as JSON lines (`beam/beam_100k.jsonl.zst`).  See
+`benchmarks.memory.measure` for the method.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from benchmarks.memory.fetch import fetch
 
 HOME = "https://raw.githubusercontent.com/mohammadtavakoli78/BEAM/main/chats"
 CHATS = {"100K": 20, "500K": 35, "1M": 35}
-"""How many chats the official set has of each size."""
+"""The number of chats of each size in the official set."""
 FULL, SHORT, ASKED = (
     "chat.json",
     "chat_trunecated.json",
     "probing_questions/probing_questions.json",
 )
-"""The files of a chat; where there is a shortened one (so spelt), it is what was asked about."""
+"""The files of a chat.  If there is a shortened one (so spelt), the questions are about that."""
 
 _MARK = re.compile(r"\s*->->\s*[\d,. ]+\s*$")
-"""What the makers' own plan left at the end of messages."""
+"""A leftover of the makers' own plan at the end of messages."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def read(folder: Path, size: str = "100K") -> list[Conversation]:
     """Return the chats of a size.
 
     Raises:
-        ConfigError: a file is not there and cannot be fetched, or has another form.
+        ConfigError: a file is missing and cannot be downloaded, or has another format.
     """
     name = f"beam_{size.lower()}.jsonl.zst"
     path = find_file(folder, f"beam/{name}", name)
@@ -73,7 +73,7 @@ def read(folder: Path, size: str = "100K") -> list[Conversation]:
 
 
 def _official(folder: Path, name: str) -> Conversation:
-    asked = fetch(folder / ASKED, f"{HOME}/{name}/{ASKED}")
+    questions_file = fetch(folder / ASKED, f"{HOME}/{name}/{ASKED}")
     chat = find_file(folder, SHORT, FULL)
     chat = chat or fetch(folder / FULL, f"{HOME}/{name}/{SHORT}", f"{HOME}/{name}/{FULL}")
     try:
@@ -84,9 +84,13 @@ def _official(folder: Path, name: str) -> Conversation:
             for message in cast("list[Raw]", turn)
         ]
         questions: list[Raw] = [
-            {"ability": ability, **one, "source_chat_ids": list(_flat(one.get("source_chat_ids")))}
-            for ability, of_ability in read_rows(asked)[0].items()
-            for one in cast("list[Raw]", of_ability)
+            {
+                "ability": ability,
+                **question,
+                "source_chat_ids": list(_flat(question.get("source_chat_ids"))),
+            }
+            for ability, of_ability in read_rows(questions_file)[0].items()
+            for question in cast("list[Raw]", of_ability)
         ]
         return _conversation(name, messages, questions)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -94,14 +98,14 @@ def _official(folder: Path, name: str) -> Conversation:
 
 
 def _flat(ids: Any) -> Iterator[int]:
-    """Yield the numbers that are anywhere in nested lists and objects."""
+    """Yield the numbers anywhere in nested lists and objects."""
     match ids:
         case dict():
-            for one in cast("dict[str, Any]", ids).values():
-                yield from _flat(one)
+            for nested in cast("dict[str, Any]", ids).values():
+                yield from _flat(nested)
         case list():
-            for one in cast("list[Any]", ids):
-                yield from _flat(one)
+            for nested in cast("list[Any]", ids):
+                yield from _flat(nested)
         case int():
             yield ids
         case _:
@@ -116,16 +120,16 @@ def _conversation(name: str, messages: list[Raw], questions: list[Raw]) -> Conve
             sessions.append((str(date or ""), []))
         text = _MARK.sub("", message["content"])
         sessions[-1][1].append(Turn(str(message["id"]), message["role"], text))
-    asked = [_question(f"{name}:{place}", raw) for place, raw in enumerate(questions)]
+    parsed = [_question(f"{name}:{place}", raw) for place, raw in enumerate(questions)]
     return Conversation(
-        name, tuple(Session(date, tuple(turns)) for date, turns in sessions), tuple(asked)
+        name, tuple(Session(date, tuple(turns)) for date, turns in sessions), tuple(parsed)
     )
 
 
 def _question(name: str, raw: Raw) -> Question:
     forms = ("answer", "ideal_answer", "ideal_response", "ideal_summary", "expected_compliance")
     answer = next((str(raw[form]) for form in forms if raw.get(form)), "")
-    evidence = dict.fromkeys(str(one) for one in raw["source_chat_ids"])
+    evidence = dict.fromkeys(str(chat_id) for chat_id in raw["source_chat_ids"])
     return Question(
         id=name,
         kind=raw["ability"],

@@ -1,7 +1,7 @@
-"""Conversations with questions about them: what the benchmarks of memory have in common.
+"""Conversations with questions about them: the common format of the memory benchmarks.
 
-Each of them reads its own files into `Conversation`s; `exchanges_of` turns one into what is said
-in a thread, message by message, with the date of its session in front of what the user says.
+Each benchmark reads its own files into `Conversation`s; `exchanges_of` turns one into the messages
+of a thread, with the session's date before each user message.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import zstandard
 from agent_runtime.errors import ConfigError
 
 GOES_ON = "(The conversation goes on.)"
-"""What the user says where a recorded session begins with an answer."""
+"""The user's message where a recorded session begins with an answer."""
 UNANSWERED = "(No answer was recorded.)"
-"""What is answered where the recording has no answer."""
+"""The answer where the recording has none."""
 
 Raw = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Something that was said; `id` is what questions name it by."""
+    """One message; questions refer to its `id`."""
 
     id: str
     role: Literal["user", "assistant"]
@@ -36,7 +36,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Turns that follow each other; `date` as the benchmark writes it, empty if unknown."""
+    """Consecutive turns; `date` in the benchmark's format, empty if unknown."""
 
     date: str
     turns: tuple[Turn, ...]
@@ -47,13 +47,13 @@ class Question:
     """A question about a conversation.
 
     Attributes:
-        kind: the type by which scores are reported.
+        kind: the question type, by which scores are reported.
         date: when it is asked; empty if unknown.
         answers: the right answers; one of them is enough.
-        rubric: what an answer has to contain, each point counted by itself; then `answers` only
-            help whoever judges.
-        evidence: the turns that hold the answer.
-        abstains: whether the right answer is that the conversation does not tell.
+        rubric: points that an answer has to contain, each counted separately; `answers` then only
+            help the judge.
+        evidence: the turns with the answer.
+        abstains: whether the right answer is that the conversation does not say.
     """
 
     id: str
@@ -68,29 +68,29 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What was said, in order, and what is asked about it afterwards."""
+    """Sessions in order, and the questions asked afterwards."""
 
     id: str
     sessions: tuple[Session, ...]
     questions: tuple[Question, ...]
 
     def text_of(self, turn_ids: Sequence[str]) -> tuple[str, ...]:
-        """Return what was said in the turns of these ids, those that are not there left out."""
+        """Return the texts of these turns; unknown ids are skipped."""
         texts = {turn.id: turn.text for session in self.sessions for turn in session.turns}
-        return tuple(texts[one] for one in turn_ids if one in texts)
+        return tuple(texts[turn_id] for turn_id in turn_ids if turn_id in texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a user said in a thread, and the answer."""
+    """A user's message and the answer."""
 
     said: str
     answer: str
 
 
 def exchanges_of(conversation: Conversation) -> list[Exchange]:
-    """Return what is said in a thread: each message of the user, dated, with the answer to it."""
-    found: list[Exchange] = []
+    """Return the messages of a thread: each user message with its date and the answer to it."""
+    exchanges: list[Exchange] = []
     for session in conversation.sessions:
         date = f"[{session.date}] " if session.date else ""
         waiting: str | None = None
@@ -99,7 +99,7 @@ def exchanges_of(conversation: Conversation) -> list[Exchange]:
         def end(waiting: str | None, answers: list[str], date: str = date) -> None:
             if waiting is not None or answers:
                 answer = "\n\n".join(answers) or UNANSWERED
-                found.append(Exchange(date + (waiting or GOES_ON), answer))
+                exchanges.append(Exchange(date + (waiting or GOES_ON), answer))
 
         for turn in session.turns:
             if not turn.text.strip():
@@ -110,11 +110,11 @@ def exchanges_of(conversation: Conversation) -> list[Exchange]:
             end(waiting, answers)
             waiting, answers = turn.text, []
         end(waiting, answers)
-    return found
+    return exchanges
 
 
 def sample(conversations: Sequence[Conversation], limit: int | None) -> list[Conversation]:
-    """Return the conversations with at most `count` questions in all, taken at even distances."""
+    """Return the conversations with at most `limit` questions in all, evenly spaced."""
     places = [
         (number, question) for number, one in enumerate(conversations) for question in one.questions
     ]
@@ -124,7 +124,8 @@ def sample(conversations: Sequence[Conversation], limit: int | None) -> list[Con
     for number, question in places:
         chosen.setdefault(number, []).append(question)
     return [
-        replace(conversations[number], questions=tuple(asked)) for number, asked in chosen.items()
+        replace(conversations[number], questions=tuple(questions))
+        for number, questions in chosen.items()
     ]
 
 
@@ -132,7 +133,7 @@ def sample(conversations: Sequence[Conversation], limit: int | None) -> list[Con
 
 
 def find_file(folder: Path, *names: str) -> Path | None:
-    """Return the first of the files that the folder has; None if it has none."""
+    """Return the first of these files in the folder; None if there is none."""
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
@@ -159,7 +160,7 @@ def read_rows(path: Path) -> list[Raw]:
 
 
 def malformed(path: Path, error: Exception) -> ConfigError:
-    """Return the error that a file has another form than its benchmark's."""
+    """Return the error for a file that is not in its benchmark's format."""
     what = f"{type(error).__name__}: {error}"
     return ConfigError(
         f"{path} has another form than expected ({what}).",

@@ -1,4 +1,4 @@
-"""Fetching the official files of a benchmark into the folder that `--data` names."""
+"""Download the official files of a benchmark into the folder that `--data` names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ READ_SECONDS = 60.0
 
 
 def fetch(path: Path, *urls: str) -> Path:
-    """Download a file from the first of the addresses that has it; return where it lies.
+    """Download a file from the first address that has it, unless it exists; return its path.
 
-    Nothing is done if it is there.  It appears whole or not at all.
+    The file appears completely or not at all.
 
     Raises:
         ConfigError: no address has it, or none can be reached.

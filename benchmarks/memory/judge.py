@@ -1,4 +1,4 @@
-"""Who says whether an answer is right: a language model, by the type of the question, or rules."""
+"""Judge answers, by a language model according to the question type, or by rules."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from benchmarks.memory.data import Question
 from benchmarks.memory.reader import words
 
 HOPELESS = (ModelAuthError, ModelNotFound, RealModelForbidden)
-"""Errors that no other question would be spared."""
+"""Errors that would repeat for every other question."""
 ATTEMPTS = 2
 MOST_OUTPUT = 4_096
-"""A judge says little, but some models think first within this limit."""
+"""A verdict is short, but some models think first within this limit."""
 COVERED = 0.8
-"""By rules, an answer says something that has this share of its words."""
+"""By rules, an answer contains a statement if it has this share of its words."""
 
 SYSTEM = """\
 You judge answers of an assistant that was asked about its earlier conversations with a user. You \
@@ -58,7 +58,7 @@ RULES = {
     "and order; of a list it may lack what is beside the point.",
     "open-domain": "The answer is right if it comes to the same conclusion as a right answer.",
 }
-"""What makes an answer right, by the type of the question."""
+"""The criteria of a right answer, by question type."""
 ABSTAINING = (
     "The conversations do not tell what was asked for. The answer is right if it says so, or that "
     "it does not know; it may say what is known beside that. It is wrong if it answers the "
@@ -79,11 +79,11 @@ _WORTH = {"yes": 1.0, "partly": 0.5, "no": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a judge said.
+    """A judge's verdict.
 
     Attributes:
-        score: from 0 to 1; None where the judge gave no verdict that can be read.
-        calls: what it cost.
+        score: from 0 to 1; None if the judge's reply cannot be parsed.
+        calls: the model calls made.
     """
 
     score: float | None
@@ -99,10 +99,10 @@ class Judge(Protocol):
 
 
 class RulesJudge:
-    """Compares words: the same answer gets the same verdict always, and no model is called."""
+    """Compares words: deterministic, and calls no model."""
 
     async def judge(self, question: Question, answer: str) -> Verdict:
-        """Return how much of the right answer's words the answer has."""
+        """Return the share of the right answer's words in the answer."""
         if question.abstains:
             return Verdict(float(_REFUSED.search(answer) is not None))
         if question.rubric:
@@ -117,17 +117,17 @@ def _covers(right: str, answer: str) -> bool:
 
 
 class ModelJudge:
-    """Asks a language model, by the type of the question."""
+    """Asks a language model, with the criteria of the question type."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
 
     async def judge(self, question: Question, answer: str) -> Verdict:
-        """Return the model's verdict; asked once more where it cannot be read."""
+        """Return the model's verdict; an unparsable reply is retried once."""
         calls: list[MemoryCall] = []
         for _ in range(ATTEMPTS):
             try:
-                said = await call_memory_model(
+                reply = await call_memory_model(
                     self._model,
                     SYSTEM,
                     prompt_of(question, answer),
@@ -139,14 +139,14 @@ class ModelJudge:
                 raise
             except ModelError:
                 continue
-            score = read_verdict(question, said.text)
+            score = read_verdict(question, reply.text)
             if score is not None:
                 return Verdict(score, tuple(calls))
         return Verdict(None, tuple(calls))
 
 
 def prompt_of(question: Question, answer: str) -> str:
-    """Return what a judge is asked."""
+    """Return the judge's prompt."""
     parts = [f"Question: {question.text}"]
     if question.abstains:
         parts += [ABSTAINING, *_numbered("Why it cannot be answered", question.answers)]
@@ -168,12 +168,12 @@ def _numbered(title: str, lines: Sequence[str]) -> list[str]:
     return ["\n".join([f"{title}:", *listed])]
 
 
-def read_verdict(question: Question, said: str) -> float | None:
-    """Return the score that a judge's reply means; None if it cannot be read."""
+def read_verdict(question: Question, reply: str) -> float | None:
+    """Return the score in a judge's reply; None if it cannot be parsed."""
     if question.abstains or not question.rubric:
-        found = _ONE.match(said.strip())
-        return _WORTH[found[1].lower()] if found else None
-    by_point = {int(number): _WORTH[word.lower()] for number, word in _POINT.findall(said)}
+        match = _ONE.match(reply.strip())
+        return _WORTH[match[1].lower()] if match else None
+    by_point = {int(number): _WORTH[word.lower()] for number, word in _POINT.findall(reply)}
     numbers = range(1, len(question.rubric) + 1)
     if not all(number in by_point for number in numbers):
         return None

@@ -1,9 +1,9 @@
 """LoCoMo: what a reader knows of two people's talks, with memory, without, and with all of them.
 
-`--data DIR` names the folder of the official file (`locomo10.json`, fetched into it where it is
-missing) or of its conversations, one a line (`locomo/locomo.jsonl.zst`).  One speaker is the
-thread's user and the other one its assistant; each message names who speaks.
-See `benchmarks.memory.measure` for what is measured and how.
+`--data DIR` names the folder of the official file (`locomo10.json`, downloaded if missing) or of
+its conversations as JSON lines (`locomo/locomo.jsonl.zst`).  One speaker is the thread's user and
+the other its assistant; each message names its speaker.  See `benchmarks.memory.measure` for the
+method.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILE = "locomo10.json"
 HOME = "https://raw.githubusercontent.com/snap-research/locomo/main/data"
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 THRESHOLDS = (5_000, 6_000)
-"""A conversation has about 20,000 tokens: the usual thresholds would leave it as it is."""
+"""A conversation has about 20,000 tokens, so the default thresholds would never be reached."""
 
 _TURN = re.compile(r"D\d+:\d+")
 
@@ -50,7 +50,7 @@ def read(folder: Path) -> list[Conversation]:
     """Return the conversations.
 
     Raises:
-        ConfigError: the file is not there and cannot be fetched, or has another form.
+        ConfigError: the file is missing and cannot be downloaded, or has another format.
     """
     path = find_file(folder, FILE, f"locomo/{FILE}", "locomo/locomo.jsonl.zst", "locomo.jsonl.zst")
     path = path or fetch(folder / FILE, f"{HOME}/{FILE}")
@@ -76,8 +76,8 @@ def _conversation(raw: Raw) -> Conversation:
         for number in numbers
     ]
     name = str(raw["sample_id"])
-    asked = [_question(f"{name}:{place}", one) for place, one in enumerate(raw["qa"])]
-    return Conversation(name, tuple(sessions), tuple(asked))
+    questions = [_question(f"{name}:{place}", one) for place, one in enumerate(raw["qa"])]
+    return Conversation(name, tuple(sessions), tuple(questions))
 
 
 def _turn(raw: Raw, first: str) -> Turn:
@@ -89,7 +89,7 @@ def _turn(raw: Raw, first: str) -> Turn:
 
 def _question(name: str, raw: Raw) -> Question:
     kind = int(raw["category"])
-    # An adversarial question asks one speaker about what the other one said.
+    # An adversarial question asks one speaker about the other's statements.
     abstains = kind == 5
     named = " ".join(map(str, raw["evidence"]))
     return Question(

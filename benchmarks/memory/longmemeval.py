@@ -1,8 +1,8 @@
 """LongMemEval: what a reader knows of months of chats, with memory, without, and with all of them.
 
-`--data DIR` names the folder of the official file (`longmemeval_s_cleaned.json`, fetched into it
-where it is missing) or of histories in the same form, one JSON object a line
-(`longmemeval/haystacks.jsonl.zst`).  See `benchmarks.memory.measure` for what is measured and how.
+`--data DIR` names the folder of the official file (`longmemeval_s_cleaned.json`, downloaded if
+missing) or of histories in the same format as JSON lines (`longmemeval/haystacks.jsonl.zst`).  See
+`benchmarks.memory.measure` for the method.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def read(folder: Path, variant: str = "s") -> list[Conversation]:
-    """Return a conversation for each question, the history that it is asked about.
+    """Return a conversation for each question: its history.
 
     Raises:
-        ConfigError: the file is not there and cannot be fetched, or has another form.
+        ConfigError: the file is missing and cannot be downloaded, or has another format.
     """
     name = FILES[variant]
     path = find_file(folder, name, f"longmemeval/{name}")
@@ -121,7 +121,7 @@ def _question(raw: Raw, evidence: list[str]) -> Question:
 
 
 def _written(date: str) -> str:
-    """Return a session's date in the form of the questions' dates."""
+    """Return a session's date in the format of the questions' dates."""
     when = _time(date)
     return date if when == datetime.max else when.strftime(DATES[0])
 
@@ -136,9 +136,10 @@ def _time(date: str) -> datetime:
 
 
 def planted(conversations: list[Conversation], folder: Path) -> list[Conversation]:
-    """Return the histories with the evidence of other questions put among their sessions by date.
+    """Return the histories with the evidence of other questions inserted among their sessions by
+    date.
 
-    Only the turns that hold an answer are known of those; the questions are dealt out in turn.
+    Of those histories only the turns with an answer are known; the questions are dealt out in turn.
 
     Raises:
         ConfigError: the folder has no such evidence.
@@ -148,9 +149,9 @@ def planted(conversations: list[Conversation], folder: Path) -> list[Conversatio
         raise ConfigError(
             f"{folder} has no evidence.jsonl.zst to plant.", cure="Leave --planted out."
         )
-    taken = {one.id for one in conversations}
+    taken = {conversation.id for conversation in conversations}
     rows = [raw for raw in read_rows(path) if raw["question_id"] not in taken]
-    found: list[Conversation] = []
+    histories: list[Conversation] = []
     for place, one in enumerate(conversations):
         sessions, questions = list(one.sessions), list(one.questions)
         for raw in rows[place :: len(conversations)]:
@@ -159,15 +160,15 @@ def planted(conversations: list[Conversation], folder: Path) -> list[Conversatio
             sessions += more
             questions.append(_question(raw, evidence))
         sessions.sort(key=lambda session: _time(session.date))
-        found.append(Conversation(one.id, tuple(sessions), tuple(questions)))
-    return found
+        histories.append(Conversation(one.id, tuple(sessions), tuple(questions)))
+    return histories
 
 
 def _planted_sessions(raw: Raw) -> list[Session]:
     return [
         Session(
-            _written(one["date"]),
-            tuple(_turns(f"{raw['question_id']}:{one['session']}", one["turns"])),
+            _written(session["date"]),
+            tuple(_turns(f"{raw['question_id']}:{session['session']}", session["turns"])),
         )
-        for one in raw["evidence_sessions"]
+        for session in raw["evidence_sessions"]
     ]

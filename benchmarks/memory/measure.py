@@ -1,17 +1,17 @@
-"""How the benchmarks of memory measure: the same questions, with different knowledge of the past.
+"""How the memory benchmarks measure: the same questions, with different knowledge of the past.
 
-Each conversation is put into a thread, and each of its questions is asked in a copy of that.  What
-the reader has of the conversation is its context:
+Each conversation is written into a thread, and each of its questions is asked on a copy of it.  The
+reader's knowledge of the conversation is its context:
 
     full           every message, as far as the model's window allows
     none           the last messages only
-    memory         the last messages, and observations of what was before, made by the product as
-                   the conversation went along
-    memory+recall  that, with the tool `recall` (with `--recall`)
+    memory         the last messages, and the product's observations of earlier ones, made
+                   during the conversation
+    memory+recall  the same with the tool `recall` (with `--recall`)
 
-Without `--reader` nothing is called: a scripted reader answers only from evidence that it finds in
-its prompt, the extractive observer writes the observations, and rules judge; so a score is the
-share of evidence that a context keeps.  With model names each is called through litellm, with the
+Without `--reader` no model is called: a scripted reader answers only from evidence in its prompt,
+the extractive observer writes the observations, and rules judge.  A score is then the share of
+evidence that a context preserves.  With model names each is called through litellm, with the
 timeouts, prices and base URL of the environment.
 """
 
@@ -92,7 +92,7 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 
 def folder_of(args: argparse.Namespace) -> Path:
-    """Return the folder given as `--data`; what is fetched is put there.
+    """Return the folder given as `--data`, into which missing files are downloaded.
 
     Raises:
         ConfigError: none was given, or it is a file.
@@ -104,7 +104,9 @@ def folder_of(args: argparse.Namespace) -> Path:
             cure="Name a folder: --data DIR. What is missing there is fetched into it.",
         )
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder.", cure="Name the folder of the conversations.")
+        raise ConfigError(
+            f"{folder} is not a folder.", cure="Name the folder of the conversations."
+        )
     return folder
 
 
@@ -133,12 +135,12 @@ async def report_of(
     bench = Bench.from_arguments(args)
     await bench.run(chosen)
     if args.answers:
-        lines = [orjson.dumps(one) for one in bench.answers]
+        lines = [orjson.dumps(answer) for answer in bench.answers]
         args.answers.write_bytes(b"\n".join(lines) + b"\n")
     rows: list[dict[str, Any]] = []
     scores: dict[str, float] = {}
     for context, tally in bench.tallies.items():
-        answers = [one for one in bench.answers if one.context == context]
+        answers = [answer for answer in bench.answers if answer.context == context]
         scores[context] = micro(answers)
         rows += rows_of(context, answers, tally)
         for why in sorted(tally.why):
@@ -147,7 +149,7 @@ async def report_of(
 
 
 def _targets(scores: Mapping[str, float]) -> list[Target]:
-    """Return what has to hold where nothing but evidence decides."""
+    """Return the targets of a run without language models."""
     none = scores.get("none")
     if none is None:
         return []
@@ -160,7 +162,7 @@ def _targets(scores: Mapping[str, float]) -> list[Target]:
 
 @dataclass(slots=True)
 class Bench:
-    """What is measured, with what, and the results.
+    """The setup of a measurement, and its results.
 
     Attributes:
         settings: of the product, with observational memory on.
@@ -179,7 +181,7 @@ class Bench:
 
     @classmethod
     def from_arguments(cls, args: argparse.Namespace) -> Bench:
-        """Return what the options ask for.
+        """Return the setup that the options describe.
 
         Raises:
             ConfigError: a name means no language model.
@@ -215,7 +217,7 @@ class Bench:
         )
 
     async def run(self, conversations: Sequence[Conversation]) -> None:
-        """Ask every question of every conversation with every context, as often as wanted."""
+        """Ask every question of every conversation with every context, in every repetition."""
         limiter = anyio.CapacityLimiter(self.at_once)
         units = [
             await self._unit(conversation, context, number)
@@ -225,7 +227,7 @@ class Bench:
         ]
         done = 0
 
-        async def one(unit: Unit) -> None:
+        async def run_unit(unit: Unit) -> None:
             nonlocal done
             async with limiter:
                 with tempfile.TemporaryDirectory() as folder:
@@ -235,7 +237,7 @@ class Bench:
 
         async with single_error(), anyio.create_task_group() as group:
             for unit in units:
-                group.start_soon(one, unit)
+                group.start_soon(run_unit, unit)
 
     async def _unit(self, conversation: Conversation, context: Context, number: int) -> Unit:
         window = self.window

@@ -1,9 +1,9 @@
-"""A reader without a language model: it answers only from evidence that it finds in its prompt.
+"""A reader without a language model: it answers only from evidence in its prompt.
 
-It knows which turns hold the answer.  Of each it takes the sentence that shares most words with
-the question and its answer, and looks for a passage of the prompt that still says it: raw, or as
-an observation.  It answers what it finds completely; of an answer in points, the share.
-Where it is given `recall`, it searches for the question once before it gives up.
+It knows which turns hold the answer.  Of each it takes the sentence that shares most words with the
+question and its answer, and looks for a passage of the prompt that still contains it, raw or as an
+observation.  It gives the answer if all evidence is there; for an answer in points, the share
+found.  If it has `recall`, it searches for the question once before it gives up.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from benchmarks.memory.data import Conversation, Question
 NAME = "scripted-reader"
 UNKNOWN = "I do not know: what was said does not tell."
 FOUND = 0.6
-"""A passage with this share of a sentence's words still says it."""
+"""A passage with this share of a sentence's words contains the sentence."""
 LEAST_WORDS = 4
-"""A sentence of fewer words says too little; it is read together with the next one."""
+"""A sentence of fewer words is joined with the next one."""
 
 _NONE: frozenset[str] = frozenset()
 _WORD = re.compile(r"[^\W_]+")
@@ -40,44 +40,46 @@ _COMMON = frozenset(_LITTLE.split())
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text that mean something; all of them if none does."""
-    found = frozenset(_WORD.findall(text.lower()))
-    return found - _COMMON or found
+    """Return the significant words of a text; all of them if none is."""
+    tokens = frozenset(_WORD.findall(text.lower()))
+    return tokens - _COMMON or tokens
 
 
 def answerable(conversations: Sequence[Conversation]) -> list[Conversation]:
-    """Return the conversations with the questions that can be answered from known evidence."""
-    found: list[Conversation] = []
-    for one in conversations:
-        asked = tuple(q for q in one.questions if q.abstains or one.text_of(q.evidence))
-        if asked:
-            found.append(replace(one, questions=asked))
-    return found
+    """Return the conversations with the questions that known evidence can answer."""
+    chosen: list[Conversation] = []
+    for conversation in conversations:
+        questions = tuple(
+            q for q in conversation.questions if q.abstains or conversation.text_of(q.evidence)
+        )
+        if questions:
+            chosen.append(replace(conversation, questions=questions))
+    return chosen
 
 
 def scripted_reader(conversation: Conversation, question: Question, window: int) -> ScriptedModel:
-    """Return a model that answers this question from what it finds in its prompt."""
+    """Return a model that answers this question from the evidence in its prompt."""
     evidence = conversation.text_of(question.evidence)
     known = " ".join((question.text, *question.answers, *question.rubric))
     wanted = [key_words(text, words(known)) for text in evidence]
 
     async def read(request: ModelRequest) -> Scripted:
         shown = [message.text.replace(question.text, "") for message in request.messages]
-        found = await anyio.to_thread.run_sync(find, wanted, shown)
+        count = await anyio.to_thread.run_sync(find, wanted, shown)
         searched = request.messages[-1].role == "tool"
-        if found < len(wanted) and request.tools and not searched:
+        if count < len(wanted) and request.tools and not searched:
             return call(recall.name, query=question.text)
-        return say(_answer(question, found, len(wanted)))
+        return say(_answer(question, count, len(wanted)))
 
     return ScriptedModel(read, name=NAME, window=window)
 
 
-def _answer(question: Question, found: int, wanted: int) -> str:
-    if question.abstains or not found:
+def _answer(question: Question, count: int, wanted: int) -> str:
+    if question.abstains or not count:
         return UNKNOWN
     if question.rubric:
-        return "\n".join(question.rubric[: len(question.rubric) * found // wanted]) or UNKNOWN
-    return question.answers[0] if found == wanted else UNKNOWN
+        return "\n".join(question.rubric[: len(question.rubric) * count // wanted]) or UNKNOWN
+    return question.answers[0] if count == wanted else UNKNOWN
 
 
 def key_words(text: str, known: frozenset[str]) -> frozenset[str]:
@@ -86,9 +88,9 @@ def key_words(text: str, known: frozenset[str]) -> frozenset[str]:
 
 
 def find(wanted: Sequence[frozenset[str]], shown: Sequence[str]) -> int:
-    """Return how many of the sentences some passage of the texts still says."""
+    """Return how many of the sentences are contained in some passage of the texts."""
     passages = [passage for text in shown for passage in _passages(text)]
-    return sum(any(_says(passage, one) for passage in passages) for one in wanted)
+    return sum(any(_says(passage, sentence) for passage in passages) for sentence in wanted)
 
 
 def _says(passage: frozenset[str], sentence: frozenset[str]) -> bool:
@@ -97,9 +99,11 @@ def _says(passage: frozenset[str], sentence: frozenset[str]) -> bool:
 
 @functools.lru_cache(maxsize=8192)
 def _passages(text: str) -> tuple[frozenset[str], ...]:
-    """Return the words of each two sentences that follow each other."""
-    found = list(_sentences(text))
-    return tuple(one | after for one, after in zip(found, [*found[1:], _NONE], strict=False))
+    """Return the words of each pair of consecutive sentences."""
+    sentences = list(_sentences(text))
+    return tuple(
+        one | after for one, after in zip(sentences, [*sentences[1:], _NONE], strict=False)
+    )
 
 
 def _sentences(text: str) -> Iterator[frozenset[str]]:

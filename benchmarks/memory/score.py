@@ -1,4 +1,4 @@
-"""What answers are worth together: means over questions and over their types, with intervals."""
+"""Scores of answers: means over questions and over question types, with intervals."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from agent_runtime_storage.contract.records.usage import UsageTotal
 
 NANO = 1_000_000_000
 RESAMPLED = 1_000
-"""From how many samples an interval is read."""
+"""The number of samples behind an interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A question as it was answered once.
+    """One answer to a question.
 
     Attributes:
-        context: what the reader had of the conversation.
-        run: which of the repetitions it was, from 1.
-        score: from 0 to 1; what failed or was not judged counts as 0.
+        context: the reader's knowledge of the conversation.
+        run: the number of the repetition, from 1.
+        score: from 0 to 1; a failed or unjudged answer counts as 0.
         failed: why there is no answer; empty if there is one.
-        judged: whether the judge gave a verdict.
-        prompt: tokens of the reader's first prompt, as they were reported.
+        judged: whether the judge returned a verdict.
+        prompt: tokens of the reader's first prompt, as reported.
     """
 
     context: str
@@ -42,7 +42,7 @@ class Answered:
 
 @dataclass(slots=True)
 class Spent:
-    """What model calls of one purpose came to; `cost` in nanodollars."""
+    """The sums of model calls of one purpose; `cost` in nanodollars."""
 
     calls: int = 0
     tokens: int = 0
@@ -50,14 +50,14 @@ class Spent:
     unpriced: int = 0
 
     def add_total(self, total: UsageTotal) -> None:
-        """Add sums of the store's."""
+        """Add sums from the store."""
         self.calls += total.calls
         self.tokens += total.prompt_tokens + total.completion_tokens
         self.cost += total.cost
         self.unpriced += total.unpriced_calls
 
     def add_calls(self, calls: Iterable[MemoryCall]) -> None:
-        """Add calls that were made outside of any run."""
+        """Add calls made outside of any run."""
         for call in calls:
             usage, cost = call.answer.usage, call.answer.cost
             self.calls += 1
@@ -67,13 +67,13 @@ class Spent:
 
     @property
     def dollars(self) -> float | None:
-        """What it cost; None where a price is unknown."""
+        """The cost in dollars; None where a price is unknown."""
         return None if self.unpriced else self.cost / NANO
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a context cost, apart from its scores."""
+    """The costs of a context, without its scores."""
 
     reader: Spent = field(default_factory=Spent)
     observer: Spent = field(default_factory=Spent)
@@ -87,7 +87,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean, and between what bounds it lies with 95% probability."""
+    """A mean with its 95% confidence bounds."""
 
     mean: float
     low: float
@@ -96,28 +96,28 @@ class Interval:
 
 def micro(answers: Sequence[Answered]) -> float:
     """Return the mean over all questions."""
-    return fmean(one.score for one in answers)
+    return fmean(answer.score for answer in answers)
 
 
 def macro(answers: Sequence[Answered]) -> float:
-    """Return the mean over the types of questions of the mean within each."""
+    """Return the mean of the question types' means."""
     by_kind: dict[str, list[float]] = {}
-    for one in answers:
-        by_kind.setdefault(one.kind, []).append(one.score)
+    for answer in answers:
+        by_kind.setdefault(answer.kind, []).append(answer.score)
     return fmean(map(fmean, by_kind.values()))
 
 
 def intervals(answers: Sequence[Answered]) -> tuple[Interval, Interval]:
     """Return micro and macro mean with their 95% intervals, by bootstrap.
 
-    Each sample draws as many questions as there are (for the macro mean, of each type), and of each
-    drawn question as many of its runs: so both which questions were asked and how an answer
-    happened to come out widen the interval.  The draws are seeded.
+    Each sample draws as many questions as there are (for the macro mean, of each type), and for
+    each drawn question as many of its runs.  The interval therefore covers both the choice of
+    questions and the variation of answers.  The draws are seeded.
     """
     draw = random.Random(len(answers))
     kinds: dict[str, dict[str, list[float]]] = {}
-    for one in answers:
-        kinds.setdefault(one.kind, {}).setdefault(one.question, []).append(one.score)
+    for answer in answers:
+        kinds.setdefault(answer.kind, {}).setdefault(answer.question, []).append(answer.score)
     by_kind = [list(questions.values()) for questions in kinds.values()]
     everything = [scores for questions in by_kind for scores in questions]
     micros = [_drawn(draw, everything) for _ in range(RESAMPLED)]
@@ -142,16 +142,17 @@ def _interval(centre: float, samples: Sequence[float]) -> Interval:
 
 
 def rows_of(context: str, answers: Sequence[Answered], tally: Tally) -> list[dict[str, Any]]:
-    """Return what is reported of a context.
+    """Return the reported rows of a context.
 
-    First come the scores over all questions, over their types, and of each type; then what one run
-    of all questions came to: calls, tokens and dollars of reader, observer and judge, and counts.
+    The scores come first: over all questions, over their types, and of each type.  Then come the
+    figures of one run of all questions: calls, tokens and dollars of reader, observer and judge,
+    and counts.
     """
     by_run: dict[int, list[Answered]] = {}
     by_kind: dict[str, list[Answered]] = {}
-    for one in answers:
-        by_run.setdefault(one.run, []).append(one)
-        by_kind.setdefault(one.kind, []).append(one)
+    for answer in answers:
+        by_run.setdefault(answer.run, []).append(answer)
+        by_kind.setdefault(answer.kind, []).append(answer)
     over_all, over_kinds = intervals(answers)
     runs = list(by_run.values())
     rows = [
@@ -170,7 +171,7 @@ def _scored(
 ) -> dict[str, Any]:
     return {
         "what": what,
-        "n": len({one.question for one in answers}),
+        "n": len({answer.question for answer in answers}),
         "score": score.mean,
         "low": score.low,
         "high": score.high,
@@ -193,14 +194,14 @@ def _spent(tally: Tally, runs: int) -> list[dict[str, Any]]:
 
 
 def _counted(answers: Sequence[Answered], tally: Tally, runs: int) -> list[dict[str, Any]]:
-    always = {"tokens of a prompt": fmean(one.prompt for one in answers)}
+    always = {"tokens of a prompt": fmean(answer.prompt for answer in answers)}
     where = {
         "observations": tally.observations / runs,
         "observations by rules for want of the model's": tally.provisional / runs,
         "turns that did not wait for memory": tally.late / runs,
         "seconds of remembering": tally.seconds / runs,
-        "questions that failed": sum(bool(one.failed) for one in answers) / runs,
-        "answers that were not judged": sum(not one.judged for one in answers) / runs,
+        "questions that failed": sum(bool(answer.failed) for answer in answers) / runs,
+        "answers that were not judged": sum(not answer.judged for answer in answers) / runs,
     }
     counts = always | {what: count for what, count in where.items() if count}
     return [{"what": what, "n": count} for what, count in counts.items()]

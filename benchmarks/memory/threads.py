@@ -1,8 +1,8 @@
-"""Recorded conversations as threads of the product: with its memory at work, or just logged.
+"""Recorded conversations as threads of the product: with its memory at work, or only logged.
 
-`remember` runs a turn for each message of the user, with a model that answers as was recorded, so
-that observations are made and take effect as they do for a user.  Between two turns memory gets
-the time that it needs: months lie between the recorded ones.
+`remember` runs a turn for each user message, with a model that gives the recorded answer, so
+observations are made and take effect as they do for a user.  Between two turns it waits for the
+memory: months lie between the recorded ones.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from agent_runtime_storage.contract.records.log import Finish
 from benchmarks.memory.data import UNANSWERED, Exchange
 
 RECORDED = "recorded"
-"""The name of the model that answers as was recorded."""
+"""The name of the model that gives the recorded answers."""
 GRACE = 60.0
-"""How many seconds longer than its deadline memory is waited for."""
+"""Seconds to wait for the memory beyond its deadline."""
 ALL = 1_000_000
 """More recent messages than any thread has."""
 
 
 @dataclass(slots=True)
 class Fed:
-    """What became of a conversation in the product's memory.
+    """The memory's work on a conversation.
 
     Attributes:
         seconds: of wall time.
-        observations: that were made, of observations too.
-        provisional: how many of them rules wrote because the model gave none that could be used.
-        why: why that was so the last time.
-        late: turns that went on although memory had made no progress for a long time.
+        observations: including reflections.
+        provisional: observations by rules, because the model returned no usable notes.
+        why: the last reason for that.
+        late: turns that continued although the memory made no progress for a long time.
     """
 
     seconds: float = 0.0
@@ -63,7 +63,7 @@ class Fed:
 
 
 class Replayer:
-    """Answers as was recorded, once memory has nothing left to do."""
+    """Gives the recorded answers, each once the memory has nothing left to do."""
 
     def __init__(
         self, store: UserStore, thread_id: str, bands: MemoryThresholds, patience: float
@@ -80,6 +80,7 @@ class Replayer:
         """Return the recorded answer."""
         del request
         while True:
+            # Taken before the check: an observation that ends during it must not be missed.
             heard = self._heard
             if not await self._due():
                 break
@@ -91,7 +92,7 @@ class Replayer:
         return self.answer
 
     def hear(self, event: Event) -> None:
-        """Take note of an observation."""
+        """Record an observation."""
         if event.kind != "observation":
             return
         self.fed.observations += 1
@@ -102,20 +103,20 @@ class Replayer:
         self._heard = anyio.Event()
 
     async def _due(self) -> bool:
-        """Return whether something is to be observed or condensed, as the run's own worker does.
+        """Return whether something is to be observed or condensed, as the run's own worker decides.
 
-        The tokens of a scripted model are ours, so the ratio between them is one.
+        A scripted model's tokens are counted as ours, so their ratio is one.
         """
         thread = await self._store.threads.get(self._thread_id)
         view = await load_view(self._store, thread.id, thread.head)
         rows = await self._store.log.observations(thread.id, ending_from=0)
-        found = [observation_of(row) for row in rows]
-        base = [one for one in found if not one.level]
+        stored = [observation_of(row) for row in rows]
+        base = [observation for observation in stored if not observation.level]
         raw = measure(view.entries, base, 1.0, view.anchor)
         if next_chunk(raw, self._bands):
             return True
         ready, _ = covered(view.entries, base)
-        reflections = [one for one in found if one.level]
+        reflections = [observation for observation in stored if observation.level]
         present = apply_reflections((*view.observations, *ready), reflections)
         return plan_reflection(present, self._bands.reflect) is not None
 
@@ -130,11 +131,11 @@ async def remember(
     """Have a conversation on a thread, with the runtime's observational memory at work.
 
     Args:
-        agent: whose instructions, tools, window and recent messages hold; its model is not called.
-        price: of the model that will be asked, where that decides about activations.
+        agent: gives instructions, tools, window and recent messages; its model is not called.
+        price: of the model that will be asked later; activation may depend on it.
 
     Raises:
-        ConfigError: a model of the memory cannot be called, so rules would take its place.
+        ConfigError: a model of the memory cannot be called, so rules would replace it.
     """
     began = time.perf_counter()
     store = runtime.store.of(runtime.settings.user)
@@ -154,7 +155,7 @@ async def remember(
     replayer = Replayer(store, thread_id, remembering.thresholds, patience)
     for exchange in exchanges:
         replayer.answer = exchange.answer
-        # A model keeps every request that it was sent, so each turn has one of its own.
+        # A scripted model stores every request, so each turn has its own.
         turn = replace(agent, model=_recorded(replayer, agent, price))
         await runtime.run(turn, exchange.said, thread=thread_id, on_event=replayer.hear)
     replayer.fed.seconds = time.perf_counter() - began

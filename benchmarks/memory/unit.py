@@ -1,7 +1,7 @@
-"""One conversation in one context: put into a database, then asked about, question by question.
+"""One conversation in one context: written into a database, then questioned.
 
-Each question is asked of a copy of the database as it was when the conversation had ended, so no
-answer knows of another one.
+Each question is asked on a copy of the database from the end of the conversation, so no answer
+knows of another.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from benchmarks.memory.threads import log_only, remember
 
 Context = Literal["full", "none", "memory", "memory+recall"]
 WINDOW = 200_000
-"""Of the scripted reader, in tokens."""
+"""Window of the scripted reader, in tokens."""
 
 
 @dataclass(slots=True)
 class Unit:
-    """What is asked, of whom, and what it has come to.
+    """A conversation with a context, a reader and a judge.
 
     Attributes:
-        number: which of the repetitions it is, from 1.
-        agent: who answers, with what the context gives it, and no model yet.
+        number: the number of the repetition, from 1.
+        agent: the agent to ask, with the tools and window of the context, and no model yet.
         reader: its model; None for the scripted one.
-        tally: what it came to, added to.
+        tally: costs are added to it.
     """
 
     conversation: Conversation
@@ -50,29 +50,29 @@ class Unit:
 
     @property
     def thread(self) -> str:
-        """The thread's id; providers keep the prompts of a thread in a cache of their own."""
+        """The thread's id; unique, because providers cache prompts by thread."""
         return f"{self.conversation.id} {self.context} {self.number}"
 
     async def run(self, folder: Path) -> list[Answered]:
-        """Return the answers to all questions, judged; databases are put into the folder.
+        """Return the judged answers to all questions; databases are put into the folder.
 
         Raises:
             ConfigError: a model of the memory cannot be called.
             ModelError: a model refuses every call.
         """
-        before, asked = folder / "before", folder / "asked"
+        before, copy = folder / "before", folder / "asked"
         before.mkdir()
         await self.feed(before)
         answers: list[Answered] = []
         for question in self.conversation.questions:
-            await anyio.to_thread.run_sync(shutil.copytree, before, asked)
-            answered = await self.ask(question, asked)
-            await anyio.to_thread.run_sync(shutil.rmtree, asked)
+            await anyio.to_thread.run_sync(shutil.copytree, before, copy)
+            answered = await self.ask(question, copy)
+            await anyio.to_thread.run_sync(shutil.rmtree, copy)
             answers.append(await self.judged(question, answered))
         return answers
 
     async def feed(self, folder: Path) -> None:
-        """Put the conversation into a new database."""
+        """Write the conversation into a new database."""
         exchanges = exchanges_of(self.conversation)
         async with Runtime.open(self._settings(folder)) as runtime:
             store = runtime.store.of(runtime.settings.user)
@@ -90,7 +90,7 @@ class Unit:
             self.tally.why.add(fed.why)
 
     async def ask(self, question: Question, folder: Path) -> Answered:
-        """Return the answer, not judged yet; a failure for this question alone is kept as such."""
+        """Return the answer, not judged yet; a failure of this question alone is part of it."""
         date = f"[{question.date}] " if question.date else ""
         window = self.agent.context_window or WINDOW
         model = self.reader or scripted_reader(self.conversation, question, window)
@@ -140,7 +140,7 @@ class Unit:
         return self.settings.model_copy(update=update)
 
     def _spent(self, by_purpose: dict[str, UsageTotal], *, asking: bool) -> None:
-        """Add what was spent; who answered in the conversation itself was no model."""
+        """Add costs; the recorded answers of the conversation itself cost nothing."""
         for purpose, total in by_purpose.items():
             if purpose != "step":
                 self.tally.observer.add_total(total)

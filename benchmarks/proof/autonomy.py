@@ -1,11 +1,11 @@
-"""Kill a long run with a plan and sub-agents again and again, and judge what is left.
+"""Kill a long run with a plan and sub-agents again and again, and judge the result.
 
-The agent has a plan, hands its items over to sub-agents, many at a time, and works on by itself in
-between; its memory compresses what it did.  SIGKILL hits it at random instants all along its way,
-and each time another process resumes it.  Work and bills are counted outside of the processes
-that die.  Every item has to be done once, every sub-agent to have ended once and reported its
-outcome once, and what was billed has to lie within what the books say.  The rows are the runs
-for which more was billed than is settled: those that were at a model call when they were killed.
+The agent has a plan, delegates its items to many sub-agents at a time, and works by itself in
+between; its memory compresses the log.  SIGKILL hits it at random instants throughout, and each
+time another process resumes it.  Work and bills are counted outside of the killed processes.  Every
+item must be done once, every sub-agent must end once and report its outcome once, and the billed
+amount must be within the bounds of the books.  The rows are the runs with more billed than settled:
+those that were in a model call when they were killed.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from benchmarks.proof.autonomy_world import (
 )
 
 LATEST = 0.05
-"""Seconds: a kill comes at most so long after the moment that was drawn for it."""
+"""Seconds: the most by which a kill follows its drawn moment."""
 MOST_LIVES = 3
-"""Processes per kill after which the run is given up."""
+"""Processes per kill after which the run is abandoned."""
 _ALL = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What was billed for a run of the tree, and what is known of it.
+    """What was billed for a run of the tree, and what its books say.
 
     Attributes:
         lost: how many answers were billed and never recorded.
@@ -69,12 +69,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the long run left.
+    """The result of the long run.
 
     Attributes:
-        violations: what should not be.
-        differences: of each run of the tree for which more was billed than is settled.
-        unsettled: what may have been billed beyond that, at most, by the books.
+        violations: the faults.
+        differences: the runs of the tree with more billed than settled.
+        unsettled: what may have been billed in addition, at most, by the books.
     """
 
     kills: int
@@ -136,6 +136,7 @@ def _killed(life: ForkServerProcess, course: Course, moment: int, later: float) 
                 file.seek(size)
                 new = file.read()
             size += len(new)
+            # Each line is a single write, so no read ends within one.
             seen += new.count(b'"billed"')
         if seen >= moment:
             time.sleep(later)
@@ -150,7 +151,7 @@ def _killed(life: ForkServerProcess, course: Course, moment: int, later: float) 
 
 
 async def judge(course: Course, kills: int, lives: int, seconds: float) -> Outcome:
-    """Read what all the lives left, and judge it."""
+    """Read the state after all lives, and judge it."""
     facts = read(path_of(course.folder))
     async with Runtime.open(settings_of(course)) as runtime:
         store = runtime.store.of(USER)
@@ -160,11 +161,11 @@ async def judge(course: Course, kills: int, lives: int, seconds: float) -> Outco
         versions = await runtime.plans.versions(THREAD, limit=_ALL)
         head = (await store.threads.get(THREAD)).head
         nodes = await store.log.branch(THREAD, head) if head else []
-        found = [*_check_plan(course, versions), *_check_work(course, facts)]
-        found += _check_delegations(course, nodes, runs)
-        found += [one for run in runs for one in await _check_run(store, run)]
+        faults = [*_check_plan(course, versions), *_check_work(course, facts)]
+        faults += _check_delegations(course, nodes, runs)
+        faults += [fault for run in runs for fault in await _check_run(store, run)]
     books = differences(runs, usage, facts)
-    found += _check_books(root, books)
+    faults += _check_books(root, books)
     calls = [call for node in nodes for call in node.calls]
     return Outcome(
         kills=kills,
@@ -173,11 +174,13 @@ async def judge(course: Course, kills: int, lives: int, seconds: float) -> Outco
         steps=root.steps,
         sub_agents=len(runs) - 1,
         interrupted=sum(call.outcome == "interrupted" for call in calls),
-        billed=sum(one.billed for one in books),
+        billed=sum(difference.billed for difference in books),
         settled=root.settled.tokens,
         unsettled=root.unsettled.tokens,
-        violations=tuple(found),
-        differences=tuple(one for one in books if one.billed != one.settled),
+        violations=tuple(faults),
+        differences=tuple(
+            difference for difference in books if difference.billed != difference.settled
+        ),
     )
 
 
@@ -185,22 +188,24 @@ def _check_plan(course: Course, versions: Sequence[Plan]) -> Iterator[str]:
     completed: Counter[str] = Counter()
     before: dict[str, str] = {}
     for plan in reversed(versions):
-        now = {one.id: one.status for one in plan.items}
-        completed.update(one for one in now if now[one] == "completed" != before.get(one))
+        now = {item.id: item.status for item in plan.items}
+        completed.update(
+            item_id for item_id in now if now[item_id] == "completed" != before.get(item_id)
+        )
         for one, status in now.items():
             if before.get(one) == "completed" != status:
                 yield f"{one} was completed and is {status} again"
         before = now
     if len(before) != course.items:
         yield f"the plan has {len(before)} items, and {course.items} were planned"
-    for one in before:
-        if completed[one] != 1:
-            yield f"{one} was completed {completed[one]} times"
+    for item_id in before:
+        if completed[item_id] != 1:
+            yield f"{item_id} was completed {completed[item_id]} times"
 
 
 def _check_work(course: Course, facts: Sequence[dict[str, Any]]) -> Iterator[str]:
-    worked = Counter(one["item"] for one in facts if one["what"] == "work")
-    for item in (one for wave in range(course.waves) for one in course.of_wave(wave)):
+    worked = Counter(fact["item"] for fact in facts if fact["what"] == "work")
+    for item in (name for wave in range(course.waves) for name in course.of_wave(wave)):
         if worked[item] != 1:
             yield f"{item} was worked on {worked[item]} times"
 
@@ -227,26 +232,26 @@ def _check_delegations(course: Course, nodes: Sequence[Node], runs: Sequence[Run
 
 
 async def _check_run(store: UserStore, run: Run) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     who = f"run {run.agent} {record_key(run)}".strip()
     if run.status != "succeeded":
-        found.append(f"{who} is {run.status}: {run.detail}")
+        faults.append(f"{who} is {run.status}: {run.detail}")
     thread = await store.threads.get(run.thread_id)
     if thread.active_run is not None or run.open_node is not None or run.status in ACTIVE:
-        found.append(f"{who} left its thread occupied or its exchange open")
+        faults.append(f"{who} left its thread occupied or its exchange open")
     if run.reserved.tokens:
-        found.append(f"{who} left {run.reserved.tokens} tokens reserved")
+        faults.append(f"{who} left {run.reserved.tokens} tokens reserved")
     events = await store.events.list(run.thread_id, limit=_ALL)
     ends = sum(event.kind == "run-finish" for event in events)
     if ends != 1:
-        found.append(f"{who} has {ends} events of its end")
+        faults.append(f"{who} has {ends} events of its end")
     if [event.id for event in events] != list(range(1, thread.last_event + 1)):
-        found.append(f"{who}: its events are not without gaps")
-    return found
+        faults.append(f"{who}: its events are not without gaps")
+    return faults
 
 
 def record_key(run: Run) -> str:
-    """Return the key of the task that a run carries out; empty for the root."""
+    """Return the key of a run's task; empty for the root."""
     record = delegation_record(run)
     return record.key if record else ""
 
@@ -254,15 +259,15 @@ def record_key(run: Run) -> str:
 def differences(
     runs: Sequence[Run], usage: dict[str, UsageTotal], facts: Sequence[dict[str, Any]]
 ) -> list[Difference]:
-    """Return what was billed and what is settled for each run of the tree."""
+    """Return what was billed and settled for each run of the tree."""
     billed: defaultdict[str, list[int]] = defaultdict(list)
     for fact in facts:
         if fact["what"] == "billed":
             billed[fact["thread"]].append(fact["tokens"])
-    found: list[Difference] = []
+    compared: list[Difference] = []
     for run in runs:
         known = usage.get(run.id) or UsageTotal.of(())
-        found.append(
+        compared.append(
             Difference(
                 agent=run.agent,
                 key=record_key(run),
@@ -271,19 +276,22 @@ def differences(
                 settled=known.prompt_tokens + known.completion_tokens,
             )
         )
-    return found
+    return compared
 
 
 def _check_books(root: Run, books: Sequence[Difference]) -> Iterator[str]:
-    billed, settled = sum(one.billed for one in books), sum(one.settled for one in books)
+    billed, settled = (
+        sum(difference.billed for difference in books),
+        sum(difference.settled for difference in books),
+    )
     most = root.settled.tokens + root.unsettled.tokens
     if settled != root.settled.tokens:
         yield f"the usage sums up to {settled} tokens, and {root.settled.tokens} are settled"
     if not settled <= billed <= most:
         yield f"{billed} tokens were billed, {settled} are settled, {most} at most"
-    for one in books:
-        if one.lost < 0 or one.billed < one.settled or (one.billed > one.settled and not one.lost):
-            yield f"{one.agent} {one.key}: {one.billed} billed, {one.settled} settled"
+    for run in books:
+        if run.lost < 0 or run.billed < run.settled or (run.billed > run.settled and not run.lost):
+            yield f"{run.agent} {run.key}: {run.billed} billed, {run.settled} settled"
 
 
 # The command
@@ -315,4 +323,4 @@ def run(args: argparse.Namespace) -> Report:
         at_least("tokens billed, of those settled", came.billed / came.settled, 1),
         at_most("tokens billed, of those settled or unsettled", came.billed / most, 1),
     ]
-    return Report("autonomy", [asdict(one) for one in came.differences], targets)
+    return Report("autonomy", [asdict(difference) for difference in came.differences], targets)

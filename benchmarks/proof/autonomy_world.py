@@ -1,9 +1,8 @@
-"""The long run of `benchmarks.proof.autonomy`: an agent with a plan whose items sub-agents carry
-out.
+"""The long run of `benchmarks.proof.autonomy`: sub-agents carry out the items of its plan.
 
-Its models answer by their prompts alone, so that whichever process takes the run over after a kill
-can continue it.  What the tools do to the world, and what the models bill, are lines of a journal
-in a folder, written at once and by nothing of the runtime.
+Its models answer from their prompts alone, so any process that takes the run over after a kill can
+continue it.  The effects of tools and the bills of models are lines of a journal in a folder,
+written at once and without the runtime.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from agent_runtime_storage.contract.records.log import ACTIVE
 THREAD = "autonomy"
 USER = "local"
 BUDGET = 200_000_000
-"""Tokens: more than is used; with a budget each call is reserved on the root."""
+"""Tokens: more than the run uses; with a budget each call is reserved on the root."""
 PAGES = 2
 """How many pages a sub-agent reads after its work."""
 LONGEST_LIFE = 600
@@ -40,14 +39,14 @@ _PAGE = "A line of a page, of which nothing has to be remembered.\n" * 12
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What the run has to do.
+    """The assignment of the run.
 
     Attributes:
         folder: of the journal.
         url: of the database.
-        steps: how many steps the agent takes.
-        items: of its plan; each is handed over to a sub-agent.
-        at_once: how many at a time.
+        steps: of the agent itself.
+        items: of its plan, each delegated to a sub-agent.
+        at_once: items delegated at a time.
     """
 
     folder: str
@@ -58,18 +57,18 @@ class Course:
 
     @property
     def waves(self) -> int:
-        """How many times the agent hands items over."""
+        """How many times the agent delegates."""
         return -(-self.items // self.at_once)
 
     @property
     def work(self) -> int:
-        """How many steps of its own the agent takes, at the least, after each wave."""
+        """The agent's own steps after each wave, at least."""
         return (self.steps - 2) // self.waves - 1
 
     def of_wave(self, wave: int) -> list[str]:
-        """Return the items that are handed over together."""
+        """Return the items that are delegated together."""
         first = wave * self.at_once
-        return [f"item-{one}" for one in range(first, min(first + self.at_once, self.items))]
+        return [f"item-{number}" for number in range(first, min(first + self.at_once, self.items))]
 
 
 class Journal:
@@ -81,26 +80,26 @@ class Journal:
         self._path = path
 
     def note(self, what: str, **facts: Any) -> None:
-        """Append a line, by a single write."""
+        """Append a line by a single write."""
         os.write(self._file, orjson.dumps({"what": what, **facts}) + b"\n")
 
     def holds(self, what: str, item: str) -> bool:
-        """Return whether something was noted of an item."""
-        return any(one["what"] == what and one.get("item") == item for one in read(self._path))
+        """Return whether the journal has such a line for an item."""
+        return any(line["what"] == what and line.get("item") == item for line in read(self._path))
 
 
 def path_of(folder: str) -> Path:
-    """Return where the journal is."""
+    """Return the journal's path."""
     return Path(folder, "journal")
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return what is in a journal."""
+    """Return the lines of a journal."""
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def journal_of(context: ToolContext) -> Journal:
-    """Return the journal that the run was handed."""
+    """Return the run's journal."""
     return cast(Journal, context.deps)
 
 
@@ -109,7 +108,7 @@ def journal_of(context: ToolContext) -> Journal:
 
 @tool
 async def work(context: ToolContext, item: str) -> str:
-    """Do the work of an item: it must not be done twice."""
+    """Do the work of an item; it must not be done twice."""
     await anyio.sleep(0.002)
     journal_of(context).note("work", item=item)
     await anyio.sleep(0.002)
@@ -118,9 +117,9 @@ async def work(context: ToolContext, item: str) -> str:
 
 @tool(idempotent=True)
 async def look(context: ToolContext, item: str) -> str:
-    """Look whether an item was worked on."""
-    found = journal_of(context).holds("work", item)
-    return f"{item} is {'done' if found else 'not done'}."
+    """Look up whether an item was worked on."""
+    done = journal_of(context).holds("work", item)
+    return f"{item} is {'done' if done else 'not done'}."
 
 
 @tool(idempotent=True)
@@ -159,12 +158,12 @@ _STEP = re.compile(r"Step (\d+)\.")
 
 
 def boss(request: ModelRequest, course: Course) -> ModelAnswer:
-    """Answer for the agent: a plan, then waves of tasks, and its own work after each."""
+    """Answer for the agent: a plan, then waves of tasks, each followed by its own work."""
     step = 0
     outcomes: list[dict[str, Any]] = []
     for message in request.messages:
-        if message.role == "assistant" and (said := _STEP.match(message.text)):
-            step = int(said[1]) + 1
+        if message.role == "assistant" and (match := _STEP.match(message.text)):
+            step = int(match[1]) + 1
             outcomes = []
         elif message.role == "tool" and message.text.startswith("{"):
             outcomes.append(orjson.loads(message.text))
@@ -173,7 +172,7 @@ def boss(request: ModelRequest, course: Course) -> ModelAnswer:
     wave, turn = divmod(step - 1, course.work + 1)
     if turn == 0 and wave < course.waves:
         return _next(step, *_orders(course.of_wave(wave)))
-    if failed := [one["task_key"] for one in outcomes if one["status"] != "succeeded"]:
+    if failed := [outcome["task_key"] for outcome in outcomes if outcome["status"] != "succeeded"]:
         return _next(step, *_orders(failed))
     if step < course.steps - 1:
         return _next(step, raw_call("read_page", number=step))
@@ -181,23 +180,23 @@ def boss(request: ModelRequest, course: Course) -> ModelAnswer:
 
 
 def _plan(course: Course) -> list[dict[str, Any]]:
-    items = [one for wave in range(course.waves) for one in course.of_wave(wave)]
-    return [{"id": one, "description": f"Do {one}.", "phase": "execute"} for one in items]
+    items = [item for wave in range(course.waves) for item in course.of_wave(wave)]
+    return [{"id": item, "description": f"Do {item}.", "phase": "execute"} for item in items]
 
 
 def _orders(items: Sequence[str]) -> list[RawCall]:
     return [
-        raw_call("delegate", role="worker", instructions="Work.", briefing=one, task_key=one)
-        for one in items
+        raw_call("delegate", role="worker", instructions="Work.", briefing=item, task_key=item)
+        for item in items
     ]
 
 
-def _next(step: int, *asked: RawCall) -> ModelAnswer:
-    return calls(*asked, text=f"Step {step}.")
+def _next(step: int, *requested: RawCall) -> ModelAnswer:
+    return calls(*requested, text=f"Step {step}.")
 
 
 def sub_agent(request: ModelRequest) -> ModelAnswer:
-    """Answer for a sub-agent: it looks, works, reads, and looks again where it cannot know."""
+    """Answer for a sub-agent: it looks, works and reads, and looks again after an interruption."""
     item = next(iter(re.findall(r"item-\d+", request.messages[1].text)))
     done, pages, unsure = False, 0, True
     for message in request.messages[2:]:
@@ -232,12 +231,13 @@ def settings_of(course: Course) -> Settings:
         delegation_parallel=course.at_once,
         observer_model="extractive",
         loop_limit=0,
+        # Between two waves the agent works for longer than the limit without changing its plan.
         plan_stall_limit=0,
     )
 
 
 async def live(course: Course) -> None:
-    """Begin the run, or take it over from the process that died, and drive it to its end."""
+    """Begin the run, or take it over from the dead process, and run it to its end."""
     journal = Journal(course.folder)
     async with Runtime.open(settings_of(course)) as runtime:
         store = runtime.store.of(USER)

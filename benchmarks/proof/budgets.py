@@ -1,12 +1,12 @@
-"""Spend budgets where many sub-agents work at once, and compare with what the model billed.
+"""Spend budgets with many sub-agents at work, and compare with what the model billed.
 
-`--runs N` runs N agents that each hand tasks over to twenty sub-agents, with calls of random
-sizes and times, until a budget for all together is spent: in turn one of tokens and one of dollars
-of the run tree, and one of tokens of the user's day.  The model bills what it is sent and what it
-answers, by a count of its own that is not the runtime's, and now and then a call that then breaks.
-Reported are the largest share of a budget that was billed, the smallest (what is left over is not
-enough for another call, or was billed to nobody's knowledge), how many sub-agents were at work at
-once, and whether the agent itself could still give its last answer.
+`--runs N` runs N agents that each delegate to twenty sub-agents, with calls of random sizes and
+times, until a shared budget is spent: in turn one in tokens and one in dollars of the run tree, and
+one in tokens of the user's day.  The model bills its input and output by its own count, which
+differs from the runtime's, and bills some calls that then break.  The report has the largest and
+the smallest share of a budget that was billed (the rest was too small for another call, or was
+billed for broken calls), how many sub-agents worked at once, and whether the agent could still give
+its last answer.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ LEAST, MOST = 250_000, 500_000
 DOLLARS = 0.6, 1.1
 PRICE = Price(input=3000, output=15_000, cache_read=1500, cache_write=3000)
 FACTORS = 0.8, 1.38
-"""Tokens that the model bills for each token that the runtime counts."""
+"""Tokens that the model bills per token that the runtime counts."""
 LONGEST = 0.02
 """Seconds of the longest answer."""
 BREAKS = 300
-"""One in this many calls of sub-agents breaks, and is billed."""
+"""One in this many calls of sub-agents breaks after it was billed."""
 USABLE, AT_ONCE = 0.9, 10
 DAY_SECONDS = 86_400
 _WORD = "word "
@@ -62,13 +62,13 @@ _WORD = "word "
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent of a budget, in tokens or nanodollars.
+    """The spending of one run, in tokens or nanodollars.
 
     Attributes:
-        billed: what the model has answered for, and what broke.
-        settled, unsettled: what the run's root knows of, and the same of the day.
-        at_once: how many sub-agents were at work at the same time, at most.
-        finished: how many of them ended.
+        billed: by the model, for answers and broken calls.
+        settled, unsettled: on the run's root, and the same on the day.
+        at_once: the most sub-agents at work at the same time.
+        finished: how many sub-agents ended.
         answered: whether the agent itself could give its last answer.
     """
 
@@ -84,12 +84,12 @@ class Spent:
 
     @property
     def share(self) -> float:
-        """How much of the budget was billed."""
+        """The share of the budget that was billed."""
         return self.billed / self.budget
 
 
 class Billing:
-    """A model that bills: it sums what all calls of it cost, by a count of its own."""
+    """A model that bills: it sums the cost of its calls by its own count."""
 
     def __init__(self, model: ScriptedModel, chance: random.Random) -> None:
         self._model = model
@@ -99,11 +99,11 @@ class Billing:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The model's name."""
         return self._model.name
 
     async def info(self) -> ModelInfo:
-        """Return the model's, with the ratio that is safe while none is known."""
+        """Return the model's info, with a ratio that is safe until usage is known."""
         return replace(await self._model.info(), start_ratio=1.6)
 
     def stream(
@@ -128,7 +128,9 @@ class Billing:
             yield event
 
     def _bill(self, answer: ModelAnswer, counted: TokenUsage) -> ModelAnswer:
-        prompt, cached = (round(one * self._factor) for one in (counted.prompt, counted.cached))
+        prompt, cached = (
+            round(tokens * self._factor) for tokens in (counted.prompt, counted.cached)
+        )
         usage = replace(counted, prompt=prompt, cached=cached)
         cost = (prompt - cached) * PRICE.input + cached * PRICE.cache_read
         cost += usage.completion * PRICE.output
@@ -148,9 +150,9 @@ def of_sub_agent(request: ModelRequest) -> bool:
 
 
 def script(chance: random.Random) -> Any:
-    """Return what the agent answers, and its sub-agents, who never end by themselves.
+    """Return the script of the agent and of its sub-agents, which never end by themselves.
 
-    Each reads much first, so that all its calls are large, and then in small pieces.
+    Each sub-agent reads a lot first, so that all its calls are large, and then small pieces.
     """
 
     async def respond(request: ModelRequest) -> Scripted:
@@ -163,8 +165,10 @@ def script(chance: random.Random) -> Any:
             return say("Done.")
         return calls(
             *(
-                raw_call("delegate", role="reader", instructions="Read on.", task_key=f"task {one}")
-                for one in range(CHILDREN)
+                raw_call(
+                    "delegate", role="reader", instructions="Read on.", task_key=f"task {number}"
+                )
+                for number in range(CHILDREN)
             )
         )
 
@@ -172,7 +176,7 @@ def script(chance: random.Random) -> Any:
 
 
 async def spend(seed: int, folder: Path) -> Spent:
-    """Run an agent with a budget until it is spent."""
+    """Run an agent until its budget is spent."""
     chance = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
     tokens, dollars = chance.randrange(LEAST, MOST), round(chance.uniform(*DOLLARS), 6)
@@ -233,7 +237,7 @@ def _cost(amount: Amount) -> int:
 
 
 def spend_alone(seed: int) -> Spent:
-    """Run `spend` in an event loop and a folder of its own."""
+    """Run `spend` in its own event loop and folder."""
     with tempfile.TemporaryDirectory() as folder:
         return anyio.run(spend, seed, Path(folder))
 
@@ -247,41 +251,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Spend budgets. Blocks until it is done."""
-    found: list[Spent] = []
+    runs: list[Spent] = []
     seeds = range(args.seed, args.seed + args.runs)
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        for one in pool.map(spend_alone, seeds):
-            found.append(one)
-            if len(found) % 10 == 0:
-                print(f"{len(found)} budgets", file=sys.stderr)
-    rows = [_row(kind, [one for one in found if one.kind == kind]) for kind in KINDS]
-    wrong = sum(not one.settled <= one.billed <= one.settled + one.unsettled for one in found)
-    shares = [one.share for one in found]
+        for spent in pool.map(spend_alone, seeds):
+            runs.append(spent)
+            if len(runs) % 10 == 0:
+                print(f"{len(runs)} budgets", file=sys.stderr)
+    rows = [_row(kind, [spent for spent in runs if spent.kind == kind]) for kind in KINDS]
+    wrong = sum(
+        not spent.settled <= spent.billed <= spent.settled + spent.unsettled for spent in runs
+    )
+    shares = [spent.share for spent in runs]
     # What a call that broke has cost is not known, so its bound is not usable.
-    whole = [one.share for one in found if not one.unsettled]
+    whole = [spent.share for spent in runs if not spent.unsettled]
     targets = [
         at_most("largest share of a budget that was billed", max(shares), 1.0),
         at_least("smallest share billed where no call broke", min(whole, default=1.0), USABLE),
-        at_least("sub-agents at once, in each run", min(one.at_once for one in found), AT_ONCE),
+        at_least("sub-agents at once, in each run", min(spent.at_once for spent in runs), AT_ONCE),
         at_most("runs whose books disagree with what was billed", wrong, 0),
-        at_most("agents without a last answer", sum(not one.answered for one in found), 0),
+        at_most("agents without a last answer", sum(not spent.answered for spent in runs), 0),
     ]
     return Report("budgets", [row for row in rows if row], targets)
 
 
-def _row(kind: str, found: list[Spent]) -> dict[str, Any]:
-    if not found:
+def _row(kind: str, runs: list[Spent]) -> dict[str, Any]:
+    if not runs:
         return {}
-    shares = [one.share for one in found]
+    shares = [spent.share for spent in runs]
     return {
         "budget": kind,
-        "runs": len(found),
-        "with a broken call": sum(one.unsettled > 0 for one in found),
-        "sub-agents": sum(one.finished for one in found),
+        "runs": len(runs),
+        "with a broken call": sum(spent.unsettled > 0 for spent in runs),
+        "sub-agents": sum(spent.finished for spent in runs),
         "billed, least share": min(shares),
         "billed, median": median(shares),
         "billed, largest": max(shares),
-        "unsettled, largest": max(one.unsettled / one.budget for one in found),
-        "at once, least": min(one.at_once for one in found),
-        "seconds, median": median(one.seconds for one in found),
+        "unsettled, largest": max(spent.unsettled / spent.budget for spent in runs),
+        "at once, least": min(spent.at_once for spent in runs),
+        "seconds, median": median(spent.seconds for spent in runs),
     }

@@ -1,11 +1,11 @@
 """Cancel an agent whose sub-agents are at work in two processes, at random instants.
 
-An agent hands items over to ten sub-agents, and its process is killed.  One process
-continues the five that work in the background, another the agent and the five that it waits for;
-their model calls (by litellm, from a server on loopback) hang or stop in the middle, their tools
-hang, or they continue to work.  A third process cancels the agent.  Measured is the time until the
-last run has ended; judged is what is left: tasks, model calls, occupied threads, runs whose end
-is not reported exactly once.
+An agent delegates to ten sub-agents, and its process is killed.  One process resumes the five in
+the background, another the agent and the five that it waits for.  Their model calls (by litellm, to
+a server on loopback) hang or stop in the middle, their tools hang, or they keep working.  A third
+process cancels the agent.  The benchmark measures the time until the last run has ended, and judges
+the result: leftover tasks and model calls, occupied threads, and runs whose end is not reported
+exactly once.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from benchmarks.proof.cancels_worker import (
 )
 
 WITHIN = 1.0
-"""Seconds in which all has to end."""
+"""Seconds within which every run has to end."""
 LATEST = 1.0
-"""Seconds: the cancel comes at most so long after both processes are at work."""
+"""Seconds: the most by which the cancel follows the start of work in both processes."""
 PATIENCE = 120.0
-"""Seconds after which what was cancelled will never end."""
+"""Seconds after which a cancelled run counts as never ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel left.
+    """The result of a cancel.
 
     Attributes:
-        seconds: from asking for it until the last run had ended, in whatever process.
-        runs: how many of the tree were at work.
-        violations: what should not be.
+        seconds: from the cancel until the last run had ended, in any process.
+        runs: the runs of the tree.
+        violations: the faults.
     """
 
     seconds: float
@@ -69,7 +69,7 @@ class Cancelled:
 
 
 class Processes:
-    """Starts processes that import what they need once for all."""
+    """Starts processes that share their imports."""
 
     def __init__(self) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
@@ -95,10 +95,10 @@ class Processes:
 async def cancel_often(
     times: int, seed: int, make: Callable[[], str], on_cancelled: Callable[[Cancelled], None]
 ) -> None:
-    """Cancel `count` trees, one after the other.
+    """Cancel `times` trees, one after the other.
 
     Args:
-        make: gives the URL of a new database.
+        make: returns the URL of a new database.
     """
     processes = Processes()
     async with OpenAIServer(script) as server:
@@ -119,24 +119,24 @@ async def _trial(
         [root] = await store.runs.list(thread_id=THREAD)
         below = await store.runs.list(parent_run_id=root.id)
         apart = [run.id for run in below if _record(run).background]
-        # Before anybody takes the agent over, or it would end those that work for it no more.
+        # This precedes the takeover of the agent, which would otherwise end its background runs.
         async with processes.start(go_on, place, apart, False) as one:
             await _hear(one)
             async with processes.start(go_on, place, [root.id], True) as other:
                 await _hear(other)
                 await anyio.sleep(later)
-                asked = time.monotonic()
+                cancelled_at = time.monotonic()
                 await runtime.cancel(root.id)
                 left: list[Left] = [await _hear(one), await _hear(other)]
                 waiting = server.waiting
                 one.send("exit")
                 other.send("exit")
-        found = [f"{task} is left" for part in left for task in part.tasks]
+        faults = [f"{task} is left" for part in left for task in part.tasks]
         if waiting:
-            found.append(f"{waiting} connections still wait for an answer")
-        found += await _check(store, root)
+            faults.append(f"{waiting} connections still wait for an answer")
+        faults += await _check(store, root)
         runs = await store.runs.list(root_run_id=root.id, limit=1000)
-        return Cancelled(max(part.at for part in left) - asked, len(runs), tuple(found))
+        return Cancelled(max(part.at for part in left) - cancelled_at, len(runs), tuple(faults))
 
 
 def _begin(place: Place, pipe: Connection) -> None:
@@ -145,43 +145,44 @@ def _begin(place: Place, pipe: Connection) -> None:
 
 
 async def _all_at_work(server: OpenAIServer, first: int) -> None:
-    """Wait until each sub-agent has asked for its second step."""
+    """Wait until each sub-agent is at its second step."""
     with anyio.fail_after(PATIENCE):
         while True:
-            asked = {
-                str(one.json["messages"][1]["content"])
-                for one in server.requests[first:]
-                if len(one.json["messages"]) > 2
+            working = {
+                str(request.json["messages"][1]["content"])
+                for request in server.requests[first:]
+                if len(request.json["messages"]) > 2
             }
-            if len(asked) == WAITED_FOR + BACKGROUND:
+            if len(working) == WAITED_FOR + BACKGROUND:
                 return
             await anyio.sleep(0.01)
 
 
 async def _hear(pipe: Connection) -> Any:
+    # `recv` blocks, so it is called once there is something to read.
     with anyio.fail_after(PATIENCE):
         await anyio.wait_readable(pipe.fileno())
     return pipe.recv()
 
 
 async def _check(store: UserStore, root: Run) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     runs: Sequence[Run] = await store.runs.list(root_run_id=root.id, limit=1000)
     if len(runs) != 1 + WAITED_FOR + BACKGROUND:
-        found.append(f"{len(runs)} runs")
+        faults.append(f"{len(runs)} runs")
     for run in runs:
         if run.status != "cancelled":
-            found.append(f"run {run.agent} is {run.status}: {run.detail}")
+            faults.append(f"run {run.agent} is {run.status}: {run.detail}")
         thread = await store.threads.get(run.thread_id)
         if thread.active_run is not None or run.status in ACTIVE:
-            found.append(f"run {run.agent} left its thread occupied")
+            faults.append(f"run {run.agent} left its thread occupied")
         if run.open_node is not None:
-            found.append(f"run {run.agent} left its exchange open")
+            faults.append(f"run {run.agent} left its exchange open")
         events = await store.events.list(run.thread_id, limit=100_000)
         ends = sum(event.kind == "run-finish" for event in events)
         if ends != 1:
-            found.append(f"run {run.agent} has {ends} events of its end")
-    return found
+            faults.append(f"run {run.agent} has {ends} events of its end")
+    return faults
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -193,24 +194,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Cancel again and again. Blocks until it is done."""
-    found: list[Cancelled] = []
+    trials: list[Cancelled] = []
 
     def hear(one: Cancelled) -> None:
-        found.append(one)
+        trials.append(one)
         for violation in one.violations:
-            print(f"cancel {len(found)}: {violation}", file=sys.stderr)
+            print(f"cancel {len(trials)}: {violation}", file=sys.stderr)
 
     with empty_databases() as make:
         anyio.run(cancel_often, args.cancels, args.seed, partial(make, args.backend), hear)
-    seconds = [one.seconds for one in found]
+    seconds = [one.seconds for one in trials]
     row = {
         "backend": args.backend,
-        "cancels": len(found),
-        "runs of a tree": found[0].runs,
+        "cancels": len(trials),
+        "runs of a tree": trials[0].runs,
         "seconds, median": median(seconds),
         "seconds, longest": max(seconds),
-        f"later than {WITHIN:g} s": sum(one > WITHIN for one in seconds),
-        "violations": sum(len(one.violations) for one in found),
+        f"later than {WITHIN:g} s": sum(second > WITHIN for second in seconds),
+        "violations": sum(len(trial.violations) for trial in trials),
     }
     targets = [
         at_most("seconds until the last run had ended, longest", max(seconds), WITHIN, "s"),
@@ -220,7 +221,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def _record(run: Run) -> DelegationRecord:
-    """Return what a sub-agent's run keeps of the call that began it."""
+    """Return the call that started a sub-agent, as its run stores it."""
     record = delegation_record(run)
     assert record is not None
     return record

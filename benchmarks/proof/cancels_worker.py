@@ -23,13 +23,13 @@ WAITED_FOR, BACKGROUND = 5, 5
 """How many sub-agents the agent waits for, and how many work in the background."""
 KEY = "sk-benchmark"
 TRAILING = 0.4
-"""Seconds that the open store has to tell other processes of the last commits."""
+"""Seconds for the open store to notify other processes of the last commits."""
 LONGEST_LIFE = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a trial takes place: its database, and the model's server."""
+    """The database of a trial, and the model's server."""
 
     database_url: str
     model_url: str
@@ -37,12 +37,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a process tells once all that it runs has ended.
+    """The report of a process once all its runs have ended.
 
     Attributes:
-        at: when that was, by the machine's monotonic clock.
-        statuses: how each run that it resumed ended.
-        tasks: those of the event loop that are left, without those of the open runtime.
+        at: the time of that, by the machine's monotonic clock.
+        statuses: how each resumed run ended.
+        tasks: leftover tasks of the event loop, without those of the open runtime.
     """
 
     at: float
@@ -65,16 +65,16 @@ async def nap() -> str:
 
 
 def script(request: dict[str, Any], n: int) -> Reply:
-    """Answer for the agent, which hands all items over, and for sub-agents, which never end."""
+    """Answer for the agent, which delegates all items, and for sub-agents, which never end."""
     del n
     messages = request["messages"]
-    asked = sum(message["role"] == "assistant" for message in messages)
-    found = re.search(r"item-(\d+)", str(messages[1]["content"]))
-    if found is None:
-        return Reply(calls=tuple(_orders())) if not asked else Reply(stall_after=0)
-    number = int(found[1])
-    if not asked or number % 4 == 0:
-        return Reply(calls=(("look", {"item": found[0]}),), delay=0.01)
+    answers = sum(message["role"] == "assistant" for message in messages)
+    match = re.search(r"item-(\d+)", str(messages[1]["content"]))
+    if match is None:
+        return Reply(calls=tuple(_orders())) if not answers else Reply(stall_after=0)
+    number = int(match[1])
+    if not answers or number % 4 == 0:
+        return Reply(calls=(("look", {"item": match[0]}),), delay=0.01)
     if number % 4 == 1:
         return Reply(calls=(("nap", {}),))
     return Reply(
@@ -89,12 +89,12 @@ def _orders() -> list[tuple[str, dict[str, Any]]]:
             "delegate",
             {
                 **order,
-                "briefing": f"item-{one}",
-                "task_key": f"item-{one}",
-                "background": one >= WAITED_FOR,
+                "briefing": f"item-{number}",
+                "task_key": f"item-{number}",
+                "background": number >= WAITED_FOR,
             },
         )
-        for one in range(WAITED_FOR + BACKGROUND)
+        for number in range(WAITED_FOR + BACKGROUND)
     ]
 
 
@@ -116,7 +116,7 @@ def settings_of(place: Place) -> Settings:
 
 
 def begin(place: Place) -> None:
-    """Run the agent, until this process is killed."""
+    """Run the agent until this process is killed."""
     signal.alarm(LONGEST_LIFE)
 
     async def live() -> None:
@@ -127,9 +127,9 @@ def begin(place: Place) -> None:
 
 
 def go_on(place: Place, run_ids: Sequence[str], delegation: bool, pipe: Connection) -> None:
-    """Resume runs, tell through the pipe that they are at work, and later what is left of them.
+    """Resume runs, report through the pipe when they are at work, and later what they left.
 
-    Afterwards the runtime stays open until anything comes through the pipe.
+    Afterwards the runtime stays open until anything arrives through the pipe.
     """
     signal.alarm(LONGEST_LIFE)
     anyio.run(_go_on, place, run_ids, delegation, pipe)
@@ -146,6 +146,7 @@ async def _go_on(place: Place, run_ids: Sequence[str], delegation: bool, pipe: C
                 pipe.send("at work")
 
     async with Runtime.open(settings_of(place)) as runtime:
+        # The open runtime has tasks of its own, which are not leftovers.
         before = asyncio.all_tasks()
 
         async def resume(run_id: str) -> None:
@@ -159,6 +160,6 @@ async def _go_on(place: Place, run_ids: Sequence[str], delegation: bool, pipe: C
         tasks = asyncio.all_tasks() - before
         if tasks:
             _, tasks = await asyncio.wait(tasks, timeout=TRAILING)
-        names = sorted(getattr(one.get_coro(), "__qualname__", repr(one)) for one in tasks)
+        names = sorted(getattr(task.get_coro(), "__qualname__", repr(task)) for task in tasks)
         pipe.send(Left(at, tuple(statuses), tuple(names)))
         await anyio.to_thread.run_sync(pipe.recv)

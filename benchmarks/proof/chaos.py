@@ -1,12 +1,12 @@
-"""Kill a run with SIGKILL at many instants, resume it each time, and count what it did.
+"""Kill a run with SIGKILL at many instants, resume it each time, and count its effects.
 
-Half of the kills are at the boundaries between an effect, or an answer of the model, and its
-record: before and after every kind of commit, and before and after every tool's effect.  The
-others are at random instants.  Effects are counted outside the process that dies.
+Half of the kills are at the boundaries between an effect, or a model's answer, and its record:
+before and after every kind of commit, and before and after every tool's effect.  The others are at
+random instants.  Effects are counted outside of the killed process.
 
-For each boundary the report tells how often runs were killed there (or again later, while they
-were resumed), how many processes they took, how many calls the log marks as interrupted, and how
-many calls of idempotent tools ran again.
+For each boundary the report says how often runs were killed there (or again later, while they were
+resumed), how many processes they took, how many calls the log marks as interrupted, and how many
+calls of idempotent tools ran again.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from benchmarks.proof.chaos_worker import USER, Death, Life
 
 RANDOM = "a random instant"
 MOST_LIVES = 8
-"""Processes after which a run that has not ended never will."""
+"""Processes after which a run counts as never ending."""
 BUDGET = 10_000_000
-"""Tokens: more than a run uses; with a budget it reserves each model call by itself."""
+"""Tokens: more than a run uses; with a budget it reserves each model call."""
 
 ROOT = Path(__file__).parents[2]
 
 Kill = tuple[str, int]
-"""A point, and at which passing of it."""
+"""A point, and the number of its passing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run and what ends its lives, in order; the lives after those end by themselves.
+    """A run and the kills of its first lives, in order; later lives end by themselves.
 
     Attributes:
-        boundary: what is tried, for the report.
+        boundary: the name under which it is reported.
         kills: a point, or seconds.
     """
 
@@ -74,7 +74,7 @@ class Outcome:
 
 
 class ChaosError(AgentRuntimeError):
-    """The worker itself failed, so that nothing can be said of the runtime."""
+    """The worker itself failed, so nothing is known about the runtime."""
 
 
 class Worker:
@@ -98,17 +98,19 @@ class Worker:
 def worker() -> Generator[Worker]:
     """Start a worker, and end it afterwards."""
     environ = {name: value for name, value in os.environ.items() if "AGENT_RUNTIME" not in name}
-    environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
+    environ["PYTHONPATH"] = os.pathsep.join(
+        str(ROOT / folder) for folder in (".", "storage", "config")
+    )
     command = [sys.executable, "-m", "benchmarks.proof.chaos_worker"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environ, cwd=ROOT) as process:
-        # Closing its stdin, as leaving this context does, ends it.
+        # Leaving this context closes its stdin, which ends it.
         yield Worker(process)
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What an undisturbed run, and one taken over, pass through.
+    """The points that an undisturbed run, and one taken over, pass.
 
     Attributes:
         points: every passing of every point, in order.
@@ -127,10 +129,10 @@ class Course:
 
 
 class Ground:
-    """Where the runs of a campaign take place, each with a folder and an owner of its own.
+    """The place of a campaign's runs, each with its own folder and owner.
 
     Args:
-        url: of a database that they share; None for a file in the folder of each.
+        url: of a shared database; None for a file in the folder of each run.
         memory: whether they have observational memory.
     """
 
@@ -138,11 +140,11 @@ class Ground:
         self._folder = folder
         self._memory = memory
         self._url = url or ""
-        # A database that is not ours alone may know the owners of a campaign before.
+        # A shared database may already have the owners of an earlier campaign.
         self._campaign = secrets.token_hex(4)
 
     def life(self, name: str) -> Life:
-        """Return a life of a new run, in a folder that is made for it."""
+        """Return a life of a new run, in a new folder."""
         folder = self._folder / name
         folder.mkdir()
         user = f"chaos-{self._campaign}-{name}" if self._url else USER
@@ -156,7 +158,7 @@ def survey(work: Worker, ground: Ground) -> Course:
         ChaosError: an undisturbed run does not pass.
     """
     calm, resumed = replace(ground.life("calm"), trace=True), ground.life("resumed")
-    # The first life over a database brings its schema up to date, which is not what is timed.
+    # The first life over a database migrates its schema, which is not to be timed.
     work.live(ground.life("first"))
     death = work.live(calm)
     if death.signal or death.code or anyio.run(check, calm).violations:
@@ -171,11 +173,11 @@ def survey(work: Worker, ground: Ground) -> Course:
 
 def _points(life: Life) -> list[Kill]:
     facts = journal(Path(life.folder))
-    return [(one["point"], one["passing"]) for one in facts if one["what"] == "point"]
+    return [(fact["point"], fact["passing"]) for fact in facts if fact["what"] == "point"]
 
 
 def boundary_trials(course: Course, chance: random.Random) -> Iterator[Trial]:
-    """Give trials of every boundary, again and again: each point once, then at other passings."""
+    """Yield trials of every boundary, over and over: each point once, then at other passings."""
     passings: defaultdict[str, list[Kill]] = defaultdict(list)
     for point, passing in course.points:
         passings[point].append((point, passing))
@@ -192,14 +194,14 @@ def boundary_trials(course: Course, chance: random.Random) -> Iterator[Trial]:
 
 
 def random_trials(course: Course, chance: random.Random) -> Iterator[Trial]:
-    """Give trials of random instants."""
+    """Yield trials of random instants."""
     while True:
         kills = (chance.uniform(0, course.seconds),)
         yield _with_another(Trial(RANDOM, kills), course, chance)
 
 
 def _with_another(trial: Trial, course: Course, chance: random.Random) -> Trial:
-    """Kill every third run again while it is resumed, and give every other one a budget."""
+    """Kill every third run again while it is resumed, and give every second run a budget."""
     kills = trial.kills
     if chance.random() < 1 / 3:
         kills = (*kills, chance.uniform(0, course.seconds))
@@ -225,7 +227,7 @@ def attempt(work: Worker, trial: Trial, base: Life) -> Outcome:
                 cure=f"It is owner {base.user} of {redact_url(base.database_url)}.",
             )
         hits += death.signal == signal.SIGKILL
-        # A kill may have come too late: the run must then stay as it ended.
+        # A late kill misses: the run must then stay as it ended.
         ended = not death.signal and lives > len(trial.kills)
     return Outcome(trial, hits, lives, anyio.run(check, base))
 
@@ -270,12 +272,12 @@ def campaign(
 ) -> Course:
     """Kill runs at least `kills` times: each boundary once, then as many random instants.
 
-    From then on boundaries and random instants take turns.
+    After that, boundaries and random instants alternate.
 
     Args:
-        url: of the database that the runs share; None for a file of each run's own.
-        all_boundaries: False takes boundaries and random instants in turn from the start, the
-            boundaries in an order of chance, and stops at the number of kills.
+        url: of the database that the runs share; None for a file per run.
+        all_boundaries: False alternates from the start, with the boundaries in random order, and
+            stops at the number of kills.
         memory: whether the runs have observational memory.
     """
     ground = Ground(folder, url, memory=memory)
@@ -336,7 +338,7 @@ def run(args: argparse.Namespace) -> Report:
     tallies: defaultdict[str, Tally] = defaultdict(Tally)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     with empty_databases() as make:
-        # Files are the one backend of which every run gets a database of its own.
+        # With files every run gets a database of its own.
         url = args.url or (None if args.backend == "file" else make(args.backend))
         campaign(
             args.kills,

@@ -1,4 +1,4 @@
-"""What must be true of a run after any number of kills, read from its database and journal."""
+"""What must hold for a run after any number of kills, from its database and journal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Fact = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run came to: what is wrong with it, and how many calls were left uncertain."""
+    """The verdict on a run: its violations, and how many calls were left uncertain."""
 
     violations: tuple[str, ...]
     interrupted: int
@@ -37,12 +37,12 @@ class Verdict:
 
 
 def journal(folder: Path) -> list[Fact]:
-    """Return the lines of a journal, in the order in which they were written."""
+    """Return the lines of a journal in the order written."""
     return [orjson.loads(line) for line in (folder / "journal").read_bytes().splitlines()]
 
 
 async def check(life: Life) -> Verdict:
-    """Read what the lives of a run left behind, and judge it.
+    """Read what the lives of a run left, and judge it.
 
     Args:
         life: any of them; it names the journal, the database and the owner.
@@ -87,7 +87,7 @@ class Effects:
                 done.add((fact["thread"], call_id(fact["node"], fact["index"])))
 
     def judge(self, thread: str, handle: str, tool: str, result: ToolResult) -> Iterator[str]:
-        """Compare one call's result with what it did."""
+        """Compare one call's result with its effects."""
         call = thread, handle
         self._in_log.add(call)
         times = self._runs[call]
@@ -103,39 +103,39 @@ class Effects:
             yield f"{tool} {call} is idempotent and was not run again"
 
     def unknown(self) -> Iterator[str]:
-        """Tell of effects that no call of the log stands for, or that came too late."""
+        """Yield effects that belong to no call of the log, or that came too late."""
         yield from self._late
         for call in self._runs.keys() - self._in_log:
             yield f"an effect of {call}, which is no call of the log"
 
 
 async def _check_run(store: UserStore, run: Run, effects: Effects) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     thread = await store.threads.get(run.thread_id)
     expected = "succeeded" if run.parent_run_id is None else run.status
     if run.status != expected or run.status not in ("succeeded", "cancelled"):
-        found.append(f"run {run.agent} is {run.status}: {run.detail}")
+        faults.append(f"run {run.agent} is {run.status}: {run.detail}")
     if thread.active_run is not None or run.open_node is not None:
-        found.append(f"run {run.agent} left its thread occupied or its exchange open")
+        faults.append(f"run {run.agent} left its thread occupied or its exchange open")
     if run.reserved.tokens:
-        found.append(f"run {run.agent} left {run.reserved.tokens} tokens reserved")
-    found += await _check_events(store, thread)
+        faults.append(f"run {run.agent} left {run.reserved.tokens} tokens reserved")
+    faults += await _check_events(store, thread)
     nodes = await store.log.branch(thread.id, thread.head) if thread.head else []
     if [node.seq for node in nodes] != list(range(1, thread.last_seq + 1)):
-        found.append(f"thread of {run.agent}: its history is not one chain without gaps")
+        faults.append(f"thread of {run.agent}: its history is not one chain without gaps")
     plan = PLAN if run.parent_run_id is None else CHILD_PLAN
-    asked = [node for node in nodes if node.kind == "exchange"]
-    if run.status == "succeeded" and len(asked) != len(plan):
-        found.append(f"run {run.agent} has {len(asked)} exchanges for {len(plan)} steps")
+    exchanges = [node for node in nodes if node.kind == "exchange"]
+    if run.status == "succeeded" and len(exchanges) != len(plan):
+        faults.append(f"run {run.agent} has {len(exchanges)} exchanges for {len(plan)} steps")
     shown: list[ToolResult] = []
-    for step, node in enumerate(asked):
+    for step, node in enumerate(exchanges):
         wanted = plan[step] if step < len(plan) else ()
         results, wrong = _check_exchange(thread.id, node, wanted, effects)
-        found += wrong
+        faults += wrong
         shown += results
     if run.status == "succeeded":
-        found += _check_answer(run, nodes, shown)
-    return found
+        faults += _check_answer(run, nodes, shown)
+    return faults
 
 
 async def _check_events(store: UserStore, thread: Thread) -> list[str]:
@@ -154,17 +154,17 @@ def _check_exchange(
         return [], [f"node {node.seq} is an exchange without an assistant message"]
     if node.status != "closed" or any(call.status != "done" for call in node.calls):
         return [], [f"node {node.seq} is not closed, or has calls without a result"]
-    found: list[str] = []
+    faults: list[str] = []
     if tuple(call.name for call in message.calls) != wanted:
-        found.append(f"node {node.seq} does not hold the calls of its step")
+        faults.append(f"node {node.seq} does not hold the calls of its step")
     results: list[ToolResult] = []
     for call, row in zip(message.calls, node.calls, strict=True):
         result = decode_result(row.body)
         results.append(result)
         if row.outcome != result.outcome or call.id != call_id(node.seq, row.index):
-            found.append(f"node {node.seq}: the row of call {row.index} is not that of its result")
-        found += effects.judge(thread, call.id, call.name, result)
-    return results, found
+            faults.append(f"node {node.seq}: the row of call {row.index} is not that of its result")
+        faults += effects.judge(thread, call.id, call.name, result)
+    return results, faults
 
 
 def _check_answer(run: Run, nodes: list[Node], results: list[ToolResult]) -> Iterator[str]:
@@ -186,45 +186,45 @@ async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
             old, new = before.get(fact["thread"], []), fact["messages"]
             rebuilt[fact["thread"]] += new[: len(old)] != old
             before[fact["thread"]] = new
-    found: list[str] = []
+    faults: list[str] = []
     for thread, times in rebuilt.items():
         events = await store.events.list(thread, limit=10_000)
-        # The first activation comes before the first prompt.
+        # The first activation precedes the first prompt.
         activations = sum(event.kind == "activation" for event in events) - 1
         if times > activations:
-            found.append(
+            faults.append(
                 f"{times} prompts of thread {thread} do not extend the one before, "
                 f"and it has {activations} activations after the first"
             )
-    return found
+    return faults
 
 
 async def _check_memory(store: Store, own: UserStore, facts: Iterable[Fact]) -> list[str]:
-    """Judge what is observed, and that every prompt shows each node once, by the rows alone."""
+    """Judge the observations, and that every prompt shows each node once, by the rows alone."""
     driver = driver_of(store)
     await expire(store, own.user_id)
     sent: defaultdict[str, list[Sent]] = defaultdict(list)
     for fact in facts:
         if fact["what"] == "prompt":
             sent[fact["thread"]].append(Sent("a life", fact["sent"], ""))
-    found: list[str] = []
+    faults: list[str] = []
     for thread, prompts in sent.items():
         left = await read_left(store, driver, own.user_id, thread)
         claimed = frozenset(await claim_all(own, left, thread))
-        found += Judge(left, prompts, claimed).judge()
-    return found
+        faults += Judge(left, prompts, claimed).judge()
+    return faults
 
 
 async def _check_money(store: UserStore, root: Run, facts: Iterable[Fact]) -> list[str]:
     billed = sum(fact["tokens"] for fact in facts if fact["what"] == "billed")
     settled, bound = root.settled.tokens, root.settled.tokens + root.unsettled.tokens
     total = await store.spending.usage_total(root_run_id=root.id)
-    found: list[str] = []
+    faults: list[str] = []
     if not settled <= billed <= bound:
-        found.append(f"{billed} tokens were billed, {settled} are settled, {bound} at most")
+        faults.append(f"{billed} tokens were billed, {settled} are settled, {bound} at most")
     if total.prompt_tokens + total.completion_tokens != settled:
-        found.append("the sum of the usage is not what is settled")
-    return found
+        faults.append("the sum of the usage is not what is settled")
+    return faults
 
 
 async def _check_posts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
@@ -236,14 +236,16 @@ async def _check_posts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
         message = decode_message(node.body)
         if isinstance(message, Note):
             texts.append(message.text)
-    found: list[str] = []
+    faults: list[str] = []
     known = list(facts)
     for fact in known:
         if fact["what"] == "effect" and fact["tool"] == "tell":
-            least = sum(one["what"] == "posted" for one in known if one.get("call") == fact["call"])
+            least = sum(
+                other["what"] == "posted" for other in known if other.get("call") == fact["call"]
+            )
             times = sum(f"posted by {fact['call']}" in text for text in texts)
             if not least <= times <= 1:
-                found.append(f"what was posted by {fact['call']} came {times} times")
+                faults.append(f"what was posted by {fact['call']} came {times} times")
     if await store.inbox.pending(THREAD):
-        found.append("the inbox still holds what was posted")
-    return found
+        faults.append("the inbox still holds what was posted")
+    return faults

@@ -1,12 +1,12 @@
 """The process that `benchmarks.proof.chaos` kills: an agent's run over a database.
 
-The agent does the same each time: its model answers by its prompt alone.  Everything that a tool
-does to the world, and what else must be known after a kill, is a line of a journal in a folder of
-the run, written at once and by nothing of the runtime.  A life ends by itself, or by SIGKILL: at
-the n-th passing of a named point in here, or from outside after some seconds.
+The agent does the same each time: its model answers from its prompt alone.  Every effect of a tool,
+and other facts needed after a kill, are lines of a journal in the run's folder, written at once and
+without the runtime.  A life ends by itself or by SIGKILL: at the n-th passing of a named point in
+this module, or from outside after some seconds.
 
-As a program it reads lives from stdin, one as JSON a line, runs each in a process forked from
-this one (what is imported is imported once), and answers with how it ended.
+As a program it reads lives from stdin as lines of JSON, runs each in a fork of itself (so imports
+happen once), and answers with how it ended.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ PLAN: tuple[tuple[str, ...], ...] = (
     ("delegate", "send"),
     ("fetch", "press", "put"),
 )
-"""The tools that each step calls; then comes the answer."""
+"""The tools that each step calls; then the agent answers."""
 CHILD_PLAN: tuple[tuple[str, ...], ...] = (("press", "send"), ("put",))
 IDEMPOTENT = frozenset({"put", "fetch"})
 
@@ -86,7 +86,7 @@ _DRIVERS: dict[Backend, tuple[str, ...]] = {
 }
 
 LONGEST_LIFE = 60
-"""Seconds after which a life that hangs is ended by a signal of its own."""
+"""Seconds after which a hanging life ends itself by a signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Life:
         after: seconds after which it is killed from outside; None for never.
         trace: whether to journal the points that are passed.
         budget: the tokens that the run tree may use; None for no limit.
-        memory: whether observational memory is on, with thresholds that a run passes.
+        memory: whether observational memory is on, with thresholds that a run reaches.
     """
 
     folder: str
@@ -117,13 +117,13 @@ class Life:
 
     @property
     def database_url(self) -> str:
-        """Where the run's database is."""
+        """The URL of the run's database."""
         return self.url or f"file:{Path(self.folder, 'run.db')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a life ended: by which signal (0 for none), with which exit code, after how long."""
+    """How a life ended: its signal (0 for none), its exit code, and after how long."""
 
     signal: int
     code: int
@@ -131,11 +131,12 @@ class Death:
 
 
 class World:
-    """What is outside the runtime: the journal, and the points at which the process may die."""
+    """The outside world: the journal, and the points at which the process may die."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
         self._passed: Counter[str] = Counter()
+        # Some tools run in threads, so two may pass a point at once.
         self._lock = threading.Lock()
         path = Path(life.folder, "journal")
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -153,10 +154,11 @@ class World:
             self.note("point", point=point, passing=passing)
         if point == self._life.point and passing == self._life.passing:
             os.kill(os.getpid(), signal.SIGKILL)
+            # The signal may arrive a little later: nothing may happen until then.
             signal.pause()
 
     async def around(self, point: str, work: Awaitable[T]) -> T:
-        """Do something between two points."""
+        """Await something between two points."""
         self.reach(f"before {point}")
         result = await work
         self.reach(f"after {point}")
@@ -170,7 +172,7 @@ class World:
 
 
 def world_of(context: ToolContext) -> World:
-    """Return the world that the run was handed."""
+    """Return the run's world."""
     return cast(World, context.deps)
 
 
@@ -187,21 +189,21 @@ async def send(context: ToolContext) -> str:
 
 @tool(idempotent=True)
 async def put(context: ToolContext) -> str:
-    """Put a value: it does no harm to put it again."""
+    """Put a value; putting it again does no harm."""
     world_of(context).effect("put", context)
     return "put"
 
 
 @tool
 def press(context: ToolContext) -> str:
-    """Press a button, in a thread: it must not be pressed twice."""
+    """Press a button, in a thread; it must not be pressed twice."""
     world_of(context).effect("press", context)
     return "pressed"
 
 
 @tool(idempotent=True)
 def fetch(context: ToolContext) -> str:
-    """Fetch a page, in a thread: it does no harm to fetch it again."""
+    """Fetch a page, in a thread; fetching it again does no harm."""
     world_of(context).effect("fetch", context)
     return "a page of text\n" * 1000
 
@@ -246,13 +248,15 @@ def agent_of(world: World, *, child: bool = False) -> Agent:
             thread=request.session,
             messages=list(map(digest, request.messages)),
             sent=[
-                (one.role, one.text, [call.id for call in one.calls], one.call_id)
-                for one in request.messages
+                (message.role, message.text, [call.id for call in message.calls], message.call_id)
+                for message in request.messages
             ],
         )
         so_far = Progress.of(request)
         if so_far.step < len(plan):
-            answer = calls(*(raw_call(one) for one in plan[so_far.step]), text=so_far.text)
+            answer = calls(
+                *(raw_call(tool_name) for tool_name in plan[so_far.step]), text=so_far.text
+            )
         else:
             answer = say(so_far.report)
         prompt = sum(map(count_message, request.messages)) + count_tools(request.tools)
@@ -265,15 +269,15 @@ def agent_of(world: World, *, child: bool = False) -> Agent:
 
 
 def digest(message: PromptMessage) -> str:
-    """Return a short digest of a message as it is sent."""
+    """Return a short digest of a message as sent."""
     return hashlib.blake2b(repr(message).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the run has come, by what the model said last and the results after that.
+    """The progress of the run, from the model's last text and the results after it.
 
-    Older messages may have left the prompt, so each answer carries the sums on.
+    Older messages may have left the prompt, so each answer repeats the sums.
     """
 
     step: int = 0
@@ -285,8 +289,8 @@ class Progress:
         """Read it from a prompt."""
         step = results = interrupted = 0
         for message in request.messages:
-            if message.role == "assistant" and (said := _PROGRESS.fullmatch(message.text)):
-                step, results, interrupted = (int(number) for number in said.groups())
+            if message.role == "assistant" and (match := _PROGRESS.fullmatch(message.text)):
+                step, results, interrupted = (int(number) for number in match.groups())
             elif message.role == "tool":
                 results += 1
                 interrupted += INTERRUPTED in message.text
@@ -294,12 +298,12 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """What the model says with its next calls."""
+        """The model's text with its next calls."""
         return f"Step {self.step + 1} after {self.report}."
 
     @property
     def report(self) -> str:
-        """What the model says at the end."""
+        """The model's last text."""
         return f"{self.results} results, {self.interrupted} interrupted"
 
 
@@ -310,7 +314,7 @@ _PROGRESS = re.compile(r"Step (\d+) after (\d+) results, (\d+) interrupted\.")
 
 
 def kind_of(commit: Commit) -> str:
-    """Return what a commit is for."""
+    """Return the purpose of a commit."""
     kinds = (
         (commit.observation, "an observation"),
         (commit.finish, "the end"),
@@ -322,11 +326,11 @@ def kind_of(commit: Commit) -> str:
         (commit.nodes, "notes"),
         (commit.reserve, "a reservation"),
     )
-    return next((kind for found, kind in kinds if found), "an event")
+    return next((kind for part, kind in kinds if part), "an event")
 
 
 class FaultyUserStore:
-    """A store with faulty runs and jobs; all else goes straight through."""
+    """A store with faulty runs and jobs; everything else is delegated."""
 
     def __init__(self, store: UserStore, world: World) -> None:
         self._store = store
@@ -338,7 +342,7 @@ class FaultyUserStore:
 
 
 class FaultyJobs:
-    """Jobs whose claims lie between two points."""
+    """Jobs with a point before and after each claim."""
 
     def __init__(self, jobs: JobStore, world: World) -> None:
         self._jobs = jobs
@@ -353,7 +357,7 @@ class FaultyJobs:
 
 
 class FaultyRuns:
-    """Runs whose writes lie between two points."""
+    """Runs with a point before and after each write."""
 
     def __init__(self, runs: RunStore, world: World) -> None:
         self._runs = runs
@@ -378,16 +382,16 @@ class FaultyRuns:
         return await self._world.around("the commit of a late observation", writing)
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
-        """Commit between two points, and journal what is recorded as done."""
+        """Commit between two points, and journal the calls recorded as done."""
         point = f"the commit of {kind_of(commit)}"
         last = await self._world.around(point, self._runs.commit(lease, commit))
-        for one in commit.done:
-            self._world.note("done", thread=lease.thread_id, node=one.node_id, index=one.index)
+        for call in commit.done:
+            self._world.note("done", thread=lease.thread_id, node=call.node_id, index=call.index)
         return last
 
 
 class FaultyStore:
-    """An open store of `FaultyUserStore`s; what concerns all owners goes straight through."""
+    """An open store of `FaultyUserStore`s; what concerns all owners is delegated."""
 
     def __init__(self, store: Store, world: World) -> None:
         self._store = store
@@ -405,7 +409,7 @@ class FaultyStore:
 
 
 async def live(life: Life) -> None:
-    """Begin the run, or take it over from the process that died, and drive it to its end."""
+    """Begin the run, or take it over from the dead process, and run it to its end."""
     world = World(life)
     store = await open_store(life.database_url)
     try:
@@ -433,10 +437,11 @@ async def live(life: Life) -> None:
 
 
 def fork(life: Life) -> Death:
-    """Run a life in a process of its own and wait for its end."""
+    """Run a life in its own process and wait for its end."""
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
+        # Not `sys.exit`: the handlers and buffers of the parent are copied here.
         os._exit(_live_here(life))
     if life.after is not None:
         time.sleep(life.after)
@@ -459,7 +464,7 @@ def _live_here(life: Life) -> int:
 
 @functools.cache
 def preload(backend: Backend) -> None:
-    """Import what every life over such a database needs, so that it is imported once."""
+    """Import everything that a life over such a database needs, before the first fork."""
     count_text("load the vocabulary before the first fork")
     for module in _DRIVERS[backend]:
         import_module(module)

@@ -1,4 +1,4 @@
-"""Imported by a fork server, so that the processes that it forks have litellm from the start."""
+"""Imported by a fork server, so that its forks have litellm from the start."""
 
 import anyio
 

@@ -1,8 +1,8 @@
 """Measure how long a run waits for its memory: its time with a slow Observer, and without one.
 
-A server process speaks OpenAI's protocol on loopback; it takes its time for each answer, and more
-for the notes of the Observer, which is the run's own model.  The runs go through litellm, the loop
-and a database file, with and without observational memory, in turn; medians are reported.  The
+A server process speaks OpenAI's protocol on loopback.  It delays each answer, and delays the notes
+of the Observer, which is the run's own model, even longer.  The runs go through litellm, the loop
+and a database file, alternately with and without observational memory; medians are reported.  The
 threshold is so low that observations take effect many times, or would if they came in time.
 """
 
@@ -36,28 +36,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure each case with and without memory, in turn."""
-    found: dict[tuple[float, float, bool], list[Measured]] = {}
+    """Measure each case alternately with and without memory."""
+    measurements: dict[tuple[float, float, bool], list[Measured]] = {}
     for number in range(args.rounds):
         for step, observer in CASES:
-            # Which of the two comes first changes from round to round.
+            # The order alternates from round to round.
             for memory in (False, True) if number % 2 else (True, False):
                 print(f"round {number + 1}: {step} s, memory {memory}", file=sys.stderr)
                 measured = measure(step, observer, args.steps, args.observe if memory else None)
-                found.setdefault((step, observer, memory), []).append(measured)
-    rows = [_row(*case, runs) for case, runs in sorted(found.items())]
+                measurements.setdefault((step, observer, memory), []).append(measured)
+    rows = [_row(*case, runs) for case, runs in sorted(measurements.items())]
     targets = [
         at_most(
             f"{args.steps} steps of {step:g} s with an Observer of {observer:g} s",
-            _middle(found[step, observer, True], lambda one: one.wall)
-            / _middle(found[step, observer, False], lambda one: one.wall),
+            _middle(measurements[step, observer, True], lambda run: run.wall)
+            / _middle(measurements[step, observer, False], lambda run: run.wall),
             MOST_STALL,
             "times without memory",
         )
         for step, observer in CASES
     ]
-    remembered = [one for case, runs in found.items() if case[2] for one in runs]
-    fewest = min(one.observations for one in remembered)
+    remembered = [measured for case, runs in measurements.items() if case[2] for measured in runs]
+    fewest = min(measured.observations for measured in remembered)
     targets.append(at_least("observations of a run", fewest, 1))
     return Report("stall", rows, targets)
 
@@ -94,14 +94,14 @@ def _row(step: float, observer: float, memory: bool, runs: list[Measured]) -> di
         "step_s": step,
         "observer_s": observer,
         "memory": memory,
-        "wall_s": _middle(runs, lambda one: one.wall),
-        "least_s": min(one.wall for one in runs),
-        "most_s": max(one.wall for one in runs),
-        "cpu_s": _middle(runs, lambda one: one.cpu),
-        "longest_step_s": _middle(runs, lambda one: one.longest),
-        "observations": _middle(runs, lambda one: one.observations),
-        "activations": _middle(runs, lambda one: one.activations),
-        "observer_calls": _middle(runs, lambda one: one.observer_calls),
+        "wall_s": _middle(runs, lambda run: run.wall),
+        "least_s": min(run.wall for run in runs),
+        "most_s": max(run.wall for run in runs),
+        "cpu_s": _middle(runs, lambda run: run.cpu),
+        "longest_step_s": _middle(runs, lambda run: run.longest),
+        "observations": _middle(runs, lambda run: run.observations),
+        "activations": _middle(runs, lambda run: run.activations),
+        "observer_calls": _middle(runs, lambda run: run.observer_calls),
     }
 
 

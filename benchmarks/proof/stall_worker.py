@@ -1,4 +1,4 @@
-"""One run of the stall benchmark in a process of its own, or the server that it talks to.
+"""One run of the stall benchmark in its own process, or the server that it talks to.
 
 `python -m benchmarks.proof.stall_worker run …` prints its `Measured` as JSON; `serve` prints its
 URL and serves until it is killed.
@@ -24,11 +24,11 @@ from benchmarks.cost.loop_worker import KEY, page
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run took; seconds.
+    """The figures of one run, in seconds.
 
     Attributes:
-        longest: the longest time from one step's tool to the next one's.
-        observer_calls: calls of the model that were for the memory.
+        longest: the longest time from one step's tool to the next step's.
+        observer_calls: model calls for the memory.
     """
 
     wall: float
@@ -40,7 +40,7 @@ class Measured:
 
 
 def serve_both(steps: int, *, step: float, observer: float) -> Script:
-    """Return a script that answers as the agent's model and as its Observer, each in its time."""
+    """Return a script that plays the agent's model and its Observer, each with its delay."""
     answer = call_then_answer(steps)
     asked = 0
 
@@ -106,7 +106,7 @@ async def run(args: argparse.Namespace) -> Measured:
 
 
 async def _warm(model: LiteLLMModel, folder: Path) -> None:
-    """Make a call first: what is loaded at the first one is no part of the measurement."""
+    """Make a first call, so that its imports are not measured."""
     settings = Settings(database_url=f"file:{folder / 'warm.db'}", observational_memory=False)
     async with Runtime.open(settings, model=model) as runtime:
         await runtime.run(Agent(), "Warm up.")

@@ -1,4 +1,4 @@
-"""What a policy sends over a recorded run, and what it would cost."""
+"""The tokens that a policy sends over a recorded run, and their cost."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from agent_runtime.models.base import Price
 from benchmarks.replay.recordings import Step, Trace
 
 ACTOR = Price(input=3_000, output=15_000, cache_read=300, cache_write=3_750)
-"""claude-sonnet-4-5, in nanodollars a token."""
+"""claude-sonnet-4-5, in nanodollars per token."""
 OBSERVER = Price(input=300, output=2_500, cache_read=30, cache_write=300)
 """gemini-2.5-flash."""
 CACHE_SECONDS = 300.0
-"""How long a provider keeps a prefix that nobody asks for."""
+"""How long a provider caches an unused prefix."""
 NANO = 1e9
 
 
 @dataclass(slots=True)
 class Bill:
-    """Tokens as the provider counts them.
+    """Tokens by the provider's count.
 
     Attributes:
         peak: the largest prompt.
-        shared: of all prompts, the prefix that the prompt before had too.
-        cached: of that, what was read from the cache: nothing where it had expired.
+        shared: of all prompts, the prefix in common with the prompt before.
+        cached: of that, the part read from the cache: none where it had expired.
         cold: prompts that found it expired.
-        over: prompts above the window, with what the recorded agent's own system prompt and tool
-            schemas had, of which the recording holds nothing.
-        front: tokens of those in all prompts; `front_cached` of these.
+        over: prompts above the window, including the recorded agent's own system prompt and tool
+            schemas, which are not in the recording.
+        front: tokens of those in all prompts; `front_cached` of them came from the cache.
     """
 
     prompts: int = 0
@@ -57,7 +57,7 @@ class Bill:
         self._last = prompt, cold
 
     def add_front(self, tokens: int, window: int) -> None:
-        """Add what the recorded agent sent in front of the last prompt."""
+        """Add the recorded agent's own prefix of the last prompt."""
         prompt, cold = self._last
         self.front += tokens
         self.front_cached += 0 if cold else tokens
@@ -70,11 +70,11 @@ class Bill:
         self.observer_output += round(output)
 
     def add(self, other: Bill) -> None:
-        """Add another run's."""
+        """Add another run's bill."""
         peak = max(self.peak, other.peak)
-        for one in fields(self):
-            if not one.name.startswith("_"):
-                setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for field in fields(self):
+            if not field.name.startswith("_"):
+                setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
         self.peak = peak
 
     @property
@@ -84,11 +84,11 @@ class Bill:
         return spent / NANO
 
     def dollars(self, *, caching: bool = True, front: bool = False, answers: bool = False) -> float:
-        """Return what the prompts and the observer cost.
+        """Return the cost of the prompts and the observer.
 
         Args:
-            front: count the recorded agent's own system prompt and tool schemas too.
-            answers: count the actor's answers too, which no policy changes.
+            front: include the recorded agent's own system prompt and tool schemas.
+            answers: include the actor's answers, which are the same for every policy.
         """
         tokens = self.tokens + (self.front if front else 0)
         cached = self.cached + (self.front_cached if front else 0)
@@ -101,7 +101,7 @@ class Bill:
 
 
 def output_of(step: Step, trace: Trace) -> int:
-    """Return how many tokens an answer has."""
+    """Return the tokens of an answer."""
     chars = len(step.text) + len(step.reasoning)
     chars += sum(len(call.name) + len(call.arguments) for call in step.calls)
     return round(chars * trace.rate)

@@ -1,8 +1,8 @@
-"""The time of a recording, under which observational memory works while a run is replayed.
+"""The time of a recording, in which observational memory works during a replay.
 
-The memory's worker is the product's own.  An observation is ready some seconds of the recording
+The memory's worker is the product's own.  An observation is ready some seconds of recorded time
 after its request, however long it really takes: `Clock.advance` moves from one model call to the
-next, and stops at whatever becomes ready between them.
+next, and stops at each observation that becomes ready between them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Clock:
     """The time of one recording, in seconds since the epoch.
 
     Attributes:
-        waited: model calls that had to wait until something was observed.
+        waited: model calls that had to wait for an observation.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class Clock:
         self._changed = anyio.Event()
 
     def hand(self) -> Hand:
-        """Return what a worker waits by; the one of an earlier run may still be at work."""
+        """Return a hand for a worker; an earlier run's may still be in use."""
         self._hands.append(hand := Hand(self))
         return hand
 
     async def advance(self, to: float) -> None:
-        """Go on to a time, when all that is ready by then is taken in."""
+        """Advance to a time, after everything that is ready by then was processed."""
         await self._quiet()
         while due := [hand for hand in self._hands if hand.ready_at <= to]:
             first = min(due, key=lambda hand: hand.ready_at)
@@ -56,18 +56,18 @@ class Clock:
         self.now = max(self.now, to)
 
     async def _quiet(self) -> None:
-        """Wait until each worker waits for the clock, or for something to do."""
+        """Wait until every worker waits, for the clock or for something to do."""
         while any(hand.busy for hand in self._hands):
             await self._changed.wait()
 
     def notify(self) -> None:
-        """Have `advance` look again at what the workers do."""
+        """Make `advance` check the workers again."""
         self._changed.set()
         self._changed = anyio.Event()
 
 
 class Hand:
-    """Where one worker is.
+    """The state of one worker.
 
     Attributes:
         ready_at: until when it waits; infinite if it does not wait for the clock.
@@ -81,11 +81,11 @@ class Hand:
 
     @property
     def busy(self) -> bool:
-        """Whether its worker goes on by itself."""
+        """Whether its worker is running."""
         return self.ready_at == math.inf and self._working()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until this many seconds of the recording have passed."""
+        """Wait until this many recorded seconds have passed."""
         self._ready, self.ready_at = anyio.Event(), self.clock.now + seconds
         self.clock.notify()
         try:
@@ -94,12 +94,12 @@ class Hand:
             self.release()
 
     def release(self) -> None:
-        """Let its worker go on."""
+        """Let its worker continue."""
         self.ready_at = math.inf
         self._ready.set()
 
     def tell(self, working: Callable[[], bool]) -> None:
-        """Take note of how to know whether its worker goes on by itself."""
+        """Set the function that returns whether its worker is running."""
         self._working = working
         self.clock.notify()
 
@@ -114,12 +114,12 @@ def _never() -> bool:
 
 @dataclass(kw_only=True)
 class PacedWorker(MemoryWorker):
-    """The product's worker, of which the clock knows when it has nothing to do."""
+    """The product's worker; it reports to the clock when it is idle."""
 
     hand: Hand
 
     async def work(self) -> None:
-        """Do what is due."""
+        """Do all due work."""
         self.hand.tell(_always)
         try:
             await super().work()
@@ -127,22 +127,22 @@ class PacedWorker(MemoryWorker):
             self.hand.tell(_never)
 
     async def next(self) -> bool:
-        """Do what is due next."""
+        """Do the next due work."""
         self.hand.tell(_always)
-        found = await super().next()
-        self.hand.tell(lambda: found or self.memory.woken.is_set())
-        return found
+        worked = await super().next()
+        self.hand.tell(lambda: worked or self.memory.woken.is_set())
+        return worked
 
     async def _rest(self) -> None:
         await self.hand.sleep(RETRY_SECONDS)
 
 
 class PacedObserver:
-    """An Observer whose notes are ready some seconds of the recording after they were asked for.
+    """An Observer whose notes are ready some recorded seconds after the request.
 
     Args:
-        foreground: says whether the run itself waits for the notes.
-        billed: is handed each interval's model calls.
+        foreground: returns whether the run itself waits for the notes.
+        billed: gets each interval's model calls.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class PacedObserver:
             self._hand.clock.now += self._latency
 
     def bound(self, interval: ObserverInput) -> tuple[int, int]:
-        """Return what observing costs at most."""
+        """Return the most that observing can cost."""
         return self._observer.bound(interval)
 
 
@@ -189,7 +189,7 @@ _recorded: ContextVar[Clock | None] = ContextVar("recorded", default=None)
 
 @contextmanager
 def recorded_time() -> Generator[None]:
-    """Have `time.time` tell the time of the recording in tasks that replay one."""
+    """Make `time.time` return recorded time in tasks that replay a recording."""
     real = time.time
 
     def now() -> float:
@@ -201,5 +201,5 @@ def recorded_time() -> Generator[None]:
 
 
 def tell_time_by(clock: Clock) -> None:
-    """Have the current task, and those that it starts, tell the time by a clock."""
+    """Make the current task, and tasks that it starts, use a clock's time."""
     _recorded.set(clock)

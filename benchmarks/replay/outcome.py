@@ -1,4 +1,4 @@
-"""What a recorded run has to look like in prompts and in the log, and what became of it."""
+"""The expected form of a recorded run in prompts and in the log, and the outcome of its replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CUT = "characters are left out here"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What the log must hold next: a message, or an answer with the results of its calls."""
+    """The next expected part of the log: a message, or an answer with the results of its calls."""
 
     role: Literal["user", "assistant", "note"]
     text: str
@@ -30,27 +30,27 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """How many messages it is."""
+        """The number of its messages."""
         return 1 + (len(self.step.calls) if self.step else 0)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a trace.
+    """The outcome of a trace.
 
     Attributes:
-        steps: answers that were given.
+        steps: answers.
         activations: how many, by cause.
         hidden: messages that the last prompt did not show.
-        capped: results that were shown cut from the first.
-        cut: results that were cut when they were old.
-        shrunk: activations after which the guaranteed recent messages were not there whole.
-        fullest: the largest prompt by the provider's count, as a share of what it may have.
-        above: prompts that the provider counted above what the runtime allows them.
-        refused: prompts that the provider refused because they exceeded its window.
-        faults: what was wrong, in words; empty if all went as promised.
-        too_large: how the runtime said that something does not fit the window, if it did.
-        unavoidable: of that prompt, what could not be cut, as a share of what it may have.
+        capped: results that were shown truncated from the start.
+        cut: results that were truncated later.
+        shrunk: activations without all of the guaranteed recent messages.
+        fullest: the largest prompt by the provider's count, as a share of its limit.
+        above: prompts above the runtime's limit by the provider's count.
+        refused: prompts above the provider's window.
+        faults: descriptions of what was wrong; empty if nothing was.
+        too_large: the runtime's message that something does not fit the window, if there was one.
+        unavoidable: the part of that prompt that could not be truncated, as a share of its limit.
     """
 
     trace: str
@@ -75,13 +75,13 @@ class Outcome:
 
 
 def note(said: Said) -> Piece:
-    """Return what the log holds of something that came in."""
+    """Return the log's form of a message that came in."""
     steer = "The user says, while you work: " if said.kind == "steer" else ""
     return Piece("note", steer + said.text)
 
 
 def stands_for(block: Sequence[PromptMessage], piece: Piece, notes: Sequence[str]) -> bool:
-    """Return whether messages of a prompt show a piece, with the notes that ride in it."""
+    """Return whether messages of a prompt show a piece and the notes that ride in it."""
     first = block[0]
     if first.role != piece.role or first.text != piece.text:
         return False
@@ -97,13 +97,13 @@ def stands_for(block: Sequence[PromptMessage], piece: Piece, notes: Sequence[str
 
 
 def observed_nodes(front: Sequence[PromptMessage]) -> list[tuple[int, int]]:
-    """Return the intervals of nodes for which the observations at a prompt's front stand."""
-    found = itertools.takewhile(bool, (_OBSERVED.match(one.text) for one in front))
-    return [(int(match[1]), int(match[2])) for match in found if match]
+    """Return the intervals of nodes that the observations at the start of a prompt cover."""
+    matches = itertools.takewhile(bool, (_OBSERVED.match(message.text) for message in front))
+    return [(int(match[1]), int(match[2])) for match in matches if match]
 
 
 def tiled(intervals: Sequence[tuple[int, int]]) -> int:
-    """Return how many nodes, from the first on, intervals stand for; -1 if not each once."""
+    """Return how many nodes, from the first on, the intervals cover; -1 if not each just once."""
     reached = 0
     for first, last in intervals:
         if first != reached + 1 or last < first:
@@ -113,7 +113,7 @@ def tiled(intervals: Sequence[tuple[int, int]]) -> int:
 
 
 def same(entry: Entry, piece: Piece) -> bool:
-    """Return whether a node of the log holds a piece, byte for byte."""
+    """Return whether a node of the log equals a piece, byte for byte."""
     match entry.message:
         case UserMessage(text):
             return piece.role == "user" and text == piece.text

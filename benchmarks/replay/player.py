@@ -1,9 +1,9 @@
-"""A recorded run, gone through again by the real runtime: real loop, real store, recorded answers.
+"""A recorded run, replayed by the real runtime: real loop, real store, recorded answers.
 
-`play` runs each turn of a trace by `Runtime.run`.  The model answers as it did in the recording,
-the tools return what they returned then; what came in meanwhile is posted to the inbox; and where
-the recording breaks off, the run is cancelled.  `Player` judges every prompt by itself, without
-the runtime's own checks, and `play` compares the log with the recording at the end.
+`play` runs each turn of a trace by `Runtime.run`.  The model gives the recorded answers and the
+tools the recorded results; messages that came in are posted to the inbox; and where the recording
+breaks off, the run is cancelled.  `Player` judges every prompt without the runtime's own checks,
+and `play` compares the log with the recording at the end.
 """
 
 from __future__ import annotations
@@ -50,20 +50,21 @@ from benchmarks.replay.outcome import (
 from benchmarks.replay.recordings import Step, Trace, Turn
 
 START_RATIOS = {"claude_code_traces": 1.6}
-"""What the runtime takes Claude's tokens for until it has seen usage; others are its default."""
+"""The runtime's assumption about Claude's tokens until it has seen usage; others use its default.
+"""
 MAX_OUTPUT = 8_192
 LEAST_UNAVOIDABLE = 0.6
-"""Only a prompt of which the parts that cannot be cut fill this share may be called too large."""
+"""A prompt may be called too large only if its parts that cannot be truncated fill this share."""
 
 
 class Player:
     """The model and the tools of a recorded run, and the judge of its prompts.
 
-    As a model it counts tokens by what the recorded provider reported for the same text, and
-    refuses a prompt above its window.
+    As a model it counts tokens at the rate that the recorded provider reported for the same text,
+    and refuses a prompt above its window.
 
     Args:
-        remembers: whether observations have to stand for all that is not shown.
+        remembers: whether observations must cover everything that is not shown.
     """
 
     def __init__(self, trace: Trace, window: int, *, remembers: bool = False) -> None:
@@ -85,7 +86,7 @@ class Player:
 
     @property
     def name(self) -> str:
-        """A name of its own, so that what one trace teaches of tokens does not reach another."""
+        """A unique name, so that token ratios learned from one trace do not reach another."""
         return f"recorded/{self.trace.id}"
 
     async def info(self) -> ModelInfo:
@@ -101,20 +102,20 @@ class Player:
 
     @property
     def next_step(self) -> Step | None:
-        """The answer that the next call gets; None where the recording breaks off."""
+        """The answer to the next call; None where the recording breaks off."""
         steps = self._turn.steps
         return steps[self._next] if self._next < len(steps) else None
 
     def tools(self) -> list[Tool]:
-        """Return a tool for each that the recording names."""
+        """Return a tool for each name in the recording."""
         names = {call.name for turn in self.trace.turns for s in turn.steps for call in s.calls}
         return [RecordedTool(name, self) for name in sorted(names)]
 
     async def wait_for(self, turn: Turn) -> None:
-        """Wait until a turn's time has come: none has to, unless the recording's time counts."""
+        """Wait for a turn's time; a no-op unless recorded time counts."""
 
     def begin(self, turn: Turn, scope: anyio.CancelScope) -> None:
-        """Be ready for a turn; where its recording breaks off, the scope is cancelled."""
+        """Prepare for a turn; where its recording breaks off, the scope is cancelled."""
         self._turn, self._next, self._scope = turn, 0, scope
 
     def hear(self, event: Event) -> None:
@@ -142,7 +143,7 @@ class Player:
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """Answer as recorded.
+        """Give the recorded answer.
 
         Raises (from the iterator):
             ModelOverflow: the prompt exceeds the window.
@@ -187,7 +188,7 @@ class Player:
     # The tools
 
     async def result_of(self, tool: str, context: ToolContext) -> ToolResult:
-        """Return what a call returned in the recording; without a result, cancel the run."""
+        """Return the recorded result of a call; without a result, cancel the run."""
         step = self._turn.steps[self._next - 1]
         seq, index = call_place(context.call_id)
         call = step.calls[index]
@@ -200,7 +201,7 @@ class Player:
                 await context.store.inbox.post(
                     context.thread_id, said.kind, said.text.encode(), run_id=context.run_id
                 )
-        present = sum(one.result is not None for one in step.calls)
+        present = sum(other.result is not None for other in step.calls)
         if call.result is None:
             if self._returned < present:
                 await self._others_back.wait()
@@ -216,7 +217,7 @@ class Player:
         self.outcome.faults.append(f"{self.trace.id} at {self.window}: {text}")
 
     def _judge(self, request: ModelRequest) -> None:
-        """Note what is wrong with a prompt, by what was fed so far alone."""
+        """Record faults of a prompt, judged only by what was fed so far."""
         self.outcome.prompts += 1
         messages = request.messages
         self._judge_pairs(messages)
@@ -233,14 +234,14 @@ class Player:
         while index < len(messages):
             message = messages[index]
             results = messages[index + 1 : index + 1 + len(message.calls)]
-            if [call.id for call in message.calls] != [one.call_id for one in results]:
+            if [call.id for call in message.calls] != [result.call_id for result in results]:
                 self._fault(f"message {index} of prompt {self.outcome.prompts}: torn pairs")
             index += 1 + len(message.calls)
             if message.role == "tool":
                 self._fault(f"message {index} of prompt {self.outcome.prompts}: orphan result")
 
     def _shown(self, messages: Sequence[PromptMessage]) -> tuple[int, int]:
-        """Return how many of the last pieces stand in the prompt raw, and in how many messages."""
+        """Return how many of the last pieces are raw in the prompt, and in how many messages."""
         pieces = used = 0
         riding: list[str] = []
         for piece in reversed(self.expected):
@@ -257,14 +258,15 @@ class Player:
                 break
             pieces, used, riding = pieces + 1 + len(riding), used + piece.size, []
         if pieces == len(self.expected) and observed_nodes(messages[1:]) == [(1, 1)]:
-            # What looks like the first node is the task, restated behind its observation.
+            # The apparent first node is the task, restated after its observation.
             pieces, used = pieces - 1, used - 1
         return pieces, used
 
     def _judge_front(self, front: Sequence[PromptMessage], before: Sequence[Piece]) -> None:
-        """Check that the front mentions all that is not raw: the task by text, the rest by number.
+        """Check that the front covers everything that is not raw: the task by text, the rest by
+        number.
 
-        Where observations stand for it, each node must be in exactly one of their intervals.
+        If there are observations, each node must be in exactly one of their intervals.
         """
         hidden = sum(piece.size for piece in before)
         self.outcome.hidden = hidden
@@ -331,7 +333,7 @@ class Player:
 
 
 class RecordedTool(Tool):
-    """Returns what the tool of this name returned in the recording."""
+    """Returns the recorded results of the tool of this name."""
 
     def __init__(self, name: str, player: Player) -> None:
         super().__init__(name=name, description="A recorded tool.")
@@ -347,7 +349,7 @@ class RecordedTool(Tool):
 
 
 async def play(runtime: Runtime, player: Player, *, thread: str) -> Outcome:
-    """Run a trace on a new thread; what went wrong is in the outcome's `faults`.
+    """Run a trace on a new thread; faults are in the outcome's `faults`.
 
     A trace that does not fit the window ends with the first prompt that does not.
     """

@@ -1,8 +1,8 @@
-"""What a recorded run would send under policies without a memory, by arithmetic.
+"""The prompts and costs of a recorded run under policies without a memory, by arithmetic.
 
-A prompt is the front (system prompt and tools), and nodes of the recording: messages, and answers
-with their results, never apart.  What a prompt has in common with the one before, from its
-beginning on, comes from the cache.
+A prompt is the front (system prompt and tools) followed by nodes of the recording: messages, and
+answers together with their results.  The common prefix of a prompt and the one before comes from
+the cache.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ WINDOW_TOKENS = 30_000
 LAST_MESSAGES = 40
 COMPACT_FROM = 150_000
 COMPACTED = 30
-"""Tokens summarized for each token of a summary, as in the median recorded one."""
+"""Tokens summarized per token of a summary, as in the median recorded summary."""
 
 Keep = Callable[[Sequence["Node"], int], int]
-"""From the nodes so far, and the first that the prompt before had, the first that this one has."""
+"""Takes the nodes so far and the first node of the prompt before; returns the first of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a recording, with its tokens as the provider counts them."""
+    """A node of a recording, with its tokens by the provider's count."""
 
     messages: int
     tokens: float
@@ -40,10 +40,10 @@ class Call:
     """A model call of a recording.
 
     Attributes:
-        nodes: how many nodes stand before it.
+        nodes: the number of nodes before it.
         cold: whether the provider's cache had expired.
-        unrecorded: tokens of the recorded agent's own system prompt and tool schemas, of which the
-            recording holds nothing.
+        unrecorded: tokens of the recorded agent's own system prompt and tool schemas, which are not
+            in the recording.
     """
 
     step: Step
@@ -67,7 +67,7 @@ class Recording:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all of it."""
+        """Tokens of the whole recording."""
         return round(self.front + sum(node.tokens for node in self.nodes))
 
 
@@ -123,19 +123,19 @@ def last_messages(nodes: Sequence[Node], first: int) -> int:
 
 
 def window_by_one(nodes: Sequence[Node], first: int) -> int:
-    """Send what fits 30K tokens, however little of it is new."""
+    """Send what fits into 30K tokens, dropping as little as possible each time."""
     return max(first, _first_of(nodes, WINDOW_TOKENS, lambda node: node.tokens))
 
 
 def window_to_half(nodes: Sequence[Node], first: int) -> int:
-    """Send up to 30K tokens; above that, drop the oldest until half of it is left."""
+    """Send up to 30K tokens; above that, drop the oldest until half is left."""
     if sum(node.tokens for node in nodes[first:]) <= WINDOW_TOKENS:
         return first
     return max(first, _first_of(nodes, WINDOW_TOKENS / 2, lambda node: node.tokens))
 
 
 def _first_of(nodes: Sequence[Node], most: float, size: Callable[[Node], float]) -> int:
-    """Return the first of the newest nodes that together have no more; at least the newest."""
+    """Return the first of the newest nodes that sum up to at most `most`; at least the newest."""
     total = 0.0
     for place in reversed(range(len(nodes))):
         total += size(nodes[place])
@@ -154,7 +154,7 @@ COMPACTION = "compacted at 150K"
 
 
 def bills_of(recording: Recording, window: int) -> Iterator[tuple[str, Bill]]:
-    """Yield what each policy without a memory would cost."""
+    """Yield the cost of each policy without a memory."""
     for name, keep in SLIDING.items():
         yield name, slid(recording, keep, window)
     yield COMPACTION, compacted(recording, window)
@@ -173,10 +173,10 @@ def slid(recording: Recording, keep: Keep, window: int) -> Bill:
 
 
 def compacted(recording: Recording, window: int) -> Bill:
-    """Return the bill of a model that sums up what happened once the prompt has 150K tokens.
+    """Return the bill of a model that summarizes once the prompt has 150K tokens.
 
-    The newest node stays; the summary is written by the same model, which reads all the rest once
-    more, mostly from the cache.
+    The newest node stays; the same model writes the summary, reading everything else once more,
+    mostly from the cache.
     """
     bill = Bill()
     first, summary, sent = 0, 0.0, 0.0

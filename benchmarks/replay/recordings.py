@@ -1,8 +1,8 @@
-"""Recorded runs of real agents, as what the runtime itself would have seen happen.
+"""Recorded runs of real agents, in the form in which the runtime would have seen them.
 
-A trace is a dialogue in the OpenAI form.  `read_traces` turns it into turns: what the user asked,
-the answers that came with their calls and results, and what came in between.  Nothing is invented
-and nothing dropped but what is counted: answers without any content, which the runtime never logs.
+A trace is a dialogue in OpenAI's format.  `read_traces` turns it into turns: the user's task, the
+answers with their calls and results, and messages that came in between.  Nothing is invented, and
+only one thing is dropped, and counted: empty answers, which the runtime never logs.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ NO_TASK = "(No message of the user precedes this answer.)"
 """The task of a turn that the recording begins with an answer."""
 
 _LEAST_CHARS = 200
-"""A shorter exchange says nothing of how densely the provider counts."""
+"""A shorter exchange is no measure of the provider's tokens per character."""
 _RATES = (0.2, 0.7)
-"""Tokens per character beyond that come from something that the recording left out."""
+"""Tokens per character outside of this come from parts that the recording lacks."""
 
 Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """A tool call; `result` is None where none was recorded."""
+    """A tool call; `result` is None if none was recorded."""
 
     name: str
     arguments: str
@@ -43,7 +43,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Something that arrived outside the dialogue: from the user, or from elsewhere."""
+    """A message from outside the dialogue: from the user, or from elsewhere."""
 
     kind: Literal["steer", "background"]
     text: str
@@ -51,11 +51,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An answer, its calls with their results, and what came in before the next answer.
+    """An answer, its calls with their results, and messages before the next answer.
 
     Attributes:
-        rate: the provider's tokens for a character of this exchange; None where unknown.
-        asked: when the model was called, in seconds since the epoch; 0 where unknown.
+        rate: the provider's tokens per character of this exchange; None if unknown.
+        asked: when the model was called, in seconds since the epoch; 0 if unknown.
         reported: the prompt tokens that the provider reported.
     """
 
@@ -75,12 +75,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message of the user and the answers to it.
+    """A user's message and the answers to it.
 
-    It ends with an answer without calls, or else was interrupted.
+    It ends with an answer without calls, or was interrupted.
 
     Attributes:
-        said: what had come in before it began.
+        said: messages that came in before it began.
     """
 
     task: str
@@ -93,8 +93,8 @@ class Trace:
     """A recorded run.
 
     Attributes:
-        rate: the provider's tokens for a character, over the whole trace.
-        empty: how many answers without any content are left out.
+        rate: the provider's tokens per character over the whole trace.
+        empty: how many empty answers were dropped.
     """
 
     id: str
@@ -106,12 +106,12 @@ class Trace:
 
     @property
     def steps(self) -> int:
-        """How many answers it has."""
+        """The number of answers."""
         return sum(len(turn.steps) for turn in self.turns)
 
 
 def default_folder() -> Path | None:
-    """Return the folder of recorded runs, `TEST_DATA_DIR`; None if it does not hold them."""
+    """Return the folder of recorded runs, `TEST_DATA_DIR`; None if it lacks one."""
     folder = Path(os.environ.get("TEST_DATA_DIR") or os.devnull)
     return folder if all((folder / source).is_dir() for source in SOURCES) else None
 
@@ -120,7 +120,7 @@ def read_traces(folder: Path, source: str) -> Iterator[Trace]:
     """Yield the traces of one source, in the order of its file."""
     with (folder / source / "traces.jsonl.zst").open("rb") as file:
         stream = zstandard.ZstdDecompressor().stream_reader(file)
-        # Only "\n" ends a line: the texts hold other line separators.
+        # Only "\n" ends a line: the texts contain other line separators.
         for line in io.TextIOWrapper(stream, encoding="utf-8", newline="\n"):
             yield _trace(source, orjson.loads(line))
 
@@ -158,23 +158,23 @@ class _Answer:
     calls: list[_Call]
     reported: int | None
     before: int
-    """How many characters of the recording lie before it."""
+    """Characters of the recording before it."""
     asked: float
     rate: float | None = None
 
 
 @dataclass(slots=True)
 class _Reader:
-    """What has been read: answers, user messages (`str`), and what else came in (`Said`)."""
+    """The parts read so far: answers, user messages (`str`), and other messages (`Said`)."""
 
     items: list[_Answer | str | Said] = field(default_factory=list[_Answer | str | Said])
     now: float = 0.0
-    """When what was read last happened, as far as is known."""
+    """The time of the last message read, as far as known."""
     chars: int = 0
     empty: int = 0
     open: dict[str, _Call] = field(default_factory=dict[str, _Call])
     chain: list[str] = field(default_factory=list[str])
-    """What the user said and did with tools of their own, until they speak to the agent."""
+    """The user's texts and own tool calls, until they address the agent."""
     epochs: list[list[_Answer]] = field(default_factory=lambda: [[]])
     """The answers between two compactions of the recorded prompt."""
 
@@ -202,9 +202,9 @@ class _Reader:
             return
         reasoning = message.get("reasoning") or ""
         reported = _reported(message.get("usage"))
-        # What it answers has come in by then; of the first answer only its own time is known.
-        asked = self.now or _seconds(message.get("ts"))
-        answer = _Answer(text, reasoning, calls, reported, self.chars, asked)
+        # Its inputs have arrived by then; for the first answer only its own time is known.
+        called_at = self.now or _seconds(message.get("ts"))
+        answer = _Answer(text, reasoning, calls, reported, self.chars, called_at)
         self.open |= {call.id: call for call in calls}
         self.epochs[-1].append(answer)
         self.items.append(answer)
@@ -233,7 +233,7 @@ class _Reader:
         self.chain = []
 
     def learn_rates(self) -> float:
-        """Set the rate of each exchange by how the reported prompt grew; return the trace's."""
+        """Set each exchange's rate by the reported prompt's growth; return the trace's rate."""
         grown = chars = 0
         for epoch in self.epochs:
             known = [answer for answer in epoch if answer.reported is not None]
@@ -251,14 +251,14 @@ def _named(raw: Raw) -> tuple[str, str, str]:
 
 
 def _seconds(stamp: str | float | None) -> float:
-    """Return a time of the recording in seconds since the epoch; 0 if there is none."""
+    """Return a recorded time in seconds since the epoch; 0 if there is none."""
     if isinstance(stamp, str):
         return datetime.fromisoformat(stamp).timestamp()
     return stamp or 0.0
 
 
 def _reported(usage: Mapping[str, int] | None) -> int | None:
-    """Return the prompt tokens that the provider reported, in whatever form."""
+    """Return the prompt tokens that the provider reported, in any format."""
     if usage is None:
         return None
     if "input" in usage:
@@ -279,7 +279,7 @@ class _Turn:
 
     @property
     def under_way(self) -> bool:
-        """Whether the agent, with all results in hand, is about to answer again."""
+        """Whether the agent has all results and is about to answer again."""
         if not self.steps:
             return False
         calls = self.steps[-1][0].calls

@@ -1,8 +1,8 @@
-"""Recorded runs under observational memory and under other policies: prompts, cache and dollars.
+"""Recorded runs with observational memory and with other policies: prompts, cache and dollars.
 
-The memory is the product's own, in the real loop over the real store; only the models answer by
-the recording, and the time is the recording's.  The other policies are arithmetic over the same
-tokens.  Prices: claude-sonnet-4-5 for the agent, gemini-2.5-flash for the scripted observer.
+The memory is the product's own, in the real loop over the real store; only the models' answers and
+the time are the recording's.  The other policies are computed from the same tokens.  Prices:
+claude-sonnet-4-5 for the agent, gemini-2.5-flash for the scripted observer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLICIES = (
     Policy("memory by rules, price", "price"),
     Policy("memory 1:10, price", "price", 10),
 )
-# In dollars for prompts and observer, of the full history's.
+# The most dollars for prompts and observer, as a share of the full history's.
 WANTED = {
     ("claude_code_traces", "memory 1:10"): 0.58,
     ("claude_code_traces", "memory 1:10, price"): 0.51,
@@ -46,22 +46,22 @@ LONGEST = 10
 """One in this many runs counts as long."""
 LEAST_ACTIVATIONS = 5
 AT_ONCE = 4
-"""How many runs a process replays at a time: one waits for the disk while another works."""
+"""Runs that a process replays at a time: one waits for the disk while another works."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--source", choices=SOURCES, action="append", help="may be repeated")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth trace only")
-    names = [one.name for one in POLICIES]
+    names = [policy.name for policy in POLICIES]
     parser.add_argument("--memory", choices=names, action="append", help="may be repeated")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Replay what the options name; all of it takes a quarter of an hour on two cores."""
+    """Replay what the options name; everything takes a quarter of an hour on two cores."""
     folder = data_folder(args)
-    policies = [one for one in POLICIES if args.memory is None or one.name in args.memory]
+    policies = [policy for policy in POLICIES if args.memory is None or policy.name in args.memory]
     rows: list[Row] = []
     targets: list[Target] = []
     for source in args.source or SOURCES:
@@ -69,22 +69,22 @@ def run(args: argparse.Namespace) -> Report:
             Shard(folder, source, tuple(policies), args.every * number, args.every * args.processes)
             for number in range(args.processes)
         ]
-        found: dict[str, Found] = {}
+        sums: dict[str, PolicySums] = {}
         for shard in _in_processes(shards):
             for name, one in shard.items():
-                found.setdefault(name, Found()).add(one)
-        full = found[FULL].bill
+                sums.setdefault(name, PolicySums()).add(one)
+        full = sums[FULL].bill
         rows += [
             {"source": source.partition("_")[0], "policy": name, **one.row(full)}
-            for name, one in found.items()
+            for name, one in sums.items()
         ]
-        targets += targets_of(source, found)
+        targets += targets_of(source, sums)
     return Report("replay", rows, targets)
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one process replays: every n-th trace, from `start` on."""
+    """The part of one process: every n-th trace, from `start` on."""
 
     folder: Path
     source: str
@@ -94,13 +94,13 @@ class Shard:
 
 
 @dataclass(slots=True)
-class Found:
-    """What became of recorded runs under a policy.
+class PolicySums:
+    """The sums over recorded runs with a policy.
 
     Attributes:
         lengths: of each run, its tokens and its activations.
-        by_rules: observations by rules because the observer's notes were of no use.
-        faults: violations of what always holds of prompts and of the log.
+        by_rules: observations by rules because the observer's notes were unusable.
+        faults: violations of the invariants of prompts and log.
     """
 
     bill: Bill = field(default_factory=Bill)
@@ -115,7 +115,7 @@ class Found:
     memory: bool = False
 
     def lived(self, one: Lived, tokens: int) -> None:
-        """Take in a run under a memory."""
+        """Add a run with a memory."""
         self.memory = True
         self.bill.add(one.bill)
         self.activations.update(one.outcome.activations)
@@ -129,8 +129,8 @@ class Found:
         self.cuts += one.outcome.cut
         self.waited += one.waited
 
-    def add(self, other: Found) -> None:
-        """Take in what another process found."""
+    def add(self, other: PolicySums) -> None:
+        """Add the sums of another process."""
         self.bill.add(other.bill)
         self.activations.update(other.activations)
         self.lengths += other.lengths
@@ -143,11 +143,11 @@ class Found:
         self.memory = other.memory
 
     def row(self, full: Bill) -> Row:
-        """Return it as a row of the report.
+        """Return a row of the report.
 
-        `$` is for prompts and the observer; `of full`, its share of the full history's, is also
-        given with the answers, which are the same under every policy, and with what the recorded
-        agent sent in front: its own system prompt and tools, which the recording lacks.
+        `$` is for prompts and the observer.  `of full`, its share of the full history's, is also
+        shown with the answers, which are the same under every policy, and with the recorded agent's
+        own prefix: its system prompt and tools, which the recording lacks.
         """
         bill = self.bill
         row: dict[str, object] = {
@@ -176,25 +176,25 @@ class Found:
 
 
 def share(bill: Bill, full: Bill, *, answers: bool = False, front: bool = False) -> float:
-    """Return what a bill is of the full history's."""
+    """Return a bill's share of the full history's."""
     return round(
         bill.dollars(answers=answers, front=front) / full.dollars(answers=answers, front=front), 3
     )
 
 
 def _activations(causes: Counter[str]) -> int:
-    """Return how many activations there were, without the first one of each thread."""
+    """Return the number of activations without the first one of each thread."""
     return sum(causes.values()) - causes["start"]
 
 
-def targets_of(source: str, found: dict[str, Found]) -> Iterator[Target]:
-    """Yield what is promised of the memory on a source."""
-    for name, one in found.items():
+def targets_of(source: str, sums: dict[str, PolicySums]) -> Iterator[Target]:
+    """Yield the targets of the memory on a source."""
+    for name, one in sums.items():
         if not one.memory:
             continue
         title = f"{source.removesuffix('_traces')}, {name}"
         if (most := WANTED.get((source, name))) is not None:
-            yield at_most(f"{title}: dollars of full", share(one.bill, found[FULL].bill), most)
+            yield at_most(f"{title}: dollars of full", share(one.bill, sums[FULL].bill), most)
         faults = one.faults
         yield Target(f"{title}: violations", faults[0] if faults else 0, "none", met=not faults)
         yield at_most(f"{title}: prompts over the window", one.bill.over, 0)
@@ -208,44 +208,44 @@ def targets_of(source: str, found: dict[str, Found]) -> Iterator[Target]:
 # A shard
 
 
-def _in_processes(shards: Sequence[Shard]) -> Iterator[dict[str, Found]]:
+def _in_processes(shards: Sequence[Shard]) -> Iterator[dict[str, PolicySums]]:
     if len(shards) == 1:
         yield replay_shard(shards[0])
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(shards), mp_context=context) as pool:
-        # As they end: what fails in one is not to wait for the others.
+        # In order of completion: a failure is raised without waiting for the others.
         for done in as_completed([pool.submit(replay_shard, shard) for shard in shards]):
             yield done.result()
 
 
-def replay_shard(shard: Shard) -> dict[str, Found]:
-    """Replay a shard under all policies."""
+def replay_shard(shard: Shard) -> dict[str, PolicySums]:
+    """Replay a shard with all policies."""
     traces = list(islice(read_traces(shard.folder, shard.source), shard.start, None, shard.every))
-    found: dict[str, Found] = {}
+    sums: dict[str, PolicySums] = {}
     recordings = [recording_of(trace) for trace in traces]
     for recording in recordings:
         for name, bill in bills_of(recording, WINDOW):
-            found.setdefault(name, Found()).bill.add(bill)
+            sums.setdefault(name, PolicySums()).bill.add(bill)
     tokens = [recording.tokens for recording in recordings]
     for policy in shard.policies:
-        found[policy.name] = anyio.run(live_all, policy, traces, tokens)
-    return found
+        sums[policy.name] = anyio.run(live_all, policy, traces, tokens)
+    return sums
 
 
-async def live_all(policy: Policy, traces: Sequence[Trace], tokens: Sequence[int]) -> Found:
-    """Replay runs under a memory, over a database file of their own."""
-    found = Found(memory=True)
+async def live_all(policy: Policy, traces: Sequence[Trace], tokens: Sequence[int]) -> PolicySums:
+    """Replay runs with a memory, over a new database file."""
+    sums = PolicySums(memory=True)
     limiter = anyio.CapacityLimiter(AT_ONCE)
     with tempfile.TemporaryDirectory() as folder, recorded_time():
         settings = settings_for(policy, f"file:{folder}/replay.db")
         async with ReplayRuntime.open(settings) as runtime, anyio.create_task_group() as group:
 
-            async def one(index: int) -> None:
+            async def replay(index: int) -> None:
                 async with limiter:
                     lived = await live(runtime, traces[index], policy, thread=f"trace-{index}")
-                found.lived(lived, tokens[index])
+                sums.lived(lived, tokens[index])
 
             for index in range(len(traces)):
-                group.start_soon(one, index)
-    return found
+                group.start_soon(replay, index)
+    return sums

@@ -1,7 +1,7 @@
-"""What of the identifiers that an agent needs again survives when its messages leave the prompt.
+"""How many identifiers that an agent needs again survive when their messages leave the prompt.
 
-At each activation under the default bands: the paths, symbols and hashes that a later tool call
-uses before the agent is shown them again, and the share of them that is still in its context.
+At each activation with the default thresholds: the paths, symbols and hashes that a later tool call
+uses before they are shown again, and the share of them that is still in the context.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ NOTES = "extractive notes"
 BOTH = f"{NOTES}, {LEDGER}"
 NAMES = ", names in cut results"
 PRODUCT = f"{BOTH}{NAMES}"
-"""What the runtime does where no model observes."""
+"""What the runtime does if no model observes."""
 
 _ROOT = re.compile(r"\$=(\S+)")
 _UNDER_ROOT = re.compile(r"(?<!\S)\$(?=/)")
 
 Policy = Callable[[tuple[Entry, ...], Sequence[Observation]], Observation]
-"""Makes the observation of a chunk, after those before it."""
+"""Makes the observation of a chunk, after the earlier ones."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,23 +54,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure what the options name; all of it takes a few minutes."""
+    """Measure what the options name; everything takes a few minutes."""
     folder = data_folder(args)
     bands = MemoryThresholds(args.threshold, DEFAULTS.reflect, DEFAULTS.last_messages)
     rows: list[Row] = []
     targets: list[Target] = []
     for source in args.source or SOURCES:
         traces = islice(read_traces(folder, source), 0, None, args.every)
-        lives = [live(one, bands) for one in traces]
+        lives = [live(trace, bands) for trace in traces]
         for name, policy in policies().items():
-            found = measure(lives, policy, names=name.endswith(NAMES))
-            rows.append({"source": source.removesuffix("_traces"), "context": name, **found.row()})
-            targets += _targets(source, name, found)
+            result = measure(lives, policy, names=name.endswith(NAMES))
+            rows.append({"source": source.removesuffix("_traces"), "context": name, **result.row()})
+            targets += _targets(source, name, result)
     return Report("survival", rows, targets)
 
 
 def policies() -> dict[str, Policy]:
-    """Return what stands for the messages that leave."""
+    """Return the observations to compare, by name."""
     ledgers = {f"ledger of {budget} per 1,000": with_ledger(budget) for budget in BUDGETS}
     both = with_ledger(TOKENS_PER_THOUSAND, extractive)
     return {
@@ -84,7 +84,7 @@ def policies() -> dict[str, Policy]:
 
 
 def extractive(entries: tuple[Entry, ...]) -> ObservationNotes:
-    """Return what the Observer without a model notes of a chunk."""
+    """Return the rule Observer's notes of a chunk."""
     seen = anyio.run(RuleObserver().observe, ObserverInput(entries))
     return seen.notes or ObservationNotes(())
 
@@ -92,10 +92,10 @@ def extractive(entries: tuple[Entry, ...]) -> ObservationNotes:
 def with_ledger(
     budget: int, notes: Callable[[tuple[Entry, ...]], ObservationNotes] | None = None
 ) -> Policy:
-    """Return the policy of a ledger, given its tokens per thousand that leave the prompt."""
+    """Return the policy of a ledger with this many tokens per thousand that leave the prompt."""
 
     def policy(entries: tuple[Entry, ...], before: Sequence[Observation]) -> Observation:
-        listed = "\n".join(name for one in before for name in one.ledger)
+        listed = "\n".join(name for observation in before for name in observation.ledger)
         most = sum(entry.tokens for entry in entries) * budget // 1000
         ledger = compile_ledger(ledger_sources(entries), most, listed=listed)
         return _observation(entries, notes(entries) if notes else ObservationNotes(()), ledger)
@@ -111,13 +111,13 @@ def _observation(
 
 
 @dataclass(slots=True)
-class Found:
-    """What a policy kept.
+class Survival:
+    """The result of a policy.
 
     Attributes:
-        needed: of the traces in even places, and in odd ones.
-        kept: of these.
-        verbatim: what is kept without putting a path together from its folder and its rest.
+        needed: identifiers, of the traces in even places and of those in odd ones.
+        kept: how many of these are still in the context.
+        verbatim: of the kept ones, those not split into a folder and a rest.
         ledger: tokens of the ledgers.
         notes: tokens of the notes.
         left: tokens that left the prompt.
@@ -135,17 +135,19 @@ class Found:
 
     @property
     def share(self) -> float:
-        """What part of what is needed is kept."""
+        """The kept share of the needed identifiers."""
         return sum(self.kept) / max(1, sum(self.needed))
 
     @property
     def per_thousand(self) -> float:
-        """Tokens of ledgers for a thousand that left."""
+        """Tokens of ledgers per thousand tokens that left."""
         return 1000 * self.ledger / max(1, self.left)
 
     def row(self) -> Row:
-        """Return it as a row of the report."""
-        halves = [kept / max(1, of) for kept, of in zip(self.kept, self.needed, strict=True)]
+        """Return a row of the report."""
+        halves = [
+            preserved / max(1, of) for preserved, of in zip(self.kept, self.needed, strict=True)
+        ]
         return {
             "activations": self.activations,
             "needed": sum(self.needed),
@@ -159,51 +161,59 @@ class Found:
         }
 
 
-def measure(lives: Sequence[Life], policy: Policy, *, names: bool = False) -> Found:
-    """Return what a policy keeps over all activations of runs.
+def measure(lives: Sequence[Life], policy: Policy, *, names: bool = False) -> Survival:
+    """Return what a policy preserves over all activations of runs.
 
     Args:
-        names: whether the names count that a result which was cut leaves behind.
+        names: whether the names count that a truncated result lists.
     """
-    found = Found()
+    result = Survival()
     for place, life in enumerate(lives):
         observations: list[Observation] = []
         for moment in life.moments:
             for chunk in life.chunks[len(observations) : moment.chunks]:
                 observations.append(policy(chunk, observations))
-                found.left += sum(entry.tokens for entry in chunk)
-            shown = "\n".join(one.text for one in observations)
-            spelled = "\n".join(whole(one.text) for one in observations)
-            found.activations += 1
-            for one in moment.needed:
-                verbatim = one.raw or (names and one.named) or occurs(one.name, shown)
-                found.needed[place % 2] += 1
-                found.verbatim += verbatim
-                found.kept[place % 2] += verbatim or occurs(one.name, spelled)
-        listed = [name for one in observations for name in whole(" ".join(one.ledger)).split()]
-        found.twice += len(listed) - len(set(listed))
-        found.ledger += sum(count_text(" ".join(one.ledger)) for one in observations)
-        found.notes += sum(count_text(render_notes(one.notes)) for one in observations)
-    return found
+                result.left += sum(entry.tokens for entry in chunk)
+            shown = "\n".join(observation.text for observation in observations)
+            spelled = "\n".join(whole(observation.text) for observation in observations)
+            result.activations += 1
+            for needed in moment.needed:
+                verbatim = needed.raw or (names and needed.named) or occurs(needed.name, shown)
+                result.needed[place % 2] += 1
+                result.verbatim += verbatim
+                result.kept[place % 2] += verbatim or occurs(needed.name, spelled)
+        listed = [
+            name
+            for observation in observations
+            for name in whole(" ".join(observation.ledger)).split()
+        ]
+        result.twice += len(listed) - len(set(listed))
+        result.ledger += sum(
+            count_text(" ".join(observation.ledger)) for observation in observations
+        )
+        result.notes += sum(
+            count_text(render_notes(observation.notes)) for observation in observations
+        )
+    return result
 
 
 def whole(text: str) -> str:
-    """Return an observation's text with each path that is stated by its folder put together."""
+    """Return an observation's text with each path joined to its separately listed folder."""
     root = _ROOT.search(text)
     if root is None:
         return text
     return _UNDER_ROOT.sub(lambda _: root[1], text[: root.start()] + text[root.end() :])
 
 
-def _targets(source: str, policy: str, found: Found) -> list[Target]:
-    name, share = source.removesuffix("_traces"), round(found.share, 4)
+def _targets(source: str, policy: str, result: Survival) -> list[Target]:
+    name, share = source.removesuffix("_traces"), round(result.share, 4)
     if policy == NOTES:
         return [at_least(f"{name}: kept by notes", share, WANTED_NOTES[source])]
     if policy != PRODUCT:
         return []
-    size = round(found.per_thousand, 1)
+    size = round(result.per_thousand, 1)
     return [
         at_least(f"{name}: kept by notes and ledger", share, WANTED),
         at_most(f"{name}: ledger per 1,000", size, TOKENS_PER_THOUSAND, "tokens"),
-        at_most(f"{name}: listed twice", found.twice, 0),
+        at_most(f"{name}: listed twice", result.twice, 0),
     ]

@@ -1,8 +1,8 @@
-"""What an agent still has of the identifiers that it needs again: recorded runs, measured.
+"""The identifiers that an agent needs again and still has: recorded runs, measured.
 
-What counts as an identifier here has nothing to do with how a ledger finds one: it is what three
-patterns find in the arguments of tool calls (paths, symbols, hashes).  It is needed at an
-activation if it occurred before, and a later call uses it before the agent was shown it again.
+Identifiers here are independent of how a ledger finds them: they are matches of three patterns in
+the arguments of tool calls (paths, symbols, hashes).  One is needed at an activation if it occurred
+before and a later call uses it before it is shown again.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Needed:
     """An identifier that the agent needs again after an activation.
 
     Attributes:
-        raw: whether the raw messages still show it, or the task that stays in front; of old results
-            an activation shows the beginning and the end.
-        named: whether it is among the names that a result which was cut leaves behind.
+        raw: whether the raw messages or the pinned task still show it; an activation shows only the
+            start and end of old results.
+        named: whether it is among the names that a truncated result lists.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Moment:
     """An activation.
 
     Attributes:
-        chunks: how many of the trace's chunks have left the prompt by then.
+        chunks: how many of the trace's chunks have left the prompt.
     """
 
     chunks: int
@@ -84,10 +84,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A recorded run under the default bands.
+    """A recorded run with the default thresholds.
 
     Attributes:
-        chunks: the intervals that observations stand for, oldest first.
+        chunks: the intervals of the observations, oldest first.
         moments: its activations.
     """
 
@@ -99,7 +99,7 @@ class Life:
 def live(trace: Trace, bands: MemoryThresholds) -> Life:
     """Return what leaves the prompt when, and what is needed then.
 
-    Observations are there at once, so that each activation comes as soon as it can.
+    Observations are ready at once, so each activation happens as early as possible.
     """
     entries = entries_of(trace)
     texts = ["\n".join(texts_of(entry)) for entry in entries]
@@ -110,15 +110,15 @@ def live(trace: Trace, bands: MemoryThresholds) -> Life:
     moments = tuple(
         Moment(count, tuple(uses.needed(view.anchor or 0, view))) for view, count in activations
     )
-    # As they were first sent: an activation may have cut their results since.
-    whole = tuple(tuple(entries[one.first - 1 : one.last]) for one in chunks)
+    # The entries as first sent: an activation may have truncated their results since.
+    whole = tuple(tuple(entries[chunk.first - 1 : chunk.last]) for chunk in chunks)
     return Life(trace.id, whole, moments)
 
 
 def _activations(
     entries: Sequence[Entry], bands: MemoryThresholds, ratio: float
 ) -> tuple[list[Observation], list[tuple[View, int]]]:
-    """Return what stands for the chunks; and the view after each activation, with their number."""
+    """Return the chunks' observations, and the view after each activation with their number."""
     room = PromptLimits(WINDOW, RESERVE, bands.last_messages)
     view = view_of(0, None, ActivationContent(), PromptPrefix(""), None, ())
     chunks: list[Observation] = []
@@ -155,7 +155,7 @@ def _stand_in(chunk: Sequence[Entry], identity: int) -> Observation:
 
 
 class _Uses:
-    """Where in a run the identifiers of its tool calls occur, and where calls use them."""
+    """The places in a run where identifiers of its tool calls occur, and where calls use them."""
 
     def __init__(self, entries: Sequence[Entry], texts: Sequence[str], system: str) -> None:
         words: dict[str, list[int]] = {}
@@ -185,7 +185,8 @@ class _Uses:
         for name, used in self._used.items():
             shown = self._shown[name]
             use, sight = bisect_right(used, at), bisect_right(shown, at)
-            # Before that use it was not shown again: the use is the first sight of it.
+            # It was not shown again before that use if the use is its first occurrence after the
+            # node.
             if not sight or use == len(used) or shown[sight] != used[use]:
                 continue
             recent = bisect_left(shown, first) < sight
@@ -207,7 +208,7 @@ def _identifiers(text: str) -> Iterator[str]:
 
 
 def occurs(name: str, text: str) -> bool:
-    """Return whether an identifier occurs in a text, not inside of a longer word."""
+    """Return whether an identifier occurs in a text other than inside a longer word."""
     start = text.find(name)
     while start >= 0:
         end = start + len(name)
@@ -224,23 +225,23 @@ def occurs(name: str, text: str) -> bool:
 
 
 def entries_of(trace: Trace) -> list[Entry]:
-    """Return a recorded run as the entries that a prompt shows of it."""
-    found: list[Entry] = []
+    """Return a recorded run as the entries of a prompt."""
+    entries: list[Entry] = []
 
     def add(message: UserMessage | AssistantMessage | Note, *results: ToolResult) -> None:
-        seq = len(found) + 1
-        found.append(Entry(seq, seq - 1 or None, message, results, (None,) * len(results)))
+        seq = len(entries) + 1
+        entries.append(Entry(seq, seq - 1 or None, message, results, (None,) * len(results)))
 
     for turn in trace.turns:
         add(UserMessage(turn.task))
         for said in turn.said:
             add(Note(said.text, "steer" if said.kind == "steer" else "background"))
         for step in turn.steps:
-            calls, results = _calls(step, len(found) + 1)
+            calls, results = _calls(step, len(entries) + 1)
             add(AssistantMessage(step.text, calls), *results)
             for said in step.said:
                 add(Note(said.text, "steer" if said.kind == "steer" else "background"))
-    return list(view_of(0, None, ActivationContent(), PromptPrefix(""), None, found).entries)
+    return list(view_of(0, None, ActivationContent(), PromptPrefix(""), None, entries).entries)
 
 
 def _calls(step: Step, seq: int) -> tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]:
@@ -255,7 +256,7 @@ def _calls(step: Step, seq: int) -> tuple[tuple[ToolCall, ...], tuple[ToolResult
 
 
 def texts_of(entry: Entry) -> Iterator[str]:
-    """Yield what the agent saw of an entry."""
+    """Yield the texts of an entry that the agent saw."""
     yield entry.message.text
     yield from arguments_of(entry)
     for result in entry.results:
@@ -271,10 +272,10 @@ def arguments_of(entry: Entry) -> Iterator[str]:
 
 def _leaves(value: object) -> Iterator[str]:
     if isinstance(value, dict):
-        for one in cast("dict[str, object]", value).values():
-            yield from _leaves(one)
+        for nested in cast("dict[str, object]", value).values():
+            yield from _leaves(nested)
     elif isinstance(value, list):
-        for one in cast("list[object]", value):
-            yield from _leaves(one)
+        for nested in cast("list[object]", value):
+            yield from _leaves(nested)
     elif value is not None:
         yield str(value)

@@ -1,7 +1,7 @@
 """Recorded runs of real agents through the real runtime, at small and large context windows.
 
-Every prompt is judged apart from the runtime's own checks (no torn pairs, nothing hidden
-without a mention, no rewriting between activations), and every log is compared with its recording.
+Every prompt is judged without the runtime's own checks (no torn pairs, no unmentioned gap, no
+rewriting between activations), and every log is compared with its recording.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.replay.recordings import SOURCES, Trace, read_traces
 
 WINDOWS = (8_192, 32_768, 131_072)
 AT_ONCE = 4
-"""How many traces run at a time: one waits for the disk while another counts tokens."""
+"""Traces replayed at a time: one waits for the disk while another counts tokens."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Replay what the options name; all of it takes some minutes."""
+    """Replay what the options name; everything takes some minutes."""
     return anyio.run(_measure, data_folder(args), args)
 
 
@@ -44,14 +44,14 @@ async def _measure(folder: Path, args: argparse.Namespace) -> Report:
         traces = list(islice(read_traces(folder, source), 0, None, args.every))
         for window in args.window or WINDOWS:
             begun = time.perf_counter()
-            found = await replay_all(traces, window)
-            rows.append(row(source, window, found, time.perf_counter() - begun))
-            outcomes += found
+            replayed = await replay_all(traces, window)
+            rows.append(row(source, window, replayed, time.perf_counter() - begun))
+            outcomes += replayed
     return Report("traces", rows, targets(outcomes))
 
 
 async def replay_all(traces: Sequence[Trace], window: int) -> list[Outcome]:
-    """Replay traces through one runtime over a database file of its own."""
+    """Replay traces through one runtime over a new database file."""
     outcomes: list[Outcome] = []
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
@@ -64,49 +64,49 @@ async def replay_all(traces: Sequence[Trace], window: int) -> list[Outcome]:
         )
         async with Runtime.open(settings) as runtime, anyio.create_task_group() as group:
 
-            async def one(index: int, trace: Trace) -> None:
+            async def replay(index: int, trace: Trace) -> None:
                 async with limiter:
                     player = Player(trace, window)
                     outcomes.append(await play(runtime, player, thread=f"trace-{index}"))
 
             for index, trace in enumerate(traces):
-                group.start_soon(one, index, trace)
+                group.start_soon(replay, index, trace)
     return outcomes
 
 
 def row(source: str, window: int, outcomes: Sequence[Outcome], seconds: float) -> Row:
     """Return the sums over the traces of a source at a window."""
-    prompt = sum(one.prompt_tokens for one in outcomes)
-    cached = sum(one.cached_tokens for one in outcomes)
-    causes = sorted({cause for one in outcomes for cause in one.activations})
+    prompt = sum(outcome.prompt_tokens for outcome in outcomes)
+    cached = sum(outcome.cached_tokens for outcome in outcomes)
+    causes = sorted({cause for outcome in outcomes for cause in outcome.activations})
     return {
         "source": source.removesuffix("_traces"),
         "window": window,
         "traces": len(outcomes),
-        "prompts": sum(one.prompts for one in outcomes),
-        "nodes": sum(one.nodes for one in outcomes),
-        "interrupted": sum(one.interrupted for one in outcomes),
+        "prompts": sum(outcome.prompts for outcome in outcomes),
+        "nodes": sum(outcome.nodes for outcome in outcomes),
+        "interrupted": sum(outcome.interrupted for outcome in outcomes),
         "activations": ", ".join(
-            f"{sum(one.activations[cause] for one in outcomes)} {cause}" for cause in causes
+            f"{sum(outcome.activations[cause] for outcome in outcomes)} {cause}" for cause in causes
         ),
-        "left out": sum(one.hidden for one in outcomes),
-        "capped": sum(one.capped for one in outcomes),
-        "cut": sum(one.cut for one in outcomes),
-        "shrunk": sum(one.shrunk for one in outcomes),
-        "too large": sum(bool(one.too_large) for one in outcomes),
-        "above limit": sum(one.above for one in outcomes),
-        "refused": sum(one.refused for one in outcomes),
-        "fullest %": round(100 * max((one.fullest for one in outcomes), default=0)),
+        "left out": sum(outcome.hidden for outcome in outcomes),
+        "capped": sum(outcome.capped for outcome in outcomes),
+        "cut": sum(outcome.cut for outcome in outcomes),
+        "shrunk": sum(outcome.shrunk for outcome in outcomes),
+        "too large": sum(bool(outcome.too_large) for outcome in outcomes),
+        "above limit": sum(outcome.above for outcome in outcomes),
+        "refused": sum(outcome.refused for outcome in outcomes),
+        "fullest %": round(100 * max((outcome.fullest for outcome in outcomes), default=0)),
         "cached %": round(100 * cached / prompt) if prompt else None,
-        "faults": sum(len(one.faults) for one in outcomes),
+        "faults": sum(len(outcome.faults) for outcome in outcomes),
         "seconds": round(seconds, 1),
     }
 
 
 def targets(outcomes: Sequence[Outcome]) -> list[Target]:
-    """Return what is promised of every trace at every window."""
-    faults = [fault for one in outcomes for fault in one.faults]
-    refused = sum(one.refused for one in outcomes)
+    """Return the targets of every trace at every window."""
+    faults = [fault for outcome in outcomes for fault in outcome.faults]
+    refused = sum(outcome.refused for outcome in outcomes)
     return [
         Target("faults", faults[0] if faults else 0, "none", not faults),
         Target("prompts above the provider's window", refused, "none", not refused),

@@ -1,4 +1,4 @@
-"""A recorded run under the product's memory: the real loop and store, in the recording's time."""
+"""A recorded run with the product's memory: the real loop and store, in recorded time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Policy:
     """A memory to replay with.
 
     Attributes:
-        ratio: tokens observed for each token that the scripted observer writes; None for rules.
+        ratio: tokens observed per token that the scripted observer writes; None for rules.
     """
 
     name: str
@@ -56,11 +56,12 @@ class Policy:
 
 @dataclass(slots=True)
 class Lived:
-    """What became of a recorded run under a memory.
+    """The result of a recorded run with a memory.
 
     Attributes:
-        observations: written of messages; of these `by_rules` because the model's were of no use.
-        reflections: written of observations.
+        observations: of messages; `by_rules` counts those written because the model's were
+            unusable.
+        reflections: observations of observations.
     """
 
     outcome: Outcome
@@ -72,7 +73,7 @@ class Lived:
 
 
 class MemoryPlayer(Player):
-    """A recorded run's model, in the recording's time, with a bill."""
+    """A recorded run's model in recorded time, with a bill."""
 
     def __init__(self, trace: Trace, policy: Policy) -> None:
         super().__init__(trace, WINDOW, remembers=True)
@@ -87,11 +88,11 @@ class MemoryPlayer(Player):
         self._first_sent: dict[str, str] = {}
 
     async def info(self) -> ModelInfo:
-        """Return what is known of the actor."""
+        """Return the actor's info."""
         return replace(await super().info(), price=ACTOR)
 
     async def wait_for(self, turn: Turn) -> None:
-        """Go on to the time of a turn's first call."""
+        """Advance to the time of a turn's first call."""
         self._task = anyio.get_current_task().id
         if turn.steps:
             await self.clock.advance(turn.steps[0].asked)
@@ -103,20 +104,20 @@ class MemoryPlayer(Player):
             self.stamps.setdefault(event.node_id, self.clock.now)
 
     async def _events(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        # What the memory asks for at this call, it asks for before the answer comes.
+        # The memory's requests at this call come before the answer.
         await self.clock.advance(self.clock.now)
         async for event in super()._events(request):
             yield event
 
     async def result_of(self, tool: str, context: ToolContext) -> ToolResult:
-        """Return what a call returned; with the last one the time of the next call has come."""
+        """Return the recorded result; the last one advances to the time of the next call."""
         result = await super().result_of(tool, context)
         if self._others_back.is_set() and self.next_step is not None:
             await self.clock.advance(self.next_step.asked)
         return result
 
     def foreground(self) -> bool:
-        """Return whether this is the run's own task, not its memory's."""
+        """Return whether this is the run's own task and not its memory's."""
         return anyio.get_current_task().id == self._task
 
     # The bill
@@ -125,7 +126,7 @@ class MemoryPlayer(Player):
         usage = super()._usage(request)
         step = self.next_step
         if step is None:
-            # The recording breaks off here: nothing answers this prompt.
+            # The recording ends here: nothing answers this prompt.
             return usage
         bill = self.lived.bill
         cold = self._asked is None or step.asked - self._asked > CACHE_SECONDS
@@ -137,7 +138,7 @@ class MemoryPlayer(Player):
         return usage
 
     def billed(self, ratio: Callable[[], float]) -> Callable[[tuple[MemoryCall, ...]], None]:
-        """Return what adds the observer's calls to the bill, counted in the actor's tokens."""
+        """Return a function that adds the observer's calls to the bill, in the actor's tokens."""
 
         def add(calls: tuple[MemoryCall, ...]) -> None:
             for call in calls:
@@ -157,17 +158,17 @@ class MemoryPlayer(Player):
         fed = sum(piece.size for piece in self.expected)
         if sum(piece.size for piece in raw) < min(fed, self.last_messages):
             self._fault(f"{prompt}: fewer than {self.last_messages} recent messages")
-        for one in messages:
-            self._first_sent.setdefault(one.call_id, _unmarked(one.text))
+        for message in messages:
+            self._first_sent.setdefault(message.call_id, _unmarked(message.text))
         for place in [place for place, one in enumerate(messages) if one.calls][-2:]:
             results = messages[place + 1 : place + 1 + len(messages[place].calls)]
-            first = [self._first_sent[one.call_id] for one in results]
-            now = [_unmarked(one.text) for one in results]
+            first = [self._first_sent[result.call_id] for result in results]
+            now = [_unmarked(result.text) for result in results]
             if not all(new.startswith(old) for new, old in zip(now, first, strict=True)):
                 self._fault(f"{prompt}: a result of the last two exchanges is cut")
 
     def stamped(self, view: View) -> View:
-        """Return a view that was read from the store, with the recording's times."""
+        """Return a view read from the store with the recorded times."""
         entries: list[Entry] = []
         for entry in view.entries:
             before = entries[-1].at if entries else self.clock.now
@@ -178,7 +179,7 @@ class MemoryPlayer(Player):
 
 
 class ReplayRuntime(Runtime):
-    """A runtime whose memories work in the time of the recording that they belong to."""
+    """A runtime whose memories work in the time of their recordings."""
 
     def _state(
         self,
@@ -220,13 +221,13 @@ def _observe_by_script(
 
 
 async def live(runtime: Runtime, trace: Trace, policy: Policy, *, thread: str) -> Lived:
-    """Replay a run on a new thread; what went wrong is in the outcome's `faults`."""
+    """Replay a run on a new thread; faults are in the outcome's `faults`."""
     player = MemoryPlayer(trace, policy)
     tell_time_by(player.clock)
     try:
         await play(runtime, player, thread=thread)
     except AgentRuntimeError as error:
-        # An invariant that is broken, or whatever else no run may end by.
+        # A broken invariant, or another error that must not end a run.
         player.outcome.faults.append(f"{trace.id}: {type(error).__name__}: {error.message}")
     await player.clock.advance(player.clock.now + 2 * LATENCY)
     lived = player.lived
@@ -240,7 +241,7 @@ async def live(runtime: Runtime, trace: Trace, policy: Policy, *, thread: str) -
 
 
 def settings_for(policy: Policy, url: str) -> Settings:
-    """Return the product's defaults, with the memory of a policy."""
+    """Return the product's defaults with a policy's memory."""
     return Settings(
         database_url=url,
         synchronous="normal",
@@ -257,7 +258,7 @@ def settings_for(policy: Policy, url: str) -> Settings:
 
 
 def scripted_observer(ratio: int) -> ScriptedModel:
-    """Return a model that notes what is in the transcript, one token for every `ratio` of it."""
+    """Return a model that notes what is in the transcript, one token per `ratio` tokens of it."""
     return ScriptedModel(
         lambda request: format_notes(notes_of(request.messages[-1].text, ratio)),
         name=f"scripted/ratio-{ratio}",
@@ -268,12 +269,12 @@ def scripted_observer(ratio: int) -> ScriptedModel:
 
 
 def scripted_info(model: ScriptedModel) -> ModelInfo:
-    """Return what is known of a scripted observer."""
+    """Return the info of a scripted observer."""
     return ModelInfo(model.name, 1_000_000, 65_536, OBSERVER, start_ratio=1.0)
 
 
 def notes_of(text: str, ratio: int) -> ObservationNotes:
-    """Return lines of a transcript, evenly from all of it, as notes of the wanted size."""
+    """Return evenly spaced lines of a transcript as notes of the requested size."""
     transcript = text[text.index("<transcript ") :].rpartition("</transcript ")[0]
     wanted = count_text(transcript) // ratio
     lines = list(_lines(transcript))
@@ -292,7 +293,7 @@ def _evenly(lines: Sequence[ObservationLine], count: int) -> tuple[ObservationLi
 
 
 def _lines(transcript: str) -> Iterator[ObservationLine]:
-    """Yield lines of about the length that models write, nothing said twice."""
+    """Yield lines of about the length that models write, without repetition."""
     at, priority = "", "info"
     shapes: set[str] = set()
     parts: list[str] = []
@@ -313,5 +314,5 @@ def _lines(transcript: str) -> Iterator[ObservationLine]:
 
 
 def _unmarked(text: str) -> str:
-    """Return a text without the marks of notes in it, which each activation changes."""
+    """Return a text without the marks of its notes, which change at each activation."""
     return _MARK.sub(r"\1", text)

@@ -1,7 +1,7 @@
-"""Measure how long retrieval takes among very many messages, apart from the embedder's time.
+"""Measure the time of retrieval among very many messages, without the embedder's time.
 
-The messages are sentences of made-up words, some rare and most common (Zipf), in ten threads, of
-which one has half of them; vectors are of 384 dimensions, around a few hundred topics.
+The messages are sentences of made-up words with Zipf-distributed frequencies, in ten threads; one
+thread has half of them.  Vectors have 384 dimensions and lie around a few hundred topics.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BATCH = 500
 
 
 class World:
-    """Texts and vectors, the same for the same seed."""
+    """Texts and vectors, determined by the seed."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -74,10 +74,10 @@ async def measure_latency(
             store = await open_store(make(backend), synchronous="normal")
             try:
                 print(f"{backend}: writing {count} messages", file=sys.stderr)
-                found = await _measure(store.of("ann"), count)
+                measured = await _measure(store.of("ann"), count)
             finally:
                 await store.close()
-        rows += [{"backend": backend, **row} for row in found]
+        rows += [{"backend": backend, **row} for row in measured]
     return rows
 
 
@@ -102,7 +102,7 @@ async def _fill(user: UserStore, thread: str, count: int, world: World) -> None:
         some = tuple(nodes[first : first + _BATCH])
         await user.runs.commit(lease, Commit(nodes=some, head=some[-1].seq))
     for first in range(0, count, _BATCH):
-        some = [one.seq for one in nodes[first : first + _BATCH]]
+        some = [node.seq for node in nodes[first : first + _BATCH]]
         items = [VectorItem(thread, "message", seq, world.vector()) for seq in some]
         await user.vectors.upsert(MODEL, items)
 

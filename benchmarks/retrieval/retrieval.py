@@ -1,12 +1,12 @@
-"""Retrieval: what full text, vectors and both together find of the evidence, and how fast.
+"""Retrieval: the evidence found by full text, by vectors and by both, and the search times.
 
 `--data DIR` names the recorded conversations (`locomo`, `longmemeval`, `beam`) with questions and
-the messages that answer them; each belongs to an owner of its own, and everything goes through the
-store.  The embedder is the real MiniLM (see `benchmarks.minilm`).  Of a question's evidence R@5 and
-R@10 are the shares among the first five and ten messages found, `range` that within two before and
-one after of these ten, `tokens` what those have together.  `rank fusion` adds reciprocal ranks
-(k = 60) of full text and vectors; `hybrid` is the product's.  `--latency N` instead times searches
-of a user with N messages.
+the messages that answer them; each belongs to its own owner, and everything goes through the store.
+The embedder is the real MiniLM (see `benchmarks.retrieval.minilm`).  R@5 and R@10 are the shares of
+a question's evidence among the first five and ten messages found, `range` is the share within two
+before and one after these ten, and `tokens` is the size of that range.  `rank fusion` adds
+reciprocal ranks (k = 60) of full text and vectors; `hybrid` is the product's.  `--latency N`
+instead times searches of a user with N messages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SETS: Mapping[str, Callable[[Path], list[Conversation]]] = {
 
 
 class Embedder(Protocol):
-    """Something that embeds texts; it may block."""
+    """A function that embeds texts, with its name; it may block."""
 
     @property
     def name(self) -> str: ...
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Ask every question in every way. Blocks until it is done."""
+    """Ask every question of every system.  Blocks until it is done."""
     if args.latency:
         times = anyio.run(measure_latency, args.backends, args.latency, MiniLM())
         return Report("retrieval", times)
@@ -81,19 +81,19 @@ def run(args: argparse.Namespace) -> Report:
     rows: list[dict[str, Any]] = []
     with empty_databases() as make:
         for name in args.sets.split(","):
-            talks = [talk_of(one) for one in _SETS[name](folder)[: args.limit]]
+            talks = [talk_of(conversation) for conversation in _SETS[name](folder)[: args.limit]]
             for backend in args.backends:
                 print(f"{name} on {backend}: {len(talks)} conversations", file=sys.stderr)
-                found = anyio.run(measure, make(backend), talks, model)
-                rows += [{"set": name, "backend": backend, **row} for row in found]
+                figures = anyio.run(measure, make(backend), talks, model)
+                rows += [{"set": name, "backend": backend, **row} for row in figures]
     return Report("retrieval", rows, _targets(rows))
 
 
 async def measure(url: str, talks: Sequence[Talk], model: Embedder) -> list[dict[str, Any]]:
-    """Write talks into an empty database, each for an owner of its own, and ask its questions.
+    """Write talks into an empty database, each for its own owner, and ask their questions.
 
     Returns:
-        For each system the means of its figures.
+        The mean figures of each system.
     """
     scores: dict[str, list[Mapping[str, float]]] = {system: [] for system in SYSTEMS}
     store = await open_store(url, synchronous="normal")
@@ -102,26 +102,32 @@ async def measure(url: str, talks: Sequence[Talk], model: Embedder) -> list[dict
             scratch, user = store.of(f"{talk.name} as it was written"), store.of(talk.name)
             await write(talk, scratch, user)
             await embed(user, model.name, model.embed)
-            vectors = model.embed([one.text for one in talk.questions])
+            vectors = model.embed([question.text for question in talk.questions])
             for asked, vector in zip(talk.questions, vectors, strict=True):
                 for system, nodes in (await _answers(user, model.name, asked, vector)).items():
                     scores[system].append(score(talk, asked, nodes))
     finally:
         await store.close()
     return [
-        {"system": system, "questions": len(found), **_means(found)}
-        for system, found in scores.items()
+        {"system": system, "questions": len(of_system), **_means(of_system)}
+        for system, of_system in scores.items()
     ]
 
 
 async def _answers(
-    user: UserStore, model: str, asked: Asked, vector: Sequence[float]
+    user: UserStore, model: str, question: Asked, vector: Sequence[float]
 ) -> dict[str, list[int]]:
     async def ask(mode: Any, limit: int) -> list[int]:
-        found = await retrieve(
-            user, asked.text, vector=vector, model=model, mode=mode, thread_id=THREAD, limit=limit
+        matches = await retrieve(
+            user,
+            question.text,
+            vector=vector,
+            model=model,
+            mode=mode,
+            thread_id=THREAD,
+            limit=limit,
         )
-        return [one.node for one in found]
+        return [hit.node for hit in matches]
 
     text, vectors = await ask("text", CANDIDATES), await ask("vectors", CANDIDATES)
     return {
@@ -140,11 +146,11 @@ def _by_ranks(*lists: Sequence[int]) -> list[int]:
     return sorted(scores, key=lambda node: (-scores[node], node))
 
 
-def score(talk: Talk, asked: Asked, nodes: Sequence[int]) -> dict[str, float]:
-    """Return the figures of one question for the nodes that were found, the best first."""
+def score(talk: Talk, question: Asked, nodes: Sequence[int]) -> dict[str, float]:
+    """Return the figures of one question for the nodes found, best first."""
     best = list(nodes[:FIRST])
-    wanted = asked.evidence
-    near = {node for one in best for node in range(one - BEFORE, one + AFTER + 1)}
+    wanted = question.evidence
+    near = {node for centre in best for node in range(centre - BEFORE, centre + AFTER + 1)}
     near = {node for node in near if 1 <= node <= len(talk.turns)}
     gain = sum(1 / math.log2(rank + 1) for rank, node in enumerate(best, 1) if node in wanted)
     most = sum(1 / math.log2(rank + 1) for rank in range(1, min(len(wanted), FIRST) + 1))
@@ -159,7 +165,7 @@ def score(talk: Talk, asked: Asked, nodes: Sequence[int]) -> dict[str, float]:
 
 def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = scores[0] if scores else ()
-    return {name: mean(one[name] for one in scores) for name in names}
+    return {name: mean(figures[name] for figures in scores) for name in names}
 
 
 def _targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
@@ -175,6 +181,8 @@ def _targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
             targets.append(at_least(f"{figure} of {name} on {backend}", ours[figure], wanted))
         first = next(found for (other, _), found in by_set.items() if other == name)
         if first is not systems:
-            apart = max(abs(first["hybrid"][one] - ours[one]) for one in ("R@5", "R@10", "range"))
+            apart = max(
+                abs(first["hybrid"][figure] - ours[figure]) for figure in ("R@5", "R@10", "range")
+            )
             targets.append(at_most(f"{name}: {backend} apart from the first", apart, _SAME))
     return targets

@@ -1,9 +1,9 @@
-"""Full text search: what it finds of the evidence, how fast, and what indexing costs a commit.
+"""Full text search: the share of evidence found, the search times, and the cost per commit.
 
 `--data DIR` names the recorded conversations (`locomo`, `beam`) with questions and the turns that
-answer them.  Each conversation belongs to an owner of its own.  R@10 is the mean share of a
-question's evidence among the ten best hits, for the store on each backend, for FTS5's own `bm25`
-and for Postgres' own `ts_rank`, all asked for any of the question's words.
+answer them.  Each conversation belongs to its own owner.  R@10 is the mean share of a question's
+evidence among the ten best hits, for the store on each backend, for FTS5's own `bm25` and for
+Postgres' own `ts_rank`; all of them match any of the question's words.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure what is found, how fast, and the cost of a commit. Blocks until it is done."""
+    """Measure results, times and the cost of a commit.  Blocks until it is done."""
     sets = {name: list(read(data_folder(args))) for name, read in _SETS.items()}
     rows: list[dict[str, Any]] = []
     for backend in args.backends:
         with empty_databases() as make:
             print(f"{backend}: finding", file=sys.stderr)
             for name, conversations in sets.items():
-                found = anyio.run(_find, make(backend), conversations)
-                rows.append({"what": "R@10", "backend": backend, "set": name, "store": found})
+                recall = anyio.run(_find, make(backend), conversations)
+                rows.append({"what": "R@10", "backend": backend, "set": name, "store": recall})
             if args.texts:
                 print(f"{backend}: {args.texts} texts", file=sys.stderr)
                 world = World(sets["beam-100k"], args.texts, args.queries)
@@ -90,7 +90,7 @@ def _targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, and which of the conversation's turns (from 1) answer it."""
+    """A question, and the numbers (from 1) of the turns that answer it."""
 
     text: str
     evidence: frozenset[int]
@@ -98,7 +98,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What was said, and what is asked about it."""
+    """The turns of a conversation, and the questions about it."""
 
     turns: tuple[str, ...]
     questions: tuple[Question, ...]
@@ -117,10 +117,12 @@ def _conversation(
 ) -> Conversation:
     numbers = {key: number for number, key in enumerate(turns, 1)}
     questions = [
-        Question(text, frozenset(numbers[one] for one in evidence if one in numbers))
+        Question(text, frozenset(numbers[turn] for turn in evidence if turn in numbers))
         for text, evidence in asked
     ]
-    return Conversation(tuple(turns.values()), tuple(one for one in questions if one.evidence))
+    return Conversation(
+        tuple(turns.values()), tuple(question for question in questions if question.evidence)
+    )
 
 
 def _read_locomo(folder: Path) -> Iterator[Conversation]:
@@ -136,24 +138,33 @@ def _read_locomo(folder: Path) -> Iterator[Conversation]:
 
 def _read_beam(folder: Path) -> Iterator[Conversation]:
     for raw in _lines(folder / "beam" / "beam_100k.jsonl.zst"):
-        turns: dict[object, str] = {one["id"]: one["content"] for one in raw["messages"]}
-        asked = [(one["question"], one["source_chat_ids"]) for one in raw["questions"]]
-        yield _conversation(turns, asked)
+        turns: dict[object, str] = {
+            message["id"]: message["content"] for message in raw["messages"]
+        }
+        questions = [
+            (question["question"], question["source_chat_ids"]) for question in raw["questions"]
+        ]
+        yield _conversation(turns, questions)
 
 
 _SETS = {"locomo": _read_locomo, "beam-100k": _read_beam}
 
 
 class World:
-    """Many texts, made of the sentences of recorded ones, and questions about them."""
+    """Many texts made of recorded sentences, and questions about them."""
 
     def __init__(self, conversations: Sequence[Conversation], count: int, queries: int) -> None:
         self._draw = random.Random(count)
         self._sentences = [
-            part for one in conversations for turn in one.turns for part in _SENTENCE.split(turn)
+            part
+            for conversation in conversations
+            for turn in conversation.turns
+            for part in _SENTENCE.split(turn)
         ]
-        asked = [question.text for one in conversations for question in one.questions]
-        self.queries = self._draw.sample(asked, min(queries, len(asked)))
+        texts = [
+            question.text for conversation in conversations for question in conversation.questions
+        ]
+        self.queries = self._draw.sample(texts, min(queries, len(texts)))
         self.count = count
 
     @property
@@ -221,11 +232,12 @@ async def _time(backend: Backend, url: str, world: World) -> dict[str, Any]:
             nodes = _nodes([next(texts) for _ in range(min(_BATCH, left - first))], first + 1)
             await user.runs.commit(lease, Commit(nodes=tuple(nodes), head=nodes[-1].seq))
     if backend == "postgres":
+        # Autovacuum would do this within a minute.
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
     row: dict[str, Any] = {"what": f"search, {world.count:,} texts", "backend": backend}
-    asked = {"any word": {}, "every word": {"every_word": True}, "a thread": {"thread_id": "t0"}}
-    for name, how in asked.items():
+    searches = {"any word": {}, "every word": {"every_word": True}, "a thread": {"thread_id": "t0"}}
+    for name, how in searches.items():
         took: list[float] = []
         for query in world.queries:
             began = time.perf_counter()
@@ -240,7 +252,7 @@ async def _time(backend: Backend, url: str, world: World) -> dict[str, Any]:
 
 
 async def _commits(plain: str, indexed: str, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Time commits of one message, in turn without and with its text."""
+    """Time commits of one message, alternately without and with its text."""
     took: dict[bool, list[float]] = {False: [], True: []}
     stores = {
         with_text: await open_store(url) for with_text, url in ((False, plain), (True, indexed))
@@ -268,7 +280,7 @@ async def _commits(plain: str, indexed: str, texts: Sequence[str]) -> list[dict[
     ]
 
 
-# What the databases bring themselves
+# The databases' own search
 
 
 def _words(query: str) -> list[str]:
@@ -277,13 +289,13 @@ def _words(query: str) -> list[str]:
 
 def _plain_fts5(conversations: Sequence[Conversation]) -> float:
     shares: list[float] = []
-    for one in conversations:
+    for conversation in conversations:
         connection = cast("SqliteConnection", apsw.Connection(":memory:"))
         connection.execute("CREATE VIRTUAL TABLE texts USING fts5 (text)")
-        for number, text in enumerate(one.turns, 1):
+        for number, text in enumerate(conversation.turns, 1):
             row = {"number": number, "text": text}
             connection.execute("INSERT INTO texts (rowid, text) VALUES (:number, :text)", row)
-        for question in one.questions:
+        for question in conversation.questions:
             match = " OR ".join(f'"{word}"' for word in _words(question.text))
             rows = connection.execute(
                 "SELECT rowid FROM texts WHERE texts MATCH :match ORDER BY rank LIMIT :limit",
@@ -297,15 +309,15 @@ def _plain_fts5(conversations: Sequence[Conversation]) -> float:
 def _plain_ts_rank(url: str, conversations: Sequence[Conversation]) -> float:
     shares: list[float] = []
     with psycopg.connect(url, autocommit=True) as connection:
-        for one in conversations:
+        for conversation in conversations:
             connection.execute("DROP TABLE IF EXISTS texts")
             connection.execute("CREATE TABLE texts (id bigint, words tsvector)")
             with connection.cursor() as cursor:
                 cursor.executemany(
                     "INSERT INTO texts VALUES (%s, to_tsvector('simple', %s))",
-                    list(enumerate(one.turns, 1)),
+                    list(enumerate(conversation.turns, 1)),
                 )
-            for question in one.questions:
+            for question in conversation.questions:
                 match = " | ".join(f"'{word}'" for word in _words(question.text))
                 rows = connection.execute(
                     "SELECT id FROM texts WHERE words @@ %(match)s::tsquery"

@@ -34,7 +34,7 @@ Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, and the nodes that answer it."""
+    """A question, and the nodes with its answer."""
 
     text: str
     evidence: frozenset[int]
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A conversation: its messages with their times, of which the first is node 1."""
+    """A conversation with the time of each message; its first message is node 1."""
 
     name: str
     turns: tuple[Turn, ...]
@@ -52,7 +52,7 @@ class Talk:
 
 
 def talk_of(conversation: Conversation) -> Talk:
-    """Return a conversation as it is written into a thread, with what can be asked of it."""
+    """Return a conversation as it is written into a thread, with its answerable questions."""
     turns: list[Turn] = []
     times: list[float] = []
     for session in conversation.sessions:
@@ -60,12 +60,12 @@ def talk_of(conversation: Conversation) -> Talk:
         turns += session.turns
         times += [start + _MINUTE * place for place in range(len(session.turns))]
     nodes = {turn.id: number for number, turn in enumerate(turns, 1)}
-    asked = [
-        Asked(one.text, frozenset(nodes[turn] for turn in one.evidence if turn in nodes))
-        for one in conversation.questions
+    questions = [
+        Asked(question.text, frozenset(nodes[turn] for turn in question.evidence if turn in nodes))
+        for question in conversation.questions
     ]
     tokens = [count_text(turn.text) for turn in turns]
-    answerable = tuple(one for one in asked if one.evidence)
+    answerable = tuple(question for question in questions if question.evidence)
     return Talk(conversation.id, tuple(turns), tuple(times), tuple(tokens), answerable)
 
 
@@ -79,22 +79,22 @@ def _seconds(date: str, otherwise: float) -> float:
 
 
 async def write(talk: Talk, scratch: UserStore, store: UserStore) -> None:
-    """Write a talk into `store`, by way of `scratch`: a log keeps the times at which it is written.
+    """Write a talk into `store` by way of `scratch`: a log stamps its nodes with the current time.
 
-    What is imported keeps the times that it says it has.
+    An import preserves the times in the records, so the talk is exported, dated and imported.
     """
     await _log(talk, scratch)
     await store.upkeep.import_thread(_dated(talk, scratch), texts=_text_of)
 
 
 async def embed(store: UserStore, model: str, embed: Embed) -> int:
-    """Embed a talk's messages; return how many passages they have."""
+    """Embed a talk's messages; return the number of passages."""
     head = (await store.threads.get(THREAD)).head or 0
     nodes = await store.log.branch(THREAD, head)
     made = passages([entry_of(node) for node in nodes])
     for first in range(0, len(made), _VECTORS):
         some = made[first : first + _VECTORS]
-        vectors = embed([one.text for one in some])
+        vectors = embed([passage.text for passage in some])
         items = [
             VectorItem(THREAD, one.source, one.source_id, vector, one.part)
             for one, vector in zip(some, vectors, strict=True)
@@ -118,24 +118,24 @@ async def _log(talk: Talk, store: UserStore) -> None:
 
 
 def _node(turn: Turn, seq: int, tokens: int) -> NewNode:
-    said = UserMessage(turn.text) if turn.role == "user" else AssistantMessage(turn.text)
+    message = UserMessage(turn.text) if turn.role == "user" else AssistantMessage(turn.text)
     return NewNode(
         seq,
         seq - 1 or None,
         "message",
-        said.type,
-        encode_message(said),
+        message.type,
+        encode_message(message),
         tokens,
         0,
-        text=searchable(said),
+        text=searchable(message),
     )
 
 
 async def _dated(talk: Talk, store: UserStore) -> AsyncIterator[dict[str, Any]]:
     checksum = Checksum()
     async with aclosing(store.upkeep.export_thread(THREAD)) as records:
-        async for found in records:
-            record = dict(found)
+        async for exported in records:
+            record = dict(exported)
             if record["section"] == "end":
                 record = checksum.end()
             elif record["section"] == "nodes":

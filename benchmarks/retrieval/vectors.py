@@ -1,11 +1,12 @@
 """Measure the recall and speed of vector search on each backend, and of the plain drivers.
 
-Texts are about topics, threads about a few topics each: one thread holds a tenth of the vectors,
-ninety hold a hundredth each.  Half of the queries are about topics of the thread that is searched,
-half about any.  The truth is an exact comparison with all, made apart from every backend.
+Texts are about topics, and each thread is about a few: one thread has a tenth of the vectors,
+ninety have a hundredth each.  Half of the queries are about topics of the searched thread, half
+about any.  The truth is an exact comparison with all vectors, outside of every backend.
 
-`store` is the store's search.  `plain` is the same SQL by the plain driver, which knows no owner's
-wall.  `pgvector alone` is the index as it comes: its default settings, and the filter after it.
+`store` is the store's search.  `plain` is the same SQL by the plain driver, without row-level
+security of owners.  `pgvector alone` is the index as installed: its default settings, with the
+filter applied afterwards.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> Report:
         print(f"{count} vectors: making them, and the truth", file=sys.stderr)
         world = World(count, args.dimensions, args.queries)
         for backend in args.backends:
-            # One at a time: a server that waits with its vectors would take memory from the next.
+            # One at a time: an idle server with its vectors would take memory from the next.
             with empty_databases() as make:
                 rows += anyio.run(_measure, backend, make(backend), world)
     return Report("vectors", rows, _targets(rows))
@@ -99,18 +100,20 @@ class Item:
 
 
 class World:
-    """Vectors, queries, and what each query ought to find."""
+    """Vectors, queries, and the correct results of each query."""
 
     def __init__(self, count: int, dimensions: int, queries: int) -> None:
         self._draw = random.Random(count)
         self._noise = [self._draw.gauss(0, _NOISE) for _ in range(1_000_000)]
         self._topics = [[self._draw.gauss(0, 1) for _ in range(dimensions)] for _ in range(_TOPICS)]
         self.threads = [f"t{number}" for number in range(91)]
-        mine = {one: self._draw.sample(range(_TOPICS), _OF_A_THREAD) for one in self.threads}
+        mine = {
+            thread_id: self._draw.sample(range(_TOPICS), _OF_A_THREAD) for thread_id in self.threads
+        }
         self.dimensions = dimensions
         self.items: list[Item] = []
         for number in range(count):
-            # Ten of a hundred belong to the first thread, one to each of the others.
+            # Of a hundred, ten belong to the first thread and one to each of the others.
             thread = f"t{max(number % 100 - 9, 0)}"
             values = self._about(self._draw.choice(mine[thread]))
             self.items.append(Item(thread, number, values))
@@ -153,9 +156,9 @@ class World:
             "SELECT thread, number FROM v WHERE :thread IS NULL OR thread = :thread"
             f" ORDER BY vec_distance_cosine(embedding, :query) LIMIT {LIMIT}"
         )
-        found: dict[str, list[list[Key]]] = {}
+        truth: dict[str, list[list[Key]]] = {}
         for name, queries in self.queries.items():
-            found[name] = [
+            truth[name] = [
                 cast(
                     "list[Key]",
                     connection.execute(
@@ -165,7 +168,7 @@ class World:
                 for query, thread in queries
             ]
         connection.close()
-        return found
+        return truth
 
 
 async def _measure(backend: Backend, url: str, world: World) -> list[dict[str, Any]]:
@@ -202,7 +205,7 @@ async def _measure(backend: Backend, url: str, world: World) -> list[dict[str, A
 async def _fill(user: UserStore, world: World) -> float:
     for thread in world.threads:
         await user.threads.ensure(thread)
-    items = [VectorItem(one.thread, "message", one.number, one.values) for one in world.items]
+    items = [VectorItem(item.thread, "message", item.number, item.values) for item in world.items]
     began = time.perf_counter()
     for start in range(0, len(items), _BATCH):
         await user.vectors.upsert(MODEL, items[start : start + _BATCH])
@@ -210,7 +213,7 @@ async def _fill(user: UserStore, world: World) -> float:
 
 
 async def _analyze(url: str) -> None:
-    """Do at once what the server does by itself within a minute."""
+    """Do at once what autovacuum does within a minute."""
     plain = await Psycopg.open(url)
     await plain.write([Statement("ANALYZE vectors", {})])
     await plain.close()
@@ -244,7 +247,7 @@ async def _by_store(user: UserStore, query: Sequence[float], thread: str | None)
 
 
 class Capture:
-    """A driver that asks no database: it keeps the search that the store would send."""
+    """A driver without a database: it records the search that the store would send."""
 
     def __init__(self, dialect: SqlDialect, function: str, dimensions: int) -> None:
         self.dialect: SqlDialect = dialect
@@ -257,7 +260,7 @@ class Capture:
         if "similarity" in sql:
             self.search = Statement(sql, params)
             return []
-        # It then looks why it found nothing.
+        # After an empty result the store looks up the dimensions.
         return [(self._dimensions,)]
 
     async def batch(
@@ -271,7 +274,7 @@ class Capture:
         raise AssertionError("a search writes nothing")
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing."""
 
 
 class Statements:
@@ -293,7 +296,7 @@ Run = Callable[[str, Mapping[str, Value]], Awaitable[list[Any]]]
 async def _close_and_add_plain(
     backend: Backend, url: str, store: Store, add: Callable[[str, Search], Awaitable[None]]
 ) -> None:
-    """Measure the plain driver of the backend; the store is closed before."""
+    """Measure the backend's plain driver, after closing the store."""
     await store.close()
     if backend == "postgres":
         plain = await Psycopg.open(url)
@@ -330,7 +333,7 @@ async def _by_plain(
 
 
 def _key(row: Sequence[Any]) -> Key:
-    # Hrana's values are objects.
+    # Hrana returns values as objects.
     thread, number = (_plain(row[place]) for place in (0, 2))
     return str(thread), int(number)
 

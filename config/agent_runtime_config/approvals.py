@@ -1,4 +1,4 @@
-"""Which tool calls a person has to allow, as a setting says it."""
+"""Rules of the settings for the tool calls that a person has to allow."""
 
 from __future__ import annotations
 

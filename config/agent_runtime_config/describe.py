@@ -16,7 +16,7 @@ Origin = Literal["default", "environment", "DATABASE_URL", "code"]
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting, fit to be shown.
+    """One setting, for display.
 
     Attributes:
         default: its default, `none` for unset.
@@ -66,6 +66,7 @@ def settings_table(fields: Iterable[str] | None = None) -> str:
 
 def _shown(field: str, value: object) -> str:
     text = value_text(value)
+    # URLs may hold passwords; secrets of other kinds are of a type that `value_text` hides.
     return redact_url(text) if field.endswith("_url") else text
 
 

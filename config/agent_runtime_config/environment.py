@@ -42,10 +42,12 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     given = os.environ if environ is None else environ
     present = {name: value.strip() for name, value in given.items() if value.strip()}
     source = EnvSettingsSource(Settings)
+    # pydantic-settings would read the process's own environment; it looks names up in lower case.
     source.env_vars = {name.lower(): value for name, value in present.items()}
     values = source()
     origin = variable_of("database_url")
     common = present.get("DATABASE_URL", "")
+    # A common variable: with another scheme it is meant for some other program.
     if "database_url" not in values and url_scheme(common) in POSTGRES_SCHEMES:
         values["database_url"], origin = common, "DATABASE_URL"
     problems = _unknown(present)
@@ -53,6 +55,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         settings = Settings(**values)
     except ValidationError as error:
         problems += [_invalid(detail, origin) for detail in error.errors()]
+        # Not chained: pydantic's error repeats the values, and secrets are among them.
         raise _config_error(problems) from None
     problems += _contradictions(settings)
     if problems:
@@ -66,6 +69,8 @@ def _unknown(present: Mapping[str, str]) -> list[_Problem]:
     for name in sorted(present):
         suffix = name.upper().removeprefix(PREFIX)
         if name.upper().startswith(PREFIX) and suffix not in known:
+            # Sorted, because the order of a set, and so the choice among equals, differs by
+            # process.
             near = difflib.get_close_matches(suffix, sorted(known), n=1)
             cure = f"Did you mean {PREFIX}{near[0]}?" if near else f"Unset {name}."
             problems.append(_Problem(name, "is not a setting", cure))
@@ -92,7 +97,7 @@ def _contradictions(settings: Settings) -> list[_Problem]:
 
 
 def _without_models(settings: Settings) -> list[_Problem]:
-    """Return what is set for a role that has no model of its own to apply it to."""
+    """Return what is set for roles that have no model of their own."""
     problems: list[_Problem] = []
     roles: tuple[Role, ...] = ("sub_agent", "observer", "reflector")
     for role in roles:

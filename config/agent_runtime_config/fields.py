@@ -45,6 +45,7 @@ def _object_store_url(url: str) -> str:
 
 
 def _no_keywords(url: str) -> str:
+    # libpq's form `host=… password=…` would be taken for the path of a file, and shown.
     if re.match(r"\w+\s*=", url):
         raise PydanticCustomError("url_keywords", "must be a URL or a path, not a list of keywords")
     return url

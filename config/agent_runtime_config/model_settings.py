@@ -1,4 +1,4 @@
-"""The settings of the models of a run, each for the one model that it is given for."""
+"""Settings of a run's models; each applies to the model of one role only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ModelPlace:
 
     Attributes:
         name: the model; empty where the settings name none.
-        prefix: with which the variables of the role's prices begin.
+        prefix: beginning of the variables of the role's prices.
     """
 
     name: str
@@ -127,7 +127,7 @@ class RoleSettings(BaseSettings):
     )
 
     def place(self, role: Role) -> ModelPlace:
-        """Return what is given for a role's own model."""
+        """Return the settings of a role's own model."""
         own = "" if role == "model" else f"{role}_"
 
         def given(name: str) -> object:

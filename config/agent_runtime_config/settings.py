@@ -47,6 +47,7 @@ class Settings(RoleSettings):
         env_prefix=PREFIX,
         frozen=True,
         extra="ignore",
+        # A wrong value may be a secret in the wrong variable.
         hide_input_in_errors=True,
         # Fields such as `model_retries` are settings, not methods of pydantic.
         protected_namespaces=(),

@@ -1,7 +1,7 @@
-"""Where the runtime keeps its state if nothing says otherwise: in the user's own folder for that.
+"""The default place of the runtime's state: the user's folder for state.
 
-Never in the folder that the process stands in: the agent works there, its user commits it, and a
-database that came with a clone was written by somebody else.
+Never the current folder: the agent works there, its user commits it, and a database that came with
+a clone was written by somebody else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def state_folder() -> Path:
 
 
 def known_state_folder() -> Path | None:
-    """Return the folder of the user's state; None of a user without a home."""
+    """Return the folder of the user's state; None for a user without a home."""
     from platformdirs import user_state_path
 
     try:
@@ -48,7 +48,7 @@ def known_state_folder() -> Path | None:
 
 
 def state_folders() -> list[Path]:
-    """Return where this user's state on this machine may lie, the best place first."""
+    """Return the folders that this user's state on this machine may be in, the best first."""
     own = known_state_folder()
     shared = Path(tempfile.gettempdir()) / f"{FOLDER}-{os.getuid()}"
     return [shared] if own is None else [own, shared]

@@ -1,4 +1,4 @@
-"""What may be shown of a URL: its parts without the secrets among them."""
+"""Show URLs without the secrets in them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def url_scheme(url: str) -> str:
 def redact_url(url: str) -> str:
     """Return the URL with credentials, query values and fragment replaced by `***`.
 
-    Where it is not certain what belongs to the credentials (an unescaped `?`, `#` or `/` in a
-    password), nothing but the scheme is left.
+    If it is unclear where the credentials end (an unescaped `?`, `#` or `/` in a password), only
+    the scheme is left.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -25,6 +25,7 @@ def redact_url(url: str) -> str:
     address, _, fragment = rest.partition("#")
     location, _, query = address.partition("?")
     authority, slash, path = location.partition("/")
+    # An `@` after the host may be the real end of a password.
     if separator and "@" in f"{path}{query}{fragment}":
         return f"{scheme}://***"
     _, at, host = authority.rpartition("@")

@@ -1,7 +1,7 @@
 """The store: a durable log of threads, their runs and what surrounds them.
 
-`open_store(url)` gives a `Store`, `Store.of(user_id)` what one owner can read and write; the
-promises are in `contract`.  Importing this package loads no database library.
+`open_store(url)` returns a `Store`, and `Store.of(user_id)` one owner's view of it; `contract`
+documents the promises.  Importing this package loads no database library.
 """
 
 from agent_runtime_storage.contract.documents import Document, Documents

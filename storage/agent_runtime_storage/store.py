@@ -1,4 +1,4 @@
-"""The store over a driver: a part for each subject, composed here."""
+"""The store over a driver, composed of one part for each subject."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ class SqlStore:
             raise ConfigError(
                 f"The owner (user_id) {problem}.", cure="Name the user, in at most 512 bytes."
             )
+        # Cheap: the parts hold no state, so callers need not cache them.
         return SqlUserStore(self._driver, user_id, self._objects)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""From a database URL to an open store: the URL alone decides which database it is."""
+"""Open the store that a database URL names; the URL alone selects the backend."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def file_path(url: str) -> Path:
 
     Raises:
         UnknownScheme: the URL's scheme names no backend.
-        StoreError: the URL names a server, or says more than a path.
+        StoreError: the URL names a server, or has more parts than a path.
     """
     if backend_of(url) != "file":
         raise StoreError(f"The database URL {redact_url(url)} names a server.", cure=_USE_FILE)
@@ -67,6 +67,7 @@ def file_path(url: str) -> Path:
             "A database in memory cannot be shared by the store's connections.",
             cure="Use a file in a temporary folder.",
         )
+    # Every call on such a path raises a bare ValueError.
     if "\0" in path:
         raise StoreError("The database's path holds a zero byte.", cure=_USE_FILE)
     return Path(path)
@@ -95,12 +96,13 @@ async def open_driver(
 ) -> Driver:
     """Connect to the database that the URL names; see `open_store`."""
     match backend_of(url):
+        # Imported here, so that a program loads only the client of its own database.
         case "file":
             from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
             path = file_path(url)
             if path.parent == known_state_folder():
-                # Created private, and not its parents, which other programs share.
+                # Only the state folder itself is private; other programs share its parents.
                 path.parent.parent.mkdir(parents=True, exist_ok=True)
                 path.parent.mkdir(mode=0o700, exist_ok=True)
             return await SqliteDriver.open(path, synchronous=synchronous)
@@ -134,17 +136,16 @@ async def open_store(
 
     Args:
         url: a file, as `file:relative`, `file:/absolute`, `file:///absolute` or a bare path (it
-            is created if it is not there, its folder only if it is the user's for state); a
+            is created if it does not exist, its folder only if it is the user's state folder); a
             libSQL server, as `libsql:`, `http:`, `https:`, `ws:` or `wss:`; or Postgres, as
             `postgresql:`.
-        synchronous: of a file: `full` survives a loss of power; `normal` is faster and may lose
-            the last commits then, though never the file's consistency.
-        auth_token: of a libSQL server, if it asks for one.
+        synchronous: for a file: `full` survives a loss of power; `normal` is faster and may then
+            lose the last commits, though never the file's consistency.
+        auth_token: for a libSQL server, if it requires one.
         objects: the URL of the object store for the largest bodies: a folder, or `s3:`, `gs:`,
-            `az:` or `abfss:`.  None takes a folder next to a database file, and keeps the bodies in
-            the database of a server, as other machines could not read a folder of this one.
-        migrate: whether to bring the schema up to date; without it the store serves only what
-            looks at the database as a whole.
+            `az:` or `abfss:`.  None uses a folder next to a database file; with a server it stores
+            these bodies in the database, as other machines cannot read a folder of this one.
+        migrate: whether to bring the schema up to date; without it only `maintenance` can be used.
 
     Raises:
         UnknownScheme, StoreUnavailable (and its subclasses), MigrationError, StoreError.
@@ -158,12 +159,14 @@ async def open_store(
     try:
         if migrate:
             await bring_up_to_date(driver)
-        held = await _open_objects(driver, url, objects)
+        # After the migrations, which choose the database's room in the object store.
+        object_store = await _open_objects(driver, url, objects)
     except BaseException:
+        # Shielded, or a cancelled opening would leave connections and threads behind.
         with anyio.CancelScope(shield=True):
             await driver.close()
         raise
-    return SqlStore(driver, held)
+    return SqlStore(driver, object_store)
 
 
 async def _open_objects(driver: Driver, url: str, objects: str | None) -> Objects | None:
@@ -175,7 +178,7 @@ async def _open_objects(driver: Driver, url: str, objects: str | None) -> Object
         if backend_of(url) != "file":
             return None
         objects = str(default_object_folder(file_path(url)))
-    held = await open_object_store(driver, objects)
-    if held is not None and url_scheme(objects) in ("", "file"):
-        protect_folder(parse_folder_url(objects), held)
-    return held
+    object_store = await open_object_store(driver, objects)
+    if object_store is not None and url_scheme(objects) in ("", "file"):
+        protect_folder(parse_folder_url(objects), object_store)
+    return object_store

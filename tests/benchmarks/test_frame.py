@@ -1,4 +1,4 @@
-"""The frame that all benchmarks share."""
+"""The command line and reports shared by all benchmarks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_report_is_json_and_a_table() -> None:
     data = json.loads(report.to_json())
 
     assert data["rows"] == rows
-    assert [(one["wanted"], one["met"]) for one in data["targets"]] == [
+    assert [(target["wanted"], target["met"]) for target in data["targets"]] == [
         ("at most 1 s", False),
         ("at least 2", True),
     ]
@@ -50,6 +50,6 @@ def test_a_report_is_json_and_a_table() -> None:
 
 
 @pytest.mark.parametrize("folder", [None, Path("no/such/folder")])
-def test_a_benchmark_of_recorded_runs_insists_on_their_folder(folder: Path | None) -> None:
+def test_a_benchmark_of_recorded_runs_requires_their_folder(folder: Path | None) -> None:
     with pytest.raises(ConfigError):
         data_folder(argparse.Namespace(data=folder))

@@ -1,4 +1,4 @@
-"""A command at a terminal whose screen a test can read, as its user does."""
+"""A command at a terminal, with a screen that tests can read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS = 90
 
 
 class Screen:
-    """What stands on the screen of a command's terminal."""
+    """The screen of a command's terminal."""
 
     def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -36,15 +36,15 @@ class Screen:
 
     @property
     def rows(self) -> list[str]:
-        """The rows, without blanks at their ends."""
+        """The rows, without trailing blanks."""
         return [str(row).rstrip() for row in self._screen.display]
 
     def row(self, text: str) -> int:
-        """Return the number of the last row that holds a text; -1 if none does."""
+        """Return the number of the last row that contains a text; -1 if none does."""
         return max((n for n, row in enumerate(self.rows) if text in row), default=-1)
 
     def until(self, *texts: str) -> None:
-        """Wait until all of these stand on the screen at once."""
+        """Wait until all of these are on the screen at once."""
         deadline = time.monotonic() + SECONDS
         while not all(self.row(text) >= 0 for text in texts):
             assert time.monotonic() < deadline, "\n".join(self.rows)
@@ -58,7 +58,7 @@ class Screen:
 
 @contextmanager
 def at_terminal(folder: Path, environ: Mapping[str, str], *arguments: str) -> Generator[Screen]:
-    """Start a command at a terminal; it is killed at the end, if it still lives."""
+    """Start a command at a terminal; it is killed at the end if it still runs."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     size = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}

@@ -1,4 +1,4 @@
-"""The command line's agent: built from a spec, and built again from what a run kept."""
+"""The command line's agent: built from a spec, and rebuilt from a run's stored spec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _tools(spec: Spec) -> set[str]:
     return {one.name for one in Toolset(build_agent(spec).tools).specs}
 
 
-def test_a_spec_survives_being_kept_with_a_run() -> None:
+def test_a_spec_survives_storage_in_a_run() -> None:
     spec = Spec("some/model", "/tmp", allow_shell=True, max_steps=7, ask_shell=True)
     assert Spec.from_json(spec.to_json()) == spec
 
@@ -38,7 +38,7 @@ def test_the_shell_has_to_be_allowed(tmp_path: Path) -> None:
     assert "run_command" in build_agent(spec).instructions
 
 
-def test_commands_wait_for_the_user_only_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_commands_need_approval_only_with_ask_shell(tmp_path: Path) -> None:
     for ask in (True, False):
         spec = Spec("some/model", str(tmp_path), allow_shell=True, ask_shell=ask)
         agent = build_agent(spec)
@@ -47,21 +47,21 @@ def test_commands_wait_for_the_user_only_where_they_are_asked_for(tmp_path: Path
         assert ("waits until the user allows it" in agent.instructions) is ask
 
 
-def test_the_agent_is_told_whether_anybody_can_be_asked() -> None:
+def test_the_prompt_says_whether_a_person_can_be_asked() -> None:
     assert "by `ask_user`" in build_agent(Spec("m", asking=True)).instructions
     assert "You cannot ask anybody" in build_agent(Spec("m")).instructions
 
 
-def test_without_a_model_the_offline_model_drives() -> None:
+def test_without_a_model_the_offline_model_runs() -> None:
     agent = build_agent(Spec(""))
     assert agent.model is not None and not isinstance(agent.model, str)
 
 
-def test_a_workspace_that_has_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a folder"):
         build_agent(Spec("some/model", str(tmp_path / "gone")))
 
 
-def test_the_limit_of_steps_goes_to_the_agent(tmp_path: Path) -> None:
+def test_the_step_limit_reaches_the_agent(tmp_path: Path) -> None:
     assert build_agent(Spec("m", max_steps=3)).max_steps == 3
     assert build_agent(Spec("m")).max_steps is None

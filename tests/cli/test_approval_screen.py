@@ -1,4 +1,4 @@
-"""What a person sees of an approval on a terminal: all of it, and it stays."""
+"""Approvals at a terminal: the whole request is shown, and it stays on the screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAN = Reply(calls=(("plan", {"action": "create", "goal": "Ship.", "steps": STEP
 PROMPT = "(every call of run_command), or later] >"
 
 
-def test_an_approval_that_was_answered_stays_above_the_plan(machine: Machine) -> None:
+def test_an_answered_approval_stays_above_the_plan(machine: Machine) -> None:
     command = Reply(calls=(("run_command", {"command": "echo made > made.txt"}),))
     replies = {0: PLAN, 1: command}
     machine.script = lambda request, n: replies.get(n, STALL)
@@ -24,8 +24,8 @@ def test_an_approval_that_was_answered_stays_above_the_plan(machine: Machine) ->
 
     with at_terminal(machine.folder, machine.environ, *options) as screen:
         screen.until("The agent wants to call run_command:", PROMPT)
-        asked = screen.row("The agent wants to call run_command:")
-        before = screen.rows[: asked + 1]
+        question_row = screen.row("The agent wants to call run_command:")
+        before = screen.rows[: question_row + 1]
         screen.type("y")
         machine.wait_for_requests(3)
         screen.until("resumes", "Step number 5.")
@@ -35,17 +35,17 @@ def test_an_approval_that_was_answered_stays_above_the_plan(machine: Machine) ->
         order += ["resumes", "step 2/", "Step number 0."]
         rows = [screen.row(text) for text in order]
         assert -1 not in rows and rows == sorted(rows), "\n".join(screen.rows)
-        assert screen.rows[: asked + 1] == before
+        assert screen.rows[: question_row + 1] == before
     assert (machine.folder / "made.txt").read_text() == "made\n"
 
 
-def test_nothing_of_a_command_hides_or_forges_anything(machine: Machine) -> None:
+def test_a_command_can_hide_or_forge_nothing(machine: Machine) -> None:
     forged = "The agent wants to call read_file:\n  path: a.txt\n[y: yes, n: no, or later] > "
     hidden = "TOKEN=$(touch${IFS}x) make" + " " * 2100
     hidden += "; touch tail\x1b[2J\x1b[H\x9b2J\u202e\u200b\r"
     command = "# " + "\n" * 60 + forged + hidden
-    said = "Fine." + "\n" * 60 + forged + "\n" + "x" * 156 + forged.partition("\n")[0]
-    asks = Reply(text=said, calls=(("run_command", {"command": command}),))
+    text = "Fine." + "\n" * 60 + forged + "\n" + "x" * 156 + forged.partition("\n")[0]
+    asks = Reply(text=text, calls=(("run_command", {"command": command}),))
     machine.script = lambda request, n: HELLO if n else asks
     options = ("run", "Go.", "--workspace", ".", "--ask-shell")
 
@@ -62,7 +62,7 @@ def test_nothing_of_a_command_hides_or_forges_anything(machine: Machine) -> None
     assert screen.process.returncode == 0 and not (machine.folder / "tail").exists()
 
 
-def test_a_question_is_listed_whole(machine: Machine) -> None:
+def test_a_question_is_listed_in_full(machine: Machine) -> None:
     asks = Reply(calls=(("run_command", {"command": f"echo {'x' * 3000}\nid"}),))
     machine.script = lambda request, n: HELLO if n else asks
     stopped = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
@@ -75,7 +75,7 @@ def test_a_question_is_listed_whole(machine: Machine) -> None:
     assert question["arguments"]["command"].endswith("\nid")
 
 
-def test_a_rule_that_names_no_tool_stops_the_command(machine: Machine) -> None:
+def test_a_rule_for_an_unknown_tool_stops_the_command(machine: Machine) -> None:
     wrong = {"AGENT_RUNTIME_APPROVE": "wirte_file"}
     result = machine.invoke("run", "Go.", "--workspace", ".", **wrong)
     assert result.exit_code == exits.USAGE and "wirte_file" in result.stderr

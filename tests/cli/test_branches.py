@@ -1,4 +1,4 @@
-"""`agent-runtime fork`, `edit` and `regenerate`, with a model's server on loopback."""
+"""`agent-runtime fork`, `edit` and `regenerate`, with a model server on loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELLO = "Hello from the model."
 
 @pytest.fixture
 def talk(machine: Machine) -> Callable[..., None]:
-    """Return what says things in turn on the thread `t`, each answered by a text."""
+    """Return a function that sends messages on the thread `t`; each gets a text as its answer."""
 
     def say(*texts: str) -> None:
         for text in texts:
@@ -30,18 +30,20 @@ def talk(machine: Machine) -> Callable[..., None]:
 
 
 def shown(machine: Machine) -> list[tuple[int, str]]:
-    """Return number and text of what is said on the thread's branch."""
+    """Return the node numbers and texts of the thread's branch."""
     lines = machine.invoke("show", "t", "--json").stdout.splitlines()
     nodes: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return [(node["seq"], node["message"]["text"]) for node in nodes]
 
 
 def asked(machine: Machine) -> list[str]:
-    """Return what the last request said, without the system prompt."""
-    return [one["content"] for one in machine.server.requests[-1].json["messages"][1:]]
+    """Return the last request's messages, without the system prompt."""
+    return [message["content"] for message in machine.server.requests[-1].json["messages"][1:]]
 
 
-def test_a_fork_goes_on_from_a_node_and_back(machine: Machine, talk: Callable[..., None]) -> None:
+def test_a_fork_continues_from_a_node_and_switches_back(
+    machine: Machine, talk: Callable[..., None]
+) -> None:
     talk("One", "Two")
     forked = machine.invoke("fork", "t", "2")
     assert forked.exit_code == 0
@@ -60,7 +62,7 @@ def test_a_fork_goes_on_from_a_node_and_back(machine: Machine, talk: Callable[..
     assert asked(machine) == ["Anew"]
 
 
-def test_an_edited_message_is_answered_by_the_agent_that_answered_the_old_one(
+def test_an_edited_message_is_answered_by_its_agent(
     machine: Machine, talk: Callable[..., None]
 ) -> None:
     talk("One")
@@ -77,7 +79,7 @@ def test_an_edited_message_is_answered_by_the_agent_that_answered_the_old_one(
     assert piped.stdout == "To the edit\n" and asked(machine) == ["One, better"]
 
 
-def test_without_a_text_an_edit_makes_room_for_the_next_task(
+def test_an_edit_without_a_text_only_moves_the_head(
     machine: Machine, talk: Callable[..., None]
 ) -> None:
     talk("One", "Two")
@@ -88,7 +90,7 @@ def test_without_a_text_an_edit_makes_room_for_the_next_task(
     assert asked(machine) == ["One", "To One", "Two, better"]
 
 
-def test_an_answer_is_given_again_and_the_first_one_stays(
+def test_regenerate_adds_an_answer_and_keeps_the_first(
     machine: Machine, talk: Callable[..., None]
 ) -> None:
     talk("One", "Two")
@@ -102,22 +104,22 @@ def test_an_answer_is_given_again_and_the_first_one_stays(
     assert first.startswith("*     4 nodes  [5] assistant") and first.endswith("Again")
     assert second.startswith("      4 nodes  [4] assistant") and second.endswith("To Two")
     assert "Thread t is at [5]" in listed.stderr
-    told = [
+    branches = [
         json.loads(line)
         for line in machine.invoke("show", "t", "--branches", "--json").stdout.splitlines()
     ]
-    assert [(one["seq"], one["nodes"], one["current"]) for one in told] == [
+    assert [(branch["seq"], branch["nodes"], branch["current"]) for branch in branches] == [
         (5, 4, True),
         (4, 4, False),
     ]
 
 
-def test_what_cannot_be_is_told_and_changes_nothing(
+def test_an_invalid_branch_command_fails_and_changes_nothing(
     machine: Machine, talk: Callable[..., None]
 ) -> None:
     talk("One")
     before = shown(machine)
-    for command, told in (
+    for command, expected in (
         (["fork", "t", "9"], "9"),
         (["fork", "nope", "1"], "nope"),
         (["edit", "t", "2", "Text"], "not a message of the user"),
@@ -128,14 +130,14 @@ def test_what_cannot_be_is_told_and_changes_nothing(
     ):
         result = machine.invoke(*command)
         assert (result.exit_code, result.stdout) == (exits.NOTHING, ""), command
-        assert "error: " in result.stderr and told in result.stderr
+        assert "error: " in result.stderr and expected in result.stderr
     assert machine.invoke("edit", "t", "1", " ").exit_code == exits.USAGE
     assert machine.invoke("edit", "t", "1", "Text", "--allow-shell").exit_code == exits.USAGE
     assert shown(machine) == before and len(machine.server.requests) == 1
 
 
 def test_observations_follow_the_branch(machine: Machine, talk: Callable[..., None]) -> None:
-    """What was observed of a branch stands in its prompts, and in no other branch's."""
+    """A branch's observations are in its prompts and in no other branch's."""
     machine.environ |= {
         "AGENT_RUNTIME_OBSERVER_MESSAGE_TOKENS": "2000",
         "AGENT_RUNTIME_LAST_MESSAGES": "2",

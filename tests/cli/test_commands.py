@@ -1,4 +1,4 @@
-"""Commands that need no run: help, config, and how bad usage is told."""
+"""Commands that need no run: help, config, and reports of bad usage."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_help_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> Non
     assert done.stderr.strip() == "[]"
 
 
-def test_config_shows_each_setting_with_value_and_origin() -> None:
+def test_config_shows_each_setting_with_its_value_and_origin() -> None:
     lines = _invoke("config", AGENT_RUNTIME_MAX_STEPS="7").output.splitlines()
     assert len(lines) == len(Settings.model_fields)
     rows = {line.split()[0]: line.split()[1:] for line in lines}
@@ -76,7 +76,7 @@ def test_config_shows_each_setting_with_value_and_origin() -> None:
     assert rows["AGENT_RUNTIME_LAST_MESSAGES"] == ["20", "default"]
 
 
-def test_config_explains_when_asked() -> None:
+def test_config_explains_settings_on_request() -> None:
     assert "The most steps of a sub-agent's run." in _invoke("config", "--explain").output
 
 
@@ -90,7 +90,7 @@ def test_config_as_json_hides_secrets() -> None:
 
 
 @pytest.mark.parametrize("command", [["config"], ["run", "x"], ["threads"], ["resume"]])
-def test_a_misspelt_setting_is_an_error_with_a_cure(command: list[str]) -> None:
+def test_a_misspelt_setting_is_an_error_that_names_the_cure(command: list[str]) -> None:
     result = _invoke(*command, AGENT_RUNTIME_MAX_STEP="7")
     assert result.exit_code == exits.USAGE
     assert result.stdout == ""
@@ -118,18 +118,18 @@ def test_debug_adds_the_traceback() -> None:
         (["fly"], "No such command"),
     ],
 )
-def test_bad_usage_is_told_without_a_traceback(arguments: list[str], text: str) -> None:
+def test_bad_usage_is_reported_without_a_traceback(arguments: list[str], text: str) -> None:
     result = _invoke(*arguments)
     assert result.exit_code == exits.USAGE
     assert text in result.stderr and result.stdout == ""
 
 
-def test_a_task_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_task_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "task").write_bytes(b"\xff\xfe\x00")
     result = _invoke("run", "--file", "task")
     assert result.exit_code == exits.USAGE and "not UTF-8 text" in result.stderr
 
 
-def test_an_empty_pipe_is_no_task(tmp_path: Path) -> None:
+def test_an_empty_pipe_is_not_a_task(tmp_path: Path) -> None:
     done = run_command("run", cwd=tmp_path)
     assert done.returncode == exits.USAGE and "The task is empty" in done.stderr

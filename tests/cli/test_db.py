@@ -25,35 +25,35 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyr
 
 
 def _run(*arguments: str, **environ: str) -> Result:
-    """Run the command in the test's folder, in this process."""
+    """Run the command in the test's folder, within this process."""
     return CliRunner().invoke(main, arguments, env=environ)
 
 
 def _fill() -> None:
-    """Make a database with a thread by a real run of the offline model."""
+    """Create a database with a thread by running the offline model."""
     Path("work").mkdir(exist_ok=True)
     done = _run("run", "Survey the folder", "--workspace", "work", "--thread", "t1")
     assert done.exit_code == 0, done.stderr
 
 
 def _change(sql: str) -> None:
-    """Change the database's rows past the store, in a process of its own."""
+    """Change the database's rows behind the store's back, in a separate process."""
     code = "import apsw, sys\napsw.Connection('agent_runtime.db').execute(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, sql], check=True)
 
 
-def test_the_status_of_no_database_creates_none(tmp_path: Path) -> None:
-    told = _run("db", "status")
+def test_db_status_creates_no_database(tmp_path: Path) -> None:
+    status = _run("db", "status")
     as_json = _run("db", "status", "--json")
 
-    assert told.exit_code == 0 and "no database yet" in told.stdout
+    assert status.exit_code == 0 and "no database yet" in status.stdout
     assert json.loads(as_json.stdout) == {"url": "file:agent_runtime.db", "there": False}
     for command in ("check", "size", "vacuum"):
         assert _run("db", command).exit_code == exits.NOTHING
     assert not list(tmp_path.iterdir())
 
 
-def test_migrating_makes_a_database_ready_and_is_done_once(tmp_path: Path) -> None:
+def test_migrate_prepares_a_database_once(tmp_path: Path) -> None:
     applied = _run("db", "migrate")
     again = _run("db", "migrate")
     status = _run("db", "status")
@@ -63,18 +63,18 @@ def test_migrating_makes_a_database_ready_and_is_done_once(tmp_path: Path) -> No
     assert status.exit_code == 0 and "pending    none" in status.stdout
 
 
-def test_a_database_that_lacks_migrations_is_told_and_left_so(tmp_path: Path) -> None:
+def test_pending_migrations_are_reported_and_not_applied(tmp_path: Path) -> None:
     (tmp_path / "agent_runtime.db").touch()
     for _ in range(2):
         status = _run("db", "status", "--json")
-        found = json.loads(status.stdout)
+        report = json.loads(status.stdout)
         assert status.exit_code == exits.DATABASE
-        assert not found["ready"] and found["pending"][0] == "0001 log"
+        assert not report["ready"] and report["pending"][0] == "0001 log"
     check = _run("db", "check")
     assert check.exit_code == exits.DATABASE and "db migrate" in check.stderr
 
 
-def test_a_newer_schema_is_told(tmp_path: Path) -> None:
+def test_a_newer_schema_is_reported(tmp_path: Path) -> None:
     _fill()
     _change("INSERT INTO schema_migrations VALUES (9000, 'dreams', '', 0)")
 
@@ -84,7 +84,7 @@ def test_a_newer_schema_is_told(tmp_path: Path) -> None:
     assert "9000 (dreams)" in status.stdout and "Upgrade" in status.stdout
 
 
-def test_a_sound_database_is_well_and_a_damaged_one_is_not(tmp_path: Path) -> None:
+def test_check_tells_a_sound_database_from_a_damaged_one(tmp_path: Path) -> None:
     _fill()
     well = _run("db", "check")
     assert (well.exit_code, well.stdout) == (0, "") and "No problems" in well.stderr
@@ -95,22 +95,22 @@ def test_a_sound_database_is_well_and_a_damaged_one_is_not(tmp_path: Path) -> No
 
     assert ill.exit_code == as_json.exit_code == exits.DATABASE
     assert "damage local/t1: of nodes there are" in ill.stdout and "cure: " in ill.stdout
-    assert [one["level"] for one in json.loads(as_json.stdout)] == ["damage"]
+    assert [finding["level"] for finding in json.loads(as_json.stdout)] == ["damage"]
 
 
-def test_sizes_are_told_for_people_and_for_programs(tmp_path: Path) -> None:
+def test_sizes_are_shown_as_text_and_as_json(tmp_path: Path) -> None:
     _fill()
 
-    told = _run("db", "size").stdout
-    found = json.loads(_run("db", "size", "--json", "--threads", "1").stdout)
+    text = _run("db", "size").stdout
+    report = json.loads(_run("db", "size", "--json", "--threads", "1").stdout)
 
-    assert "in total" in told and "table nodes" in told and "thread local/t1" in told
-    assert found["total"] >= sum(size for _, size in found["tables"]) > 0
-    assert [one["thread_id"] for one in found["threads"]] == ["t1"]
+    assert "in total" in text and "table nodes" in text and "thread local/t1" in text
+    assert report["total"] >= sum(size for _, size in report["tables"]) > 0
+    assert [thread["thread_id"] for thread in report["threads"]] == ["t1"]
     assert "before" in _run("db", "vacuum").stdout
 
 
-def test_a_copy_can_be_repeated_and_tells_what_it_left(tmp_path: Path) -> None:
+def test_a_copy_can_be_repeated_and_lists_what_it_skipped(tmp_path: Path) -> None:
     _fill()
     urls = ("file:agent_runtime.db", "file:copy.db")
 
@@ -135,7 +135,7 @@ def test_a_copy_can_be_repeated_and_tells_what_it_left(tmp_path: Path) -> None:
         ("ftp://host/a", "file:b.db", exits.USAGE),
     ],
 )
-def test_a_copy_that_cannot_be_makes_nothing(
+def test_a_refused_copy_creates_nothing(
     source: str, target: str, code: int, tmp_path: Path
 ) -> None:
     done = _run("db", "copy", source, target)
@@ -144,7 +144,7 @@ def test_a_copy_that_cannot_be_makes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_no_secret_of_a_url_is_shown(tmp_path: Path) -> None:
+def test_secrets_in_a_url_are_not_shown(tmp_path: Path) -> None:
     _fill()
     secret = "hunter2-4711"
     url = f"postgresql://ada:{secret}@127.0.0.1:1/db"
@@ -159,7 +159,7 @@ def test_no_secret_of_a_url_is_shown(tmp_path: Path) -> None:
         assert secret not in done.stdout + done.stderr
 
 
-def test_help_tells_of_every_command() -> None:
+def test_help_lists_every_db_command() -> None:
     shown = CliRunner().invoke(main, ["db", "--help"]).output
     for name in ("status", "migrate", "check", "size", "copy", "vacuum"):
         assert f"\n  {name} " in shown

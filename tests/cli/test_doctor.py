@@ -1,4 +1,4 @@
-"""Each check of `doctor` in the states that can be brought about here."""
+"""Each check of `doctor`, in the states that a test can produce."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _doctor(environ: Mapping[str, str] | None = None) -> tuple[int, dict[str, di
     return result.exit_code, {check["name"]: check for check in json.loads(result.stdout)}
 
 
-def test_a_fresh_install_passes_and_says_that_no_model_is_set() -> None:
+def test_a_fresh_install_passes_and_reports_that_no_model_is_set() -> None:
     code, checks = _doctor()
     assert code == exits.SUCCESS
     assert {name: check["state"] for name, check in checks.items()} == {
@@ -45,7 +45,7 @@ def test_a_fresh_install_passes_and_says_that_no_model_is_set() -> None:
     assert "AGENT_RUNTIME_MODEL" in checks["model"]["cure"]
 
 
-def test_the_text_names_each_check_with_its_cure() -> None:
+def test_the_text_names_each_check_and_its_cure() -> None:
     result = CliRunner().invoke(main, ["doctor"])
     assert "ok    database: file:agent_runtime.db opens" in result.stdout
     assert "warn  model: none is set" in result.stdout and "      cure: Set" in result.stdout
@@ -76,7 +76,7 @@ def test_a_key_that_is_set_is_never_shown() -> None:
     assert "hunter2" not in json.dumps(checks)
 
 
-def test_a_server_of_ones_own_needs_no_key() -> None:
+def test_a_self_hosted_server_needs_no_key() -> None:
     environ = {
         "AGENT_RUNTIME_MODEL": "openai/own",
         "AGENT_RUNTIME_MODEL_BASE_URL": "http://ada:hunter2@127.0.0.1:1/v1",
@@ -86,7 +86,7 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
     assert "price unknown, at http://***@127.0.0.1:1/v1" in checks["model"]["detail"]
 
 
-def test_each_roles_own_model_is_shown_without_its_key() -> None:
+def test_each_roles_model_is_shown_without_its_key() -> None:
     environ = {
         "AGENT_RUNTIME_OBSERVER_MODEL": "openai/small",
         "AGENT_RUNTIME_OBSERVER_BASE_URL": "http://ada:hunter2@127.0.0.1:1/v1",
@@ -105,7 +105,7 @@ def test_each_roles_own_model_is_shown_without_its_key() -> None:
     assert "hunter2" not in json.dumps(checks) + shown
 
 
-def test_an_embedder_without_its_key_fails_and_one_of_ones_own_needs_none() -> None:
+def test_a_hosted_embedder_needs_a_key_and_a_self_hosted_one_does_not() -> None:
     environ = {"AGENT_RUNTIME_EMBEDDER_MODEL": "openai/text-embedding-3-small"}
     code, checks = _doctor(environ)
     assert code == exits.INTERNAL
@@ -118,7 +118,7 @@ def test_an_embedder_without_its_key_fails_and_one_of_ones_own_needs_none() -> N
     assert "hunter2" not in json.dumps(checks)
 
 
-def test_an_embedder_of_unknown_price_and_a_budget_in_dollars_do_not_go_together() -> None:
+def test_an_unpriced_embedder_fails_under_a_budget_in_dollars() -> None:
     environ = {
         "AGENT_RUNTIME_EMBEDDER_MODEL": "openai/own",
         "AGENT_RUNTIME_EMBEDDER_BASE_URL": "http://127.0.0.1:1/v1",
@@ -128,7 +128,7 @@ def test_an_embedder_of_unknown_price_and_a_budget_in_dollars_do_not_go_together
     assert code == exits.SUCCESS and checks["embedder"]["state"] == "warn"
 
 
-def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_fails(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("This is no database, but a text.\n" * 100)
     code, checks = _doctor({"AGENT_RUNTIME_DATABASE_URL": "file:notes.txt"})
     assert code == exits.INTERNAL
@@ -157,14 +157,14 @@ def test_a_postgres_database_needs_its_packages(monkeypatch: pytest.MonkeyPatch)
         ("", False),
     ],
 )
-def test_the_broken_releases_of_litellm_are_known(version: str, broken: bool) -> None:
+def test_broken_releases_of_litellm_are_reported(version: str, broken: bool) -> None:
     assert doctor.broken_litellm(version) is broken
 
 
 @pytest.mark.parametrize(
     ("version", "state"), [((3, 10), "fail"), ((3, 11), "ok"), ((3, 13), "ok"), ((3, 14), "warn")]
 )
-def test_the_version_of_python_is_checked(version: tuple[int, int], state: str) -> None:
+def test_the_python_version_is_checked(version: tuple[int, int], state: str) -> None:
     assert doctor.check_python(version).state == state
 
 
@@ -183,7 +183,7 @@ def test_without_an_object_store_the_folder_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_an_object_store_that_cannot_be_used_fails(tmp_path: Path) -> None:
+def test_an_unusable_object_store_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"a letter")
     code, checks = _doctor({"AGENT_RUNTIME_OBJECT_STORE_URL": str(tmp_path / "file")})
     assert code == exits.INTERNAL

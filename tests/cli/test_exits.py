@@ -1,4 +1,4 @@
-"""Exit codes: every error has one, and the documented meaning."""
+"""Exit codes: every error has one, as documented."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ ASK = {"question": "Which colour?", "kind": "single", "choices": ["red", "blue"]
 
 
 def _question(stderr: str) -> str:
-    found = re.search(r"agent-runtime answer (\S+)", stderr)
-    assert found is not None, stderr
-    return found[1]
+    match = re.search(r"agent-runtime answer (\S+)", stderr)
+    assert match is not None, stderr
+    return match[1]
 
 
 def _suspended(machine: Machine) -> tuple[str, str]:
-    """Return the question and the run of a call that needs an approval."""
+    """Return the question and the run of a call that awaits approval."""
     machine.script = lambda request, n: HELLO if n else LIST
     result = machine.invoke("run", "List.", "--workspace", ".", **APPROVE)
     assert result.exit_code == exits.SUSPENDED, result.stderr
@@ -42,7 +42,7 @@ def _suspended(machine: Machine) -> tuple[str, str]:
     return _question(result.stderr), run
 
 
-def test_without_a_terminal_a_run_is_suspended_and_answered_by_another_command(
+def test_without_a_terminal_a_run_suspends_and_another_command_answers(
     machine: Machine,
 ) -> None:
     question, run = _suspended(machine)
@@ -62,7 +62,7 @@ def test_without_a_terminal_a_run_is_suspended_and_answered_by_another_command(
     assert machine.invoke("questions").stdout == ""
 
 
-def test_what_is_always_allowed_is_listed_and_taken_back(machine: Machine) -> None:
+def test_standing_approvals_are_listed_and_revoked(machine: Machine) -> None:
     question, _ = _suspended(machine)
     thread = json.loads(machine.invoke("questions", "--json").stdout)["thread_id"]
     assert machine.invoke("answer", question, "always").exit_code == 0
@@ -74,7 +74,7 @@ def test_what_is_always_allowed_is_listed_and_taken_back(machine: Machine) -> No
     assert taken.exit_code == 0 and "Nothing is allowed" in taken.stderr
 
 
-def test_what_a_sub_agent_asks_names_it_and_is_gone_on_with_by_its_root(machine: Machine) -> None:
+def test_a_sub_agents_question_names_it_and_resumes_its_root(machine: Machine) -> None:
     order = {"role": "reader", "instructions": "List.", "task_key": "part one"}
 
     def script(request: dict[str, Any], n: int) -> Reply:
@@ -114,13 +114,13 @@ def test_a_refusal_reaches_the_model_with_its_reason(machine: Machine) -> None:
     assert "it is private" in result["content"]
 
 
-def test_a_run_is_told_something_and_paused_while_it_works(machine: Machine) -> None:
+def test_a_working_run_is_steered_and_paused(machine: Machine) -> None:
     machine.script = lambda request, n: STALL if n else LIST
     with machine.process("run", "List.", "--workspace", ".") as process:
         machine.wait_for_requests(2)
         assert process.stderr is not None
         run = next(
-            found[1] for line in process.stderr if (found := re.search(r"run (\S+) s", line))
+            match[1] for line in process.stderr if (match := re.search(r"run (\S+) s", line))
         )
         assert machine.invoke("steer", run, "Look into it.").exit_code == 0
         paused = machine.invoke("pause", run)
@@ -145,7 +145,7 @@ class Terminal:
         self.said = ""
 
     def expect(self, text: str) -> None:
-        """Wait until it has said this, since what was expected before."""
+        """Wait until this text was written, after the last text expected."""
         deadline = time.monotonic() + 60
         while text not in self.said:
             assert time.monotonic() < deadline, self.said
@@ -178,7 +178,7 @@ def _terminal(machine: Machine, *arguments: str, **environ: str) -> Generator[Te
         os.close(slave)
 
 
-def test_at_a_terminal_the_questions_are_asked_there(machine: Machine) -> None:
+def test_questions_are_asked_at_the_terminal(machine: Machine) -> None:
     replies = {0: Reply(calls=(("ask_user", ASK),)), 1: LIST}
     machine.script = lambda request, n: replies.get(n, HELLO)
 
@@ -196,11 +196,11 @@ def test_at_a_terminal_the_questions_are_asked_there(machine: Machine) -> None:
         output, _ = terminal.process.communicate(timeout=60)
 
     assert terminal.process.returncode == 0 and output == b"Hello from the model.\n"
-    answers = [one["content"] for one in machine.server.requests[-1].json["messages"]]
+    answers = [message["content"] for message in machine.server.requests[-1].json["messages"]]
     assert "blue" in answers
 
 
-def test_at_a_terminal_a_question_can_be_left_for_later(machine: Machine) -> None:
+def test_a_question_at_a_terminal_can_be_deferred(machine: Machine) -> None:
     machine.script = lambda request, n: HELLO if n else Reply(calls=(("ask_user", ASK),))
 
     with _terminal(machine, "run", "Go.") as terminal:
@@ -218,7 +218,7 @@ def test_at_a_terminal_a_question_can_be_left_for_later(machine: Machine) -> Non
     assert terminal.process.returncode == 0
 
 
-def test_of_what_is_not_there_is_said_so(machine: Machine) -> None:
+def test_an_unknown_run_question_or_rule_is_reported(machine: Machine) -> None:
     for command in (["answer", "q", "x"], ["pause", "r"], ["steer", "r", "x"], ["approvals", "t"]):
         assert machine.invoke(*command).exit_code == exits.NOTHING, command
     assert machine.invoke("questions", "--thread", "t").exit_code == exits.NOTHING

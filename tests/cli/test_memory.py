@@ -1,4 +1,4 @@
-"""`agent-runtime memory` on threads that real runs made, with a model's server on loopback."""
+"""`agent-runtime memory` on threads made by real runs, with a model server on loopback."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def _system(request: dict[str, Any]) -> str:
 
 
 class Provider:
-    """A model that reads a file so many times and answers; it observes and condenses as well.
+    """A model that reads a file a few times and answers; it also plays Observer and Reflector.
 
     Attributes:
-        observing: how it answers as the Observer; None for notes.
+        observing: how it answers as the Observer; None to write notes.
     """
 
     def __init__(self, steps: int) -> None:
@@ -66,19 +66,19 @@ class Provider:
 
 
 class Desk(Machine):
-    """A machine with a thread `t` whose messages are all raw."""
+    """A machine with a thread `t` none of whose messages has been observed."""
 
     provider: Provider
 
     def run(self, steps: int, **environ: str) -> Result:
-        """Run a task of so many steps on the thread."""
+        """Run a task of this many steps on the thread."""
         self.provider = Provider(steps)
         self.script = self.provider
         arguments = ("run", "Read the notes.", "--workspace", ".", "--thread", "t", "--json")
         return self.invoke(*arguments, **({"AGENT_RUNTIME_LOOP_LIMIT": "0"} | environ))
 
     def memory(self, *arguments: str, **environ: str) -> Result:
-        """Run a command of `memory` with small thresholds."""
+        """Run a `memory` command with small thresholds."""
         return self.invoke("memory", *arguments, **(SMALL | environ))
 
     def state(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
             yield made[0]
 
 
-def test_show_tells_what_stands_in_the_prompt(desk: Desk) -> None:
+def test_show_lists_the_contents_of_the_prompt(desk: Desk) -> None:
     shown = desk.memory("show", "t")
     assert shown.exit_code == 0, shown.stderr
     lines = {line.split()[0]: line for line in shown.stdout.splitlines()}
@@ -113,7 +113,7 @@ def test_show_tells_what_stands_in_the_prompt(desk: Desk) -> None:
         lines["prompt"],
     )
     assert figures is not None, lines["prompt"]
-    total, *parts = [int(one.replace(",", "")) for one in figures.groups()]
+    total, *parts = [int(group.replace(",", "")) for group in figures.groups()]
     assert total == sum(parts)
     assert re.fullmatch(r"raw +[\d,]+ of 2,000 tokens, \d+%", lines["raw"])
     assert lines["observed"] == "observed  0 of 1,000 tokens, 0%"
@@ -122,26 +122,28 @@ def test_show_tells_what_stands_in_the_prompt(desk: Desk) -> None:
     assert "memory off" in desk.memory("show", "t", **OFF).stdout
 
 
-def test_observe_writes_what_may_leave_and_activates_nothing(desk: Desk) -> None:
+def test_observe_writes_observations_and_activates_nothing(desk: Desk) -> None:
     before = desk.state()
 
     done = desk.memory("observe", "t", "--json", **PRICES)
 
     assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(told["written"]) > 2
+    report = json.loads(done.stdout)
+    assert len(report["written"]) > 2
     assert re.search(r"^memory: [\d,]+ tokens observed as \d+ \(by the model\)$", done.stderr, re.M)
-    assert told["usage"]["calls"] == len(told["written"]) and told["usage"]["cost"] > 0
+    assert report["usage"]["calls"] == len(report["written"]) and report["usage"]["cost"] > 0
     after = desk.state()
     assert after["activation"] == before["activation"]
-    assert {one["place"] for one in after["observations"]} == {"prepared"}
-    assert [one["parent_id"] for one in after["observations"]] == [
+    assert {observation["place"] for observation in after["observations"]} == {"prepared"}
+    assert [observation["parent_id"] for observation in after["observations"]] == [
         None,
-        *(one["last"] for one in after["observations"][:-1]),
+        *(observation["last"] for observation in after["observations"][:-1]),
     ]
-    assert all(one["of"] > one["tokens"] > 0 for one in after["observations"])
+    assert all(
+        observation["of"] > observation["tokens"] > 0 for observation in after["observations"]
+    )
     assert (after["task"], after["next_step"]) == ("read", "go on")
-    assert after["usage"]["observe"]["calls"] == told["usage"]["calls"]
+    assert after["usage"]["observe"]["calls"] == report["usage"]["calls"]
     shown = desk.memory("show", "t", "--full").stdout
     assert re.search(r"^raw .*; [\d,]+ of them are observed$", shown, re.M)
     assert re.search(
@@ -153,18 +155,20 @@ def test_observe_writes_what_may_leave_and_activates_nothing(desk: Desk) -> None
     assert again.exit_code == 0 and "There is nothing to observe" in again.stderr
 
 
-def test_the_next_run_begins_with_what_was_observed(desk: Desk) -> None:
+def test_the_next_run_starts_from_the_observations(desk: Desk) -> None:
     desk.memory("observe", "t")
     calls = len(desk.server.requests)
 
     done = desk.run(0, **SMALL)
 
     assert done.exit_code == 0, done.stderr
-    # The Observer may be asked before the agent's own model is.
-    asked = [one.json for one in desk.server.requests[calls:] if not is_for_memory(one.json)]
+    # The Observer may be called before the agent's own model is.
+    asked = [
+        request.json for request in desk.server.requests[calls:] if not is_for_memory(request.json)
+    ]
     sent = asked[0]["messages"]
     assert any(str(one["content"]).startswith("<observed ") for one in sent)
-    assert {one["place"] for one in desk.state()["observations"]} >= {"active"}
+    assert {observation["place"] for observation in desk.state()["observations"]} >= {"active"}
     assert re.search(
         r"context: \d+ messages left the prompt, .* \(the agent changed\)", done.stderr
     )
@@ -172,7 +176,7 @@ def test_the_next_run_begins_with_what_was_observed(desk: Desk) -> None:
 
 def test_reflect_condenses_the_oldest_observations(desk: Desk) -> None:
     assert "nothing to condense" in desk.memory("reflect", "t").stderr
-    # Thresholds so small that there are many observations, none of which is spared.
+    # Thresholds small enough that there are many observations and none is spared.
     desk.memory("observe", "t", AGENT_RUNTIME_OBSERVER_MESSAGE_TOKENS="1000")
 
     done = desk.memory("reflect", "t", "--json")
@@ -188,11 +192,11 @@ def test_reflect_condenses_the_oldest_observations(desk: Desk) -> None:
     assert state["usage"]["reflect"]["calls"] >= 1
 
 
-def test_a_failed_observers_notes_are_provisional_and_written_again(desk: Desk) -> None:
+def test_a_failed_observers_notes_are_provisional_and_rewritten(desk: Desk) -> None:
     desk.provider.observing = Reply(text="I would rather not.")
     done = desk.memory("observe", "t", "--json")
     written = json.loads(done.stdout)["written"]
-    assert all(one["provisional"] and one["origin"] == "rules" for one in written)
+    assert all(entry["provisional"] and entry["origin"] == "rules" for entry in written)
     assert (
         "by rules, until the model does it: openai/test-model wrote no usable notes" in done.stderr
     )
@@ -201,7 +205,7 @@ def test_a_failed_observers_notes_are_provisional_and_written_again(desk: Desk) 
     again = desk.memory("observe", "t", "--json")
 
     written_again = json.loads(again.stdout)["written"]
-    assert [one["first"] for one in written_again] == [one["first"] for one in written]
+    assert [one["first"] for one in written_again] == [entry["first"] for entry in written]
     assert not any(one["provisional"] for one in written_again)
     assert "notes by rules" in again.stderr and "written again" in again.stderr
 
@@ -244,7 +248,7 @@ def test_without_a_key_nothing_is_written(
     assert desk.state()["observations"] == []
 
 
-def test_a_thread_at_work_is_left_alone(desk: Desk) -> None:
+def test_a_thread_with_a_running_run_is_left_alone(desk: Desk) -> None:
     desk.script = lambda request, n: Reply(stall_after=0)
     calls = len(desk.server.requests)
     with desk.process("run", "More.", "--thread", "t"):
@@ -258,7 +262,7 @@ def test_a_thread_at_work_is_left_alone(desk: Desk) -> None:
 
 @contextmanager
 def _observing(desk: Desk) -> Generator[subprocess.Popen[str]]:
-    """Run `memory observe` in a process, whose model has fallen silent."""
+    """Run `memory observe` in a process whose model never answers."""
     desk.provider.observing = Reply(stall_after=0)
     desk.environ |= SMALL
     calls = len(desk.server.requests)
@@ -268,19 +272,19 @@ def _observing(desk: Desk) -> Generator[subprocess.Popen[str]]:
         yield process
 
 
-def test_a_killed_observe_is_taken_up_again(desk: Desk) -> None:
+def test_a_killed_observe_is_continued_by_the_next(desk: Desk) -> None:
     with _observing(desk) as process:
         process.kill()
         process.communicate()
 
-    # What a dead process had claimed is free once its claim expires; other intervals are now.
+    # An interval claimed by a dead process is free once its claim expires; the others are free now.
     done = desk.memory("observe", "t", AGENT_RUNTIME_OBSERVER_MESSAGE_TOKENS="1000")
 
     assert done.exit_code == 0, done.stderr
     assert desk.state()["observations"]
 
 
-def test_a_run_goes_on_on_the_thread_of_a_killed_observe(desk: Desk) -> None:
+def test_a_run_continues_on_the_thread_of_a_killed_observe(desk: Desk) -> None:
     with _observing(desk) as process:
         process.kill()
         process.communicate()
@@ -299,11 +303,11 @@ def test_an_interrupted_observe_leaves_the_thread_free(desk: Desk) -> None:
     assert done.exit_code == 0 and desk.state()["observations"]
 
 
-def test_observe_is_cancelled_like_a_run(desk: Desk) -> None:
+def test_cancel_stops_observe(desk: Desk) -> None:
     with _observing(desk) as process:
         shown = desk.invoke("show", "t", "--events", "--json", "--limit", "5")
         events = [json.loads(line) for line in shown.stdout.splitlines()]
-        [run] = [one["run_id"] for one in events if one["data"].get("agent") == "memory"]
+        [run] = [event["run_id"] for event in events if event["data"].get("agent") == "memory"]
 
         assert desk.invoke("cancel", run).stdout.split() == [run]
 
@@ -314,7 +318,7 @@ def test_observe_is_cancelled_like_a_run(desk: Desk) -> None:
     assert refused.exit_code != 0 and "error: " in refused.stderr
 
 
-def test_a_stopped_run_is_resumed_though_memory_was_looked_after(desk: Desk) -> None:
+def test_a_stopped_run_is_resumed_after_memory_commands(desk: Desk) -> None:
     desk.provider.steps = 8
     stopped = desk.invoke(
         "run", "Read on.", "--workspace", ".", "--thread", "t", "--max-steps", "2", **OFF
@@ -338,17 +342,19 @@ def test_export_writes_everything_as_json_lines(desk: Desk) -> None:
 
     records = [json.loads(line) for line in lines]
     assert records[0]["type"] == "memory" and records[0]["thread_id"] == "t"
-    activations = [one for one in records if one["type"] == "activation"]
-    observations = [one for one in records if one["type"] == "observation"]
-    assert [one["id"] for one in activations] == list(range(1, len(activations) + 1))
+    activations = [record for record in records if record["type"] == "activation"]
+    observations = [record for record in records if record["type"] == "observation"]
+    assert [activation["id"] for activation in activations] == list(range(1, len(activations) + 1))
     assert activations[0]["cause"] == "start" and activations[-1]["cause"] == "agent"
-    active = [one["id"] for one in observations if one["place"] == "active"]
+    active = [observation["id"] for observation in observations if observation["place"] == "active"]
     assert activations[-1]["start"]["observed"] == active and active
-    assert all(one["notes"]["lines"] and "ledger" in one for one in observations)
+    assert all(
+        observation["notes"]["lines"] and "ledger" in observation for observation in observations
+    )
     assert desk.memory("export", "t").stdout.splitlines()[1:] == lines[1:]
 
 
-def test_export_writes_a_text_to_read(desk: Desk) -> None:
+def test_export_writes_readable_text(desk: Desk) -> None:
     desk.memory("observe", "t")
     shown = desk.memory("export", "t", "--format", "markdown").stdout
     assert shown.startswith("# Memory of thread t\n")
@@ -358,12 +364,12 @@ def test_export_writes_a_text_to_read(desk: Desk) -> None:
     assert "Task: read" in blocks[0]
 
 
-def test_an_export_that_cannot_be_written_is_bad_usage(desk: Desk) -> None:
+def test_an_unwritable_export_is_bad_usage(desk: Desk) -> None:
     result = desk.memory("export", "t", "-o", "no/such/folder/file")
     assert result.exit_code == exits.USAGE and "cannot be written" in result.stderr
 
 
-def test_notes_cannot_drive_the_terminal(desk: Desk) -> None:
+def test_notes_cannot_control_the_terminal(desk: Desk) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     text = f"{now} | info | A file said \x1b[2J\x1b]0;evil\x07 and ``` too.\nTASK: \x1b[31mred"
     desk.provider.observing = Reply(text=text)
@@ -373,14 +379,14 @@ def test_notes_cannot_drive_the_terminal(desk: Desk) -> None:
     assert shown.count("```") == 2 * len(desk.state()["observations"])
 
 
-def test_a_run_tells_what_memory_used_apart(desk: Desk) -> None:
+def test_a_run_reports_memory_usage_separately(desk: Desk) -> None:
     result = desk.run(14, **SMALL, **PRICES)
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    apart = told["usage_by_purpose"]
+    report = json.loads(result.stdout)
+    apart = report["usage_by_purpose"]
     assert apart["observe"]["calls"] > 0
-    assert sum(one["calls"] for one in apart.values()) == told["usage"]["calls"]
-    assert sum(one["cost"] for one in apart.values()) == told["usage"]["cost"]
+    assert sum(one["calls"] for one in apart.values()) == report["usage"]["calls"]
+    assert sum(one["cost"] for one in apart.values()) == report["usage"]["cost"]
     assert apart["step"]["calls"] == 15 and apart["step"]["cached_tokens"] > 0
     calls = f"{apart['observe']['calls']} call"
     assert f"of these observe ({calls}" in result.stderr

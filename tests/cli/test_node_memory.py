@@ -1,4 +1,4 @@
-"""`agent-runtime node-memory`: what there is, and what is old and goes."""
+"""`agent-runtime node-memory`: list node memories and prune old ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_runtime_storage import open_store
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a folder of the test's own, without settings."""
+    """Work in an empty folder without settings."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("AGENT_RUNTIME_")]:
         monkeypatch.delenv(name)
@@ -33,7 +33,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a database that has two node memories, of which one is old."""
+    """A folder with a database that has two node memories, one of them old."""
 
     async def write() -> None:
         store = await open_store(str(tmp_path / "agent_runtime.db"))
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_node_memories_are_listed_the_oldest_first(folder: Path) -> None:
+def test_node_memories_are_listed_oldest_first(folder: Path) -> None:
     shown = run()
     assert [line.split()[-1] for line in shown.stdout.splitlines()] == [
         "app/talk/old",
@@ -60,7 +60,7 @@ def test_node_memories_are_listed_the_oldest_first(folder: Path) -> None:
     assert (first["node_id"], first["modified"]) == ("old", 1_000_000)
 
 
-def test_old_ones_are_pruned_once_that_is_confirmed(folder: Path) -> None:
+def test_old_node_memories_are_pruned_after_confirmation(folder: Path) -> None:
     prune = ("prune", "--older-than", "30d")
     tried = run(*prune, "--dry-run")
     assert "app/talk/old" in tried.stdout and "1 node memory would be deleted" in tried.stderr
@@ -75,6 +75,6 @@ def test_old_ones_are_pruned_once_that_is_confirmed(folder: Path) -> None:
     assert (again.exit_code, again.stdout) == (0, "") and "nothing to delete" in again.stderr
 
 
-def test_where_there_are_none_that_is_said() -> None:
+def test_an_empty_list_is_reported() -> None:
     shown = run()
     assert (shown.exit_code, shown.stdout) == (0, "") and "no node memories" in shown.stderr

@@ -1,4 +1,4 @@
-"""What the user reads of events, and that nothing of it can drive the terminal."""
+"""Progress as the user reads it; no content of an event can control the terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_start_names_model_thread_and_limit() -> None:
     assert line == "run run-1 starts: model some/model, thread thread-1, at most 500 steps"
 
 
-def test_a_resumed_run_goes_on_with_the_steps_that_it_has_made() -> None:
+def test_a_resumed_run_continues_its_step_count() -> None:
     tally = Tally()
     (line,) = tally.update(
         _event("run-start", agent="a", model="m", max_steps=500, resumed=True, steps=16)
@@ -46,7 +46,7 @@ def test_a_resumed_run_goes_on_with_the_steps_that_it_has_made() -> None:
     assert tally.status().startswith("step 16/500")
 
 
-def test_a_step_tells_tokens_cache_share_and_cost_so_far() -> None:
+def test_a_step_shows_tokens_cache_share_and_cost_so_far() -> None:
     tally = Tally()
     tally.update(START)
     tally.update(_answer(1))
@@ -57,21 +57,21 @@ def test_a_step_tells_tokens_cache_share_and_cost_so_far() -> None:
     )
 
 
-def test_an_unknown_price_is_never_told_as_zero() -> None:
+def test_an_unknown_price_is_never_shown_as_zero() -> None:
     tally = Tally()
     tally.update(START)
     (line,) = tally.update(_answer(1, cost=None))
     assert line.endswith("cost unknown so far")
 
 
-def test_a_missing_report_of_usage_is_no_error() -> None:
+def test_missing_usage_is_not_an_error() -> None:
     tally = Tally()
     event = _event("answer", step=1, calls=0, prompt_tokens=None, cached_tokens=None,
                    completion_tokens=None, cost=None)  # fmt: skip
     assert tally.update(event) == ["step 1/0: answer; 0 tokens, cost unknown so far"]
 
 
-def test_a_tool_is_told_with_a_short_form_of_its_arguments() -> None:
+def test_a_tool_call_is_shown_with_shortened_arguments() -> None:
     tally = Tally()
     tally.update(START)
     arguments = {"path": "a.py", "content": "x" * 500}
@@ -82,12 +82,12 @@ def test_a_tool_is_told_with_a_short_form_of_its_arguments() -> None:
     assert tally.update(failed) == ["  write: error"]
 
 
-def test_a_retry_tells_its_reason_and_wait() -> None:
+def test_a_retry_shows_its_reason_and_wait() -> None:
     (line,) = Tally().update(_event("model-retry", reason="rate limit", attempt=2, wait=1.5))
     assert line == "  retry 2 in 1.5 s: rate limit"
 
 
-def test_an_activation_is_told_where_something_left_the_prompt() -> None:
+def test_an_activation_is_shown_if_messages_left_the_prompt() -> None:
     data: dict[str, Any] = {"cause": "window", "left_out": 12, "cut": 3, "tokens": 4000}
     (line,) = Tally().update(_event("activation", **data))
     assert "12 messages left the prompt, 3 tool results cut, 4,000 tokens stay" in line
@@ -112,12 +112,12 @@ def _observation(**data: Any) -> Event:
     return _event("observation", **(known | data))
 
 
-def test_the_start_tells_what_memory_lacks() -> None:
+def test_the_start_names_what_memory_lacks() -> None:
     _, line = Tally().update(REMEMBERING)
     assert line == "  memory: It needs a key. Rules observe instead."
 
 
-def test_a_step_tells_how_full_the_prompt_is() -> None:
+def test_a_step_shows_how_full_the_prompt_is() -> None:
     tally = Tally()
     tally.update(REMEMBERING)
     (line,) = tally.update(_answer(1, raw_tokens=12_340, observed_tokens=800))
@@ -127,7 +127,7 @@ def test_a_step_tells_how_full_the_prompt_is() -> None:
     assert "raw 12.3K of 30K" in tally.status()
 
 
-def test_the_status_tells_what_memory_is_doing_until_it_is_done() -> None:
+def test_the_status_shows_memory_work_until_it_ends() -> None:
     tally = Tally()
     tally.update(REMEMBERING)
     for purpose, told in (("observe", "observing 2,000 tokens"), ("reflect", "condensing 2,000")):
@@ -157,11 +157,11 @@ def test_the_status_tells_what_memory_is_doing_until_it_is_done() -> None:
         ({"again": True}, "notes by rules for 2,000 tokens written again as 200 (by the model)"),
     ],
 )
-def test_an_observation_tells_who_wrote_it_and_why(data: dict[str, Any], told: str) -> None:
+def test_an_observation_shows_who_wrote_it_and_why(data: dict[str, Any], told: str) -> None:
     assert Tally().update(_observation(**data)) == [f"  memory: {told}"]
 
 
-def test_what_memory_uses_counts() -> None:
+def test_memory_usage_counts() -> None:
     tally = Tally()
     tally.update(REMEMBERING)
     tally.update(_answer(1))
@@ -171,7 +171,7 @@ def test_what_memory_uses_counts() -> None:
     assert tally.spent() == "2,650 tokens, 36% of input cached, $0.0035"
 
 
-def test_text_as_it_streams_changes_only_the_status() -> None:
+def test_streamed_text_changes_only_the_status() -> None:
     tally = Tally()
     tally.update(START)
     assert tally.update(_event("text-delta", text="Hello")) == []
@@ -189,7 +189,9 @@ def test_plain_progress_writes_lines_to_stderr(capsys: pytest.CaptureFixture[str
     assert captured.err.startswith("run run-1 starts")
 
 
-def test_live_progress_shows_markup_of_a_model_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_live_progress_shows_a_models_markup_as_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     progress = LiveProgress()
     with progress:
         progress.show(START)
@@ -206,7 +208,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert short_arguments({"text": "\x1b]0;evil\x07"}).isprintable()
 
 
-def test_what_is_recalled_is_told_by_its_number_and_by_what_is_wrong() -> None:
+def test_recall_shows_the_number_of_matches_and_any_failure() -> None:
     tally = Tally()
     tally.update(START)
     match = {"thread": "thread-1", "node": 3, "call": None}

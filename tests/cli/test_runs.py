@@ -1,4 +1,4 @@
-"""Runs from the command line, against a real server on loopback and real database files."""
+"""Runs from the command line, with a model server on loopback and real database files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STALL = Reply(stall_after=0)
 
 
 class Machine:
-    """A folder to work in and a model's server that answers by a script that can be changed."""
+    """A folder to work in, and a model server whose script a test can change."""
 
     def __init__(self, folder: Path, portal: BlockingPortal, server: OpenAIServer) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Machine:
 
     @contextmanager
     def process(self, *arguments: str) -> Generator[subprocess.Popen[str]]:
-        """Run a command in a process of its own."""
+        """Run a command in a separate process."""
         process = subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.folder,
@@ -63,7 +63,7 @@ class Machine:
                 process.kill()
 
     def wait_for_requests(self, count: int) -> None:
-        """Return once the model was called so often."""
+        """Return once the model was called this often."""
         self.portal.call(self.server.wait_for_requests, count)
 
 
@@ -89,9 +89,9 @@ def _calls_then_answer(steps: int) -> Script:
 
 
 def _run_id(stderr: str) -> str:
-    found = re.search(r"agent-runtime resume (\S+)", stderr)
-    assert found is not None, stderr
-    return found[1]
+    match = re.search(r"agent-runtime resume (\S+)", stderr)
+    assert match is not None, stderr
+    return match[1]
 
 
 def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(machine: Machine) -> None:
@@ -110,13 +110,17 @@ def test_json_is_one_object_with_usage_and_cost(machine: Machine) -> None:
         AGENT_RUNTIME_PRICE_OUTPUT="15", AGENT_RUNTIME_PRICE_CACHE_READ="0.3",
         AGENT_RUNTIME_PRICE_CACHE_WRITE="0",
     )  # fmt: skip
-    told = json.loads(result.stdout)
-    assert (told["status"], told["stop_reason"], told["steps"]) == ("succeeded", "completed", 1)
-    assert told["output"] == "Hello from the model."
-    usage = told["usage"]
+    report = json.loads(result.stdout)
+    assert (report["status"], report["stop_reason"], report["steps"]) == (
+        "succeeded",
+        "completed",
+        1,
+    )
+    assert report["output"] == "Hello from the model."
+    usage = report["usage"]
     cost = (3 * usage["prompt_tokens"] + 15 * usage["completion_tokens"]) / 1e6
-    assert usage["prompt_tokens"] > 0 and told["cost_usd"] == pytest.approx(cost)
-    assert told["run_id"] in result.stderr and told["thread_id"] in result.stderr
+    assert usage["prompt_tokens"] > 0 and report["cost_usd"] == pytest.approx(cost)
+    assert report["run_id"] in result.stderr and report["thread_id"] in result.stderr
 
 
 def test_an_unknown_price_is_null(machine: Machine) -> None:
@@ -156,7 +160,7 @@ def test_a_file_that_cannot_be_attached_is_bad_usage(machine: Machine) -> None:
     assert machine.server.requests == []
 
 
-def test_a_refused_key_is_told_without_the_key(machine: Machine) -> None:
+def test_a_refused_key_is_reported_without_the_key(machine: Machine) -> None:
     machine.script = lambda request, n: unauthorized(KEY)
     result = machine.invoke("run", "Say hello.", "--json")
     assert result.exit_code == exits.MODEL
@@ -168,23 +172,23 @@ def test_a_refused_key_is_told_without_the_key(machine: Machine) -> None:
     assert (again.exit_code, again.stdout) == (0, "Hello from the model.\n")
 
 
-def test_a_run_out_of_steps_is_resumed_to_its_end(machine: Machine) -> None:
+def test_a_run_out_of_steps_is_resumed_and_finishes(machine: Machine) -> None:
     machine.script = _calls_then_answer(3)
     stopped = machine.invoke("run", "List.", "--workspace", ".", "--max-steps", "2", "--json")
     assert stopped.exit_code == exits.STOPPED
-    told = json.loads(stopped.stdout)
-    assert (told["stop_reason"], told["steps"], told["output"]) == ("max_steps", 2, None)
+    report = json.loads(stopped.stdout)
+    assert (report["stop_reason"], report["steps"], report["output"]) == ("max_steps", 2, None)
     resumed = machine.invoke("resume", "--json")
     assert resumed.exit_code == 0, resumed.stderr
     ended = json.loads(resumed.stdout)
-    assert (ended["run_id"], ended["steps"]) == (told["run_id"], 4)
+    assert (ended["run_id"], ended["steps"]) == (report["run_id"], 4)
     tools = machine.server.requests[-1].json["tools"]
     assert "list_files" in {tool["function"]["name"] for tool in tools}
     nothing = machine.invoke("resume")
     assert nothing.exit_code == exits.NOTHING and "no run to resume" in nothing.stderr
 
 
-def test_an_unknown_run_or_thread_is_told(machine: Machine) -> None:
+def test_an_unknown_run_or_thread_is_reported(machine: Machine) -> None:
     for command in (["resume", "nope"], ["resume", "--thread", "nope"], ["show", "nope"],
                     ["show", "nope", "--events"], ["cancel", "nope"]):  # fmt: skip
         result = machine.invoke(*command)
@@ -193,7 +197,7 @@ def test_an_unknown_run_or_thread_is_told(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_run_so_that_it_can_be_resumed(
+def test_a_signal_stops_the_run_and_it_can_be_resumed(
     machine: Machine, number: signal.Signals
 ) -> None:
     machine.script = lambda request, n: STALL if n else Reply(calls=(("list_files", {}),))
@@ -219,7 +223,7 @@ def test_a_killed_run_is_found_and_resumed(machine: Machine) -> None:
     assert json.loads(again.stdout)["steps"] == 2
 
 
-def test_a_run_at_work_keeps_its_thread_and_can_be_cancelled_from_elsewhere(
+def test_a_running_run_holds_its_thread_and_another_process_can_cancel_it(
     machine: Machine,
 ) -> None:
     machine.script = lambda request, n: STALL
@@ -237,7 +241,7 @@ def test_a_run_at_work_keeps_its_thread_and_can_be_cancelled_from_elsewhere(
     assert "not active" in machine.invoke("cancel", run_id).stderr
 
 
-def test_a_chat_takes_files_for_its_next_line(machine: Machine) -> None:
+def test_a_chat_attaches_files_to_its_next_line(machine: Machine) -> None:
     (machine.folder / "notes.txt").write_text("The sea is blue.")
     done = machine.invoke("chat", stdin="/attach notes.txt\nWhat colour is it?\nThanks.\n")
     assert done.exit_code == 0, done.stderr
@@ -247,17 +251,17 @@ def test_a_chat_takes_files_for_its_next_line(machine: Machine) -> None:
     assert second[-1]["content"].strip() == "Thanks."
 
 
-def test_chat_keeps_to_one_thread(machine: Machine) -> None:
+def test_chat_stays_on_one_thread(machine: Machine) -> None:
     result = machine.invoke(
         "chat", "--thread", "talk", stdin="My name is Ada.\n\nAnd now?\n/exit\n"
     )
     assert result.exit_code == 0, result.stderr
     assert result.stdout == "Hello from the model.\n" * 2
-    bodies = [one.body.decode() for one in machine.server.requests]
+    bodies = [request.body.decode() for request in machine.server.requests]
     assert len(bodies) == 2 and "Ada" in bodies[1] and "And now?" in bodies[1]
 
 
-def test_show_and_threads_tell_what_happened(machine: Machine) -> None:
+def test_show_and_threads_list_what_happened(machine: Machine) -> None:
     machine.script = _calls_then_answer(1)
     (machine.folder / "seen.txt").write_text("x")
     machine.invoke("run", "List the files.", "--workspace", ".", "--thread", "work")
@@ -289,13 +293,13 @@ def test_another_user_sees_nothing(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("command", [["run", "x"], ["threads"], ["resume"]])
-def test_a_database_that_does_not_open_is_told(machine: Machine, command: list[str]) -> None:
+def test_a_database_that_does_not_open_is_reported(machine: Machine, command: list[str]) -> None:
     result = machine.invoke(*command, AGENT_RUNTIME_DATABASE_URL="file:missing/folder/x.db")
     assert result.exit_code == exits.DATABASE
     assert "error: " in result.stderr and "cure: " in result.stderr
 
 
-def test_a_run_of_another_program_is_not_rebuilt_wrongly(
+def test_another_programs_run_is_not_rebuilt(
     machine: Machine, begin_elsewhere: Callable[[], str]
 ) -> None:
     run_id = begin_elsewhere()
@@ -306,7 +310,7 @@ def test_a_run_of_another_program_is_not_rebuilt_wrongly(
 
 @pytest.fixture
 def begin_elsewhere(machine: Machine) -> Callable[[], str]:
-    """Return a function that runs an agent of another program into an error."""
+    """Return a function that runs another program's agent until it fails."""
     import anyio
 
     from agent_runtime.agent import Agent
@@ -333,7 +337,7 @@ def begin_elsewhere(machine: Machine) -> Callable[[], str]:
 class TestOffline:
     """Without a language model."""
 
-    def test_a_survey_is_written_and_the_missing_model_is_told(
+    def test_a_survey_is_written_and_the_missing_model_is_reported(
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (machine.folder / "src").mkdir()

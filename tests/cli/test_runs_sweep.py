@@ -1,4 +1,4 @@
-"""`agent-runtime runs sweep`, and what `runs` and `runs tree` say of what stands still."""
+"""`agent-runtime runs sweep`, and how `runs` and `runs tree` show stopped runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIST = Reply(calls=(("list_files", {}),))
 ASK = call("ask_user", question="Sure?", kind="text")
 
 
-def test_what_was_killed_is_listed_swept_and_gone_on_with(machine: Machine) -> None:
+def test_a_killed_run_is_listed_swept_and_resumed(machine: Machine) -> None:
     machine.script = lambda request, n: STALL if n else LIST
     with machine.process("run", "List.", "--workspace", ".") as process:
         machine.wait_for_requests(2)
@@ -33,22 +33,22 @@ def test_what_was_killed_is_listed_swept_and_gone_on_with(machine: Machine) -> N
     run = listed.split()[0]
     tree = machine.invoke("runs", "tree", run)
     swept = machine.invoke("runs", "sweep")
-    told = json.loads(machine.invoke("runs", "sweep", "--json").stdout)
+    report = json.loads(machine.invoke("runs", "sweep", "--json").stdout)
     after = json.loads(machine.invoke("runs", "tree", run, "--json").stdout)
     done = machine.invoke("runs", "sweep", "--resume")
 
     assert f"interrupted; resume it with: agent-runtime resume {run}" in listed
     assert "interrupted, 1 steps" in tree.stdout and f"resume {run}" in tree.stderr
     assert swept.exit_code == 0 and "is gone" in swept.stdout
-    assert (told["run_id"], told["swept"], told["way_on"]) == (run, False, "resume")
+    assert (report["run_id"], report["swept"], report["way_on"]) == (run, False, "resume")
     assert after["stop_reason"] == "interrupted"
     assert done.exit_code == 0 and done.stdout.endswith("Hello from the model.\n"), done.stderr
-    # It went on with what it had done: its list of files is in the prompt.
+    # It resumed from its own log: the list of files is in the prompt.
     assert machine.server.requests[-1].json["messages"][-1]["role"] == "tool"
     assert "No stopped run can be resumed" in machine.invoke("runs", "sweep").stderr
 
 
-def test_of_those_whose_questions_expired_each_goes_on_and_trouble_is_told(
+def test_sweep_resumes_runs_with_expired_questions_and_reports_failures(
     machine: Machine,
 ) -> None:
     machine.script = lambda request, n: LIST
@@ -66,7 +66,7 @@ def test_of_those_whose_questions_expired_each_goes_on_and_trouble_is_told(
     assert "Nobody allowed this call in time" in str(machine.server.requests[-1].json["messages"])
 
 
-def test_a_run_of_another_program_is_told_of_and_not_gone_on_with(machine: Machine) -> None:
+def test_another_programs_run_is_reported_and_not_resumed(machine: Machine) -> None:
     settings = Settings(database_url=f"file:{machine.folder / 'agent_runtime.db'}")
 
     async def waits() -> None:

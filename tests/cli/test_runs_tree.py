@@ -39,15 +39,15 @@ def invoke(url: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, arguments, env={"AGENT_RUNTIME_DATABASE_URL": url})
 
 
-def test_the_tree_of_a_run_is_shown_with_what_each_did(url: str) -> None:
+def test_the_tree_shows_the_work_of_each_run(url: str) -> None:
     run_id = anyio.run(delegated, url)
     shown = invoke(url, "runs", "tree", run_id)
     first, second = shown.stdout.splitlines()
     assert first.startswith("boss: succeeded, 2 steps, ") and first.endswith(run_id)
     assert second.startswith("└─ a reader [part one]: succeeded, 1 steps, ")
-    told = json.loads(invoke(url, "runs", "tree", run_id, "--json").stdout)
-    assert (told["run_id"], told["children"][0]["task_key"]) == (run_id, "part one")
-    assert told["children"][0]["parent_run_id"] == run_id
+    report = json.loads(invoke(url, "runs", "tree", run_id, "--json").stdout)
+    assert (report["run_id"], report["children"][0]["task_key"]) == (run_id, "part one")
+    assert report["children"][0]["parent_run_id"] == run_id
 
 
 def test_runs_are_listed_newest_first(url: str) -> None:
@@ -59,7 +59,7 @@ def test_runs_are_listed_newest_first(url: str) -> None:
     assert (only["run_id"], only["status"]) == (run_id, "succeeded")
 
 
-def test_a_run_that_is_not_there_is_a_named_error(url: str) -> None:
+def test_an_unknown_run_is_a_named_error(url: str) -> None:
     anyio.run(delegated, url)
     missing = invoke(url, "runs", "tree", "no-such-run")
     assert missing.exit_code == exits.NOTHING

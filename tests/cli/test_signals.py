@@ -1,4 +1,4 @@
-"""A second signal ends the process at once, whatever still waits."""
+"""A second signal ends the process at once, whatever it waits for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ anyio.run(main)
 """
 
 
-def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_exits_at_once(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", STUCK],
         cwd=tmp_path,
@@ -65,8 +65,8 @@ anyio.run(main)
 """
 
 
-def test_a_closed_terminal_stops_the_run_and_lets_it_be_recorded(tmp_path: Path) -> None:
-    # Whoever started the tests may have it ignored.
+def test_a_closed_terminal_stops_the_run_and_its_stop_is_recorded(tmp_path: Path) -> None:
+    # The tests' parent process may have set it to be ignored.
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     process = subprocess.Popen(
         [sys.executable, "-c", HUNG_UP],
@@ -83,7 +83,7 @@ def test_a_closed_terminal_stops_the_run_and_lets_it_be_recorded(tmp_path: Path)
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGHUP)
         assert process.stdout.readline() == "recorded\n"
-        # The kernel and the shell may both tell of it: the second one changes nothing.
+        # Both the kernel and the shell may send it: the second one changes nothing.
         process.send_signal(signal.SIGHUP)
         process.communicate("go on\n", timeout=60)
     assert process.returncode == 0

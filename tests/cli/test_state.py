@@ -1,4 +1,4 @@
-"""Where the runtime keeps its state: with its user, private, and out of reach of its tools."""
+"""Where the runtime stores its state: with its user, private, and unreachable for its tools."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ LARGE = os.urandom(320_000).hex()
 
 
 def environ(home: Path) -> dict[str, str]:
-    """Return an environment that names no database, and a home for state."""
+    """Return an environment without a database setting, and a home for state."""
     found = clean_environ({"XDG_STATE_HOME": str(home)})
     del found["AGENT_RUNTIME_DATABASE_URL"]
     return found
 
 
 def run(folder: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder; it has to succeed."""
+    """Run a command in a folder; it must succeed."""
     done = subprocess.run(
         [*COMMAND, *arguments],
         cwd=folder, env=environ(home), stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -54,7 +54,7 @@ def run(folder: Path, home: Path, *arguments: str) -> subprocess.CompletedProces
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Return the permissions of a folder and of all that lies in it."""
+    """Return the permissions of a folder and of everything in it."""
     return {
         str(path.relative_to(folder.parent)): stat.S_IMODE(path.stat().st_mode)
         for path in (folder, *folder.rglob("*"))
@@ -62,14 +62,14 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def too_open(folder: Path) -> dict[str, int]:
-    """Return what others may use."""
+    """Return the entries that other users can access."""
     return {name: mode for name, mode in modes(folder).items() if mode & 0o077}
 
 
-def test_state_lies_with_its_user_and_not_where_the_agent_works(tmp_path: Path) -> None:
+def test_state_is_stored_with_the_user_and_not_in_the_work_folder(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
-    # A clone may bring a database of somebody else's.
+    # A clone may contain somebody else's database.
     (project / "agent_runtime.db").write_text("a trap")
 
     assert "There are no threads yet." in run(project, home, "threads").stderr
@@ -79,9 +79,7 @@ def test_state_lies_with_its_user_and_not_where_the_agent_works(tmp_path: Path) 
     assert (home / "agent-runtime" / "agent_runtime.db").is_file()
 
 
-def test_a_relative_home_for_state_does_not_count(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_relative_state_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", "here")
 
@@ -90,7 +88,7 @@ def test_a_relative_home_for_state_does_not_count(
 
 @pytest.fixture
 def homeless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Run as a user whom no home is known of."""
+    """Run as a user without a known home."""
 
     def unknown(uid: int) -> None:
         raise KeyError(uid)
@@ -102,7 +100,7 @@ def homeless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("homeless")
-async def test_a_user_without_a_home_names_a_database(tmp_path: Path) -> None:
+async def test_a_user_without_a_home_must_name_a_database(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="this user has no home") as raised:
         Settings()
     assert "AGENT_RUNTIME_DATABASE_URL" in raised.value.cure
@@ -124,7 +122,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(old)
 
 
-async def test_state_is_its_users_alone(umask: int, state_home: Path) -> None:
+async def test_state_is_private_to_its_user(umask: int, state_home: Path) -> None:
     async with Runtime.open(Settings()) as runtime:
         agent = Agent(ScriptedModel([say("a" + LARGE)]))
         await runtime.run(agent, "Go.", thread="t")
@@ -135,7 +133,7 @@ async def test_state_is_its_users_alone(umask: int, state_home: Path) -> None:
     assert [name for name in found if name.endswith((".raw", ".zstd"))]
 
 
-async def test_the_files_of_a_new_database_are_private_where_others_have_their_folder(
+async def test_a_new_databases_files_are_private_in_a_shared_folder(
     umask: int, tmp_path: Path
 ) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
@@ -163,7 +161,7 @@ anyio.run(main)
 """
 
 
-def test_processes_that_create_the_state_at_once_all_have_it_private(tmp_path: Path) -> None:
+def test_concurrent_first_starts_all_create_private_state(tmp_path: Path) -> None:
     home, objects = tmp_path / "home", tmp_path / "objects"
     command = [sys.executable, "-c", _OPENER, str(objects)]
     processes = [
@@ -183,7 +181,7 @@ def test_processes_that_create_the_state_at_once_all_have_it_private(tmp_path: P
 
 
 class Guarded:
-    """A workspace in which the database and its objects lie, and many names for an object."""
+    """A workspace that contains the database and its objects, and many names for one object."""
 
     def __init__(self, root: Path, kept: Path) -> None:
         self.object = next(path for path in kept.rglob("*.*") if path.is_file())
@@ -207,7 +205,7 @@ class Guarded:
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_no_file_tool_touches_the_objects(tmp_path: Path, named: bool) -> None:
+async def test_no_file_tool_reaches_the_objects(tmp_path: Path, named: bool) -> None:
     root = tmp_path / "work"
     root.mkdir()
     kept = root / ("own" if named else "store.objects")
@@ -215,7 +213,7 @@ async def test_no_file_tool_touches_the_objects(tmp_path: Path, named: bool) -> 
         database_url=f"file:{root / 'store.db'}", object_store_url=str(kept) if named else None
     )
     async with Runtime.open(settings) as runtime:
-        # Before there are objects their place is kept free as well.
+        # Their place is reserved even before any object exists.
         files = Root(root)
         with pytest.raises(ToolError, match="kept from its tools"):
             files.replace(f"{kept.name}/first", b"x")
@@ -259,7 +257,7 @@ async def test_no_file_tool_touches_the_objects(tmp_path: Path, named: bool) -> 
         assert said in last.body.decode()
 
 
-async def test_no_workspace_lies_in_the_users_state(state_home: Path) -> None:
+async def test_no_workspace_may_contain_the_users_state(state_home: Path) -> None:
     async with Runtime.open(Settings()):
         folder = state_home / "agent-runtime"
         with pytest.raises(ConfigError, match="its own state"):
@@ -270,10 +268,10 @@ async def test_no_workspace_lies_in_the_users_state(state_home: Path) -> None:
         assert above.walk(".", recursive=True).found == []
 
 
-def test_no_file_tool_touches_the_marks_of_processes(
+def test_no_file_tool_reaches_the_process_marks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Where the user's folder for state cannot be used they lie among temporary files.
+    # If the user's state folder is unusable, they are among the temporary files.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for folder in state_folders():
         if folder.is_relative_to(tmp_path):
@@ -283,7 +281,7 @@ def test_no_file_tool_touches_the_marks_of_processes(
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
-def test_hard_links_are_looked_for_once_in_a_walk(
+def test_a_walk_looks_up_hard_links_once(
     state_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, work = state_home / "agent-runtime", tmp_path / "work"
@@ -308,7 +306,7 @@ def test_hard_links_are_looked_for_once_in_a_walk(
     assert looked.count(str(state)) == 1
 
 
-async def test_what_only_looks_like_state_is_the_agents(tmp_path: Path) -> None:
+async def test_files_that_only_look_like_state_belong_to_the_agent(tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "own.objects").mkdir(parents=True)
     with suppress(OSError):
@@ -322,7 +320,7 @@ async def test_what_only_looks_like_state_is_the_agents(tmp_path: Path) -> None:
         assert file.read() == b"x"
 
 
-def test_an_object_that_is_written_is_never_seen_open(tmp_path: Path) -> None:
+def test_a_new_object_is_never_readable_by_others(tmp_path: Path) -> None:
     async def put() -> None:
         await Objects.open(str(tmp_path / "objects"), room="room").put("a/b.raw", b"x")
 
@@ -335,7 +333,7 @@ def test_an_object_that_is_written_is_never_seen_open(tmp_path: Path) -> None:
 
 
 async def ran_in(workspace: Path, thread: str, answer: ModelAnswer | None) -> None:
-    """Run an agent as the command does, in a workspace; without an answer it fails."""
+    """Run an agent in a workspace as the command does; without an answer the run fails."""
     model = ScriptedModel([] if answer is None else [answer])
     agent = Agent(model, tools=workspace_tools(workspace))
     spec = Spec("", str(workspace)).to_json()
@@ -344,7 +342,7 @@ async def ran_in(workspace: Path, thread: str, answer: ModelAnswer | None) -> No
             await runtime.run(agent, f"Work in {workspace.name}", thread=thread, spec=spec)
 
 
-def test_what_belongs_to_a_folder_is_listed_first_there_and_resumed_there_only(
+def test_a_folders_runs_are_listed_first_and_resumed_only_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AGENT_RUNTIME_DATABASE_URL", raising=False)
@@ -366,7 +364,7 @@ def test_what_belongs_to_a_folder_is_listed_first_there_and_resumed_there_only(
     assert "There is no run to resume in this folder." in refused.stderr
 
 
-def test_a_database_in_a_work_tree_and_an_old_one_are_told_of(
+def test_a_database_in_a_work_tree_or_at_the_old_place_is_reported(
     tmp_path: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".git").mkdir()
@@ -380,7 +378,9 @@ def test_a_database_in_a_work_tree_and_an_old_one_are_told_of(
     assert "is not used" in problem.text and "DATABASE_URL=file:agent_runtime.db" in problem.cure
 
 
-async def test_doctor_tells_of_what_others_may_use(tmp_path: Path, state_home: Path) -> None:
+async def test_doctor_reports_files_that_others_can_access(
+    tmp_path: Path, state_home: Path
+) -> None:
     settings = Settings(database_url=f"file:{tmp_path / 'store.db'}")
     async with Runtime.open(settings) as runtime:
         await runtime.run(Agent(ScriptedModel([say("a" + LARGE)])), "Go.")

@@ -1,4 +1,4 @@
-"""What the terminal shows of sub-agents, by their events."""
+"""How the terminal shows sub-agents, from their events."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
 
 
-class Time:
-    """A clock that goes on only when it is told to."""
+class Clock:
+    """A clock that a test advances."""
 
     now = 0.0
 
@@ -50,8 +50,8 @@ def finish(run: str = "child", status: str = "succeeded", reason: str = "complet
     return event("run-finish", run, status=status, stop_reason=reason, detail="")
 
 
-def test_a_sub_agent_is_told_of_when_it_starts_and_ends_and_not_between() -> None:
-    clock = Time()
+def test_a_sub_agent_is_reported_when_it_starts_and_ends() -> None:
+    clock = Clock()
     agents = SubAgents(clock)
     assert agents.update(start(key="part-1")) == ["  sub-agent reader [part-1] starts"]
     assert agents.update(answer(step=3)) == []
@@ -65,12 +65,12 @@ def test_a_sub_agent_is_told_of_when_it_starts_and_ends_and_not_between() -> Non
     assert agents.shown()[0].endswith("1.5 s")
 
 
-def test_another_attempt_at_a_task_says_which_it_is() -> None:
-    agents = SubAgents(Time())
+def test_another_attempt_at_a_task_shows_its_number() -> None:
+    agents = SubAgents(Clock())
     agents.update(start("one", "part-1"))
     agents.update(finish("one", "failed", "max_steps"))
     assert agents.update(start("two", "part-1")) == ["  sub-agent reader [part-1] again (2) starts"]
-    # One that resumes after a crash is the same attempt; its key elsewhere is another task.
+    # Resuming after a crash is the same attempt; the same key elsewhere is another task.
     assert agents.update(start("two", "part-1", resumed=True)) == [
         "  sub-agent reader [part-1] again (2) resumes"
     ]
@@ -78,8 +78,8 @@ def test_another_attempt_at_a_task_says_which_it_is() -> None:
     assert agents.shown()[1].startswith("  [>] reader [part-1] · ")
 
 
-def test_those_at_work_come_first_and_the_others_are_counted() -> None:
-    clock = Time()
+def test_working_sub_agents_come_first_and_the_others_are_counted() -> None:
+    clock = Clock()
     agents = SubAgents(clock)
     for number in range(20):
         agents.update(start(f"run-{number}", f"task-{number}"))
@@ -96,7 +96,7 @@ def test_those_at_work_come_first_and_the_others_are_counted() -> None:
     assert agents.shown(1)[-1] == "… 1 more active, 18 more ended"
 
 
-def test_a_sub_agent_counts_but_does_not_move_the_runs_own_step() -> None:
+def test_a_sub_agent_counts_but_does_not_change_the_runs_step() -> None:
     tally = Tally()
     tally.update(Event("run-start", "t", "root", data=dict(start().data) | {"model": "m"}))
     tally.update(Event("answer", "t", "root", data=dict(answer(step=7).data)))
@@ -105,8 +105,8 @@ def test_a_sub_agent_counts_but_does_not_move_the_runs_own_step() -> None:
     assert tally.step == 7 and tally.spent().startswith("2,400 tokens")
 
 
-def test_what_a_sub_agent_says_cannot_drive_the_terminal() -> None:
-    agents = SubAgents(Time())
+def test_a_sub_agents_text_cannot_control_the_terminal() -> None:
+    agents = SubAgents(Clock())
     (line,) = agents.update(start(key="a\x1b[2J\nb", agent="evil\x1b]0;x\x07"))
     assert line.isprintable()
     agents.update(event("tool-start", call_id="c", tool="say", arguments={"x": "\x1b[2J"}))
@@ -115,7 +115,7 @@ def test_what_a_sub_agent_says_cannot_drive_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 20), (120, 40), (30, 5)])
-def test_a_terminal_is_never_filled_beyond_its_size(width: int, height: int) -> None:
+def test_the_display_never_exceeds_the_terminals_size(width: int, height: int) -> None:
     progress = LiveProgress()
     text = io.StringIO()
     progress._console = Console(file=text, width=width, height=height)  # pyright: ignore[reportPrivateUsage]
@@ -127,11 +127,11 @@ def test_a_terminal_is_never_filled_beyond_its_size(width: int, height: int) -> 
     progress._console.print(progress._status_lines())  # pyright: ignore[reportPrivateUsage]
     lines = text.getvalue().splitlines()
     assert 1 < len(lines) < height
-    # The terminal writes `^C` behind the last one, which must not wrap.
+    # The terminal writes `^C` after the last one, which must not wrap.
     assert all(Console().measure(line).maximum <= width - 3 for line in lines)
 
 
-def test_lines_for_pipes_tell_of_sub_agents_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_output_reports_each_sub_agent_once(capsys: pytest.CaptureFixture[str]) -> None:
     progress = PlainProgress()
     progress.show(Event("run-start", "t", "root", data=dict(start().data)))
     for one in (start(), answer(), answer(step=2), finish()):
@@ -140,7 +140,7 @@ def test_lines_for_pipes_tell_of_sub_agents_once(capsys: pytest.CaptureFixture[s
     assert len(told) == 2 and told[0].endswith("starts") and "succeeded · 2 steps" in told[1]
 
 
-def test_a_run_tells_of_its_sub_agents_by_role_and_task(machine: Machine) -> None:
+def test_a_run_names_its_sub_agents_by_role_and_task(machine: Machine) -> None:
     tasks = tuple(
         ("delegate", {"role": "reader", "instructions": f"Say {key}.", "task_key": key})
         for key in ("one", "two")

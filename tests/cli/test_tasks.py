@@ -18,7 +18,7 @@ from tests.delegation.helpers import is_child, step
 
 
 async def respond(request: ModelRequest) -> Scripted:
-    """Delegate a task that does not end."""
+    """Delegate a task that never ends."""
     if is_child(request):
         await anyio.sleep_forever()
     order = {"role": "a reader", "instructions": "Read.", "task_key": "k", "background": True}
@@ -26,9 +26,9 @@ async def respond(request: ModelRequest) -> Scripted:
 
 
 class Machine:
-    """A database with a task in the background, which its process works on.
+    """A database with a background task that this process works on.
 
-    Commands run beside it in threads, since each opens the database by itself.
+    Commands run in threads, since each opens the database itself.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,23 +50,23 @@ async def test_a_task_is_listed_steered_and_cancelled_from_another_process(
     async with Runtime.open(Settings(database_url=machine.url)) as runtime:
         await runtime.run(agent, "Go.", thread="t")
         listed = await machine.invoke("list", "t")
-        told = json.loads((await machine.invoke("list", "t", "--json")).stdout)
+        report = json.loads((await machine.invoke("list", "t", "--json")).stdout)
         steered = await machine.invoke("steer", "t", "k", "Look at the sea.")
         store = runtime.store.of("local")
-        run = await store.runs.get(told["run_id"])
+        run = await store.runs.get(report["run_id"])
         [item] = await store.inbox.pending(run.thread_id)
-        cancelled = await machine.invoke("cancel", "t", told["run_id"])
+        cancelled = await machine.invoke("cancel", "t", report["run_id"])
         assert (await store.runs.get(run.id)).cancel_requested
         missing = await machine.invoke("cancel", "t", "another")
     assert "running" in listed.stdout and "a reader: Read." in listed.stdout
-    assert (told["key"], told["status"]) == ("k", "running")
+    assert (report["key"], report["status"]) == ("k", "running")
     assert (steered.exit_code, cancelled.exit_code) == (0, 0)
     assert (item.kind, item.body) == ("steer", b"Look at the sea.")
     assert (missing.exit_code, "list t" in missing.stderr) == (exits.NOTHING, True)
 
 
 @pytest.mark.parametrize("thread", ["t", "no-such-thread"])
-async def test_a_thread_without_tasks_and_one_that_is_not_there(
+async def test_a_thread_without_tasks_and_an_unknown_thread_are_reported(
     tmp_path: Path, thread: str
 ) -> None:
     machine = Machine(tmp_path)

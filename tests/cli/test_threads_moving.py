@@ -51,11 +51,11 @@ anyio.run(hold, leases.this_process_owner(), sys.argv[1] == "obey")
 
 
 class Desk:
-    """A folder with a database, and a thread that a real run has made."""
+    """A folder with a database, and a thread made by a real run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # Without sub-agents, whose threads would go wherever this one goes.
+        # Without sub-agents: their threads would be moved and removed with this one.
         self.environ = clean_environ({"AGENT_RUNTIME_DELEGATION_DEPTH": "0"})
         (folder / "work").mkdir()
         (folder / "work" / "notes.txt").write_text("about marjoram and thyme\n")
@@ -63,11 +63,11 @@ class Desk:
         assert done.exit_code == 0, done.stderr
 
     def run(self, *arguments: str, stdin: str = "") -> Result:
-        """Run the command in the folder, in this process."""
+        """Run the command in the folder, within this process."""
         return CliRunner().invoke(main, arguments, input=stdin, env=self.environ)
 
     def threads(self) -> list[str]:
-        """The ids of the threads there."""
+        """The ids of its threads."""
         lines = self.run("threads", "--json").stdout.splitlines()
         return sorted(json.loads(line)["id"] for line in lines)
 
@@ -81,7 +81,7 @@ class Desk:
         subprocess.run([sys.executable, "-c", code], cwd=self.folder, check=True)
 
     def hold(self, how: str) -> subprocess.Popen[str]:
-        """Begin a run in a process of its own, which has it until it is told to end."""
+        """Start a run in a separate process, which holds the thread until it is ended."""
         process = subprocess.Popen(
             [sys.executable, "-c", HOLD, how],
             cwd=self.folder,
@@ -110,7 +110,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(tmp_path)
 
 
-def test_an_export_is_imported_as_another_thread_and_shown_alike(desk: Desk) -> None:
+def test_an_export_is_imported_as_a_new_thread_and_looks_the_same(desk: Desk) -> None:
     exported = desk.run("threads", "export", "first")
     assert exported.exit_code == 0 and exported.stderr == ""
     head, *records = [json.loads(line) for line in exported.stdout.splitlines()]
@@ -136,7 +136,7 @@ def test_an_import_is_found_by_search(desk: Desk) -> None:
 
 
 async def _found(word: str) -> list[list[tuple[int, int | None]]]:
-    """What search finds in the threads `first` and `second`."""
+    """Return the search results in the threads `first` and `second`."""
     store = await open_store("agent_runtime.db")
     try:
         hits = await store.of("local").search.find(word, limit=100)
@@ -148,7 +148,7 @@ async def _found(word: str) -> list[list[tuple[int, int | None]]]:
     ]
 
 
-def test_an_export_to_a_file_is_private_and_whole(desk: Desk) -> None:
+def test_an_exported_file_is_private_and_complete(desk: Desk) -> None:
     target = desk.folder / "out.jsonl"
     target.write_text("as it was")
 
@@ -163,7 +163,7 @@ def test_an_export_to_a_file_is_private_and_whole(desk: Desk) -> None:
     assert not list(desk.folder.glob(".out*"))
 
 
-def test_an_import_that_cannot_be_is_told(desk: Desk) -> None:
+def test_an_invalid_import_is_reported(desk: Desk) -> None:
     text = desk.run("threads", "export", "first").stdout
     cut = "".join(text.splitlines(keepends=True)[:-3])
     cases = (
@@ -179,7 +179,7 @@ def test_an_import_that_cannot_be_is_told(desk: Desk) -> None:
     assert desk.threads() == ["first"]
 
 
-def test_of_an_import_whose_process_was_killed_nothing_is_seen(desk: Desk) -> None:
+def test_a_killed_import_leaves_nothing_visible(desk: Desk) -> None:
     text = desk.run("threads", "export", "first").stdout
     desk.run("threads", "rm", "first", "--yes")
     process = subprocess.Popen(
@@ -217,7 +217,7 @@ def _hidden(desk: Desk) -> str:
     return subprocess.check_output([sys.executable, "-c", code], cwd=desk.folder, text=True)
 
 
-def test_threads_are_removed_when_that_is_confirmed(desk: Desk) -> None:
+def test_threads_are_removed_after_confirmation(desk: Desk) -> None:
     unasked = desk.run("threads", "rm", "first")
     assert unasked.exit_code == exits.USAGE and "--yes" in unasked.stderr
     assert _on_a_terminal(desk, "threads", "rm", "first", answer="n\n") == exits.INTERRUPTED
@@ -255,7 +255,7 @@ def _on_a_terminal(desk: Desk, *arguments: str, answer: str) -> int:
         os.close(slave)
 
 
-def test_a_thread_at_work_is_removed_only_by_force(desk: Desk) -> None:
+def test_a_thread_in_use_is_removed_only_by_force(desk: Desk) -> None:
     process = desk.hold("obey")
     try:
         busy = desk.run("threads", "rm", "held", "--yes")
@@ -285,7 +285,7 @@ def test_old_threads_are_pruned(desk: Desk) -> None:
     text = desk.run("threads", "export", "first").stdout
     desk.age()
     desk.run("threads", "import", "-", "--as", "new", stdin=text)
-    # The import has the original's times, so it is used first.
+    # The import has the original's times, so it is used first to make it newer.
     assert (
         desk.run(
             "run", "Survey the folder again", "--workspace", "work", "--thread", "new"
@@ -306,14 +306,14 @@ def test_old_threads_are_pruned(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("age", ["", "30", "-1d", "d", "1 year"])
-def test_an_age_that_is_none_is_refused(age: str, tmp_path: Path) -> None:
+def test_an_invalid_age_is_refused(age: str, tmp_path: Path) -> None:
     done = run_command("threads", "prune", "--older-than", age, "--yes", cwd=tmp_path)
 
     assert done.returncode == exits.USAGE and "is not an age" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
-def test_a_second_of_age_is_enough(desk: Desk) -> None:
+def test_an_age_of_one_second_is_enough(desk: Desk) -> None:
     time.sleep(1.1)
     lines: Sequence[str] = desk.run(
         "threads", "prune", "--older-than", "1s", "--dry-run", "--json"

@@ -1,4 +1,4 @@
-"""`agent-runtime usage` and `budget`, and a run that the budget of the day refuses."""
+"""`agent-runtime usage` and `budget`, and a run that today's budget refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRICES = {
 }
 
 
-def test_what_is_spent_and_left_is_shown_of_the_day_and_the_thread(machine: Machine) -> None:
+def test_spent_and_remaining_amounts_are_shown_by_day_and_thread(machine: Machine) -> None:
     nothing = machine.invoke("usage")
     assert nothing.exit_code == 0 and nothing.stdout.endswith(
         "0 tokens ($0.0000) spent, no limit.\n"
@@ -33,29 +33,29 @@ def test_what_is_spent_and_left_is_shown_of_the_day_and_the_thread(machine: Mach
     assert f"{100_000 - used:,} of 100,000 tokens left." in day
     assert f"{cost}, ${0.5 - result['cost_usd']:.4f} of $0.5000 left." in thread
 
-    found = json.loads(machine.invoke("usage", "--thread", "t", "--json", **DAY).stdout)
-    assert set(found) == {"day", "thread"}
-    assert found["day"]["left"] == {"tokens": 100_000 - used, "cost_usd": None}
-    assert found["thread"]["spent"]["tokens"] == used
-    assert found["thread"]["limit"] == {"tokens": None, "cost_usd": None}
+    report = json.loads(machine.invoke("usage", "--thread", "t", "--json", **DAY).stdout)
+    assert set(report) == {"day", "thread"}
+    assert report["day"]["left"] == {"tokens": 100_000 - used, "cost_usd": None}
+    assert report["thread"]["spent"]["tokens"] == used
+    assert report["thread"]["limit"] == {"tokens": None, "cost_usd": None}
 
 
-def test_a_thread_that_is_not_there_is_named(machine: Machine) -> None:
+def test_an_unknown_thread_is_reported(machine: Machine) -> None:
     result = machine.invoke("usage", "--thread", "nobody")
     assert result.exit_code == exits.NOTHING and "nobody" in result.stderr
 
 
-def test_a_run_for_which_nothing_is_left_says_so_and_what_to_do(machine: Machine) -> None:
+def test_a_run_without_remaining_budget_says_so_and_names_the_cure(machine: Machine) -> None:
     assert machine.invoke("run", "Say hello.").exit_code == 0
-    asked = len(machine.server.requests)
+    calls = len(machine.server.requests)
     refused = machine.invoke("run", "Again.", AGENT_RUNTIME_DAY_BUDGET_TOKENS="10")
     assert refused.exit_code == exits.STOPPED
     assert "does not fit the budget of the user for today (UTC)" in refused.stderr
     assert "Raise the budget of the day, or continue when it is over." in refused.stderr
-    assert len(machine.server.requests) == asked
+    assert len(machine.server.requests) == calls
 
 
-def test_a_run_that_its_budget_ended_is_given_more(machine: Machine) -> None:
+def test_a_run_that_exhausted_its_budget_gets_a_larger_one(machine: Machine) -> None:
     machine.script = lambda request, n: HELLO
     prices = {name: PRICES[name] for name in list(PRICES)[:2]}
     ended = machine.invoke("run", "Say hello.", "--budget-usd", "0.0001", **prices)
@@ -83,7 +83,7 @@ def test_a_run_that_its_budget_ended_is_given_more(machine: Machine) -> None:
     assert late.exit_code == exits.NOTHING and "is over: succeeded" in late.stderr
 
 
-def test_budgets_that_are_none_are_refused(machine: Machine) -> None:
+def test_invalid_budgets_are_refused(machine: Machine) -> None:
     for arguments in (
         ("budget", "r"),
         ("budget", "r", "--usd", "nan"),

@@ -1,4 +1,4 @@
-"""What `agent-runtime run` sends with a key, byte for byte, and where the key never is."""
+"""The bytes that `agent-runtime run` sends with a key, and the places the key never reaches."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def is_child(request: dict[str, Any]) -> bool:
     return "You are a sub-agent." in request["messages"][0]["content"]
 
 
-def asked_run(stderr: str) -> str:
-    """Return the run that a command says how to go on with."""
-    found = re.search(r"agent-runtime resume (\S+)", stderr)
-    assert found is not None, stderr
-    return found[1]
+def run_to_resume(stderr: str) -> str:
+    """Return the run that a command says how to resume."""
+    match = re.search(r"agent-runtime resume (\S+)", stderr)
+    assert match is not None, stderr
+    return match[1]
 
 
 @pytest.fixture
 def worked(machine: Machine) -> Machine:
-    """A machine on which an agent has read a file by a sub-agent, and answered."""
+    """A machine on which a sub-agent has read a file and the agent has answered."""
     (machine.folder / "work").mkdir()
     (machine.folder / "work" / "a.txt").write_text("The sea is blue.")
 
@@ -68,8 +68,8 @@ def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Mac
     first = worked.server.requests[0].json
     system, task = first["messages"]
     assert (system["role"], task["role"]) == ("system", "user")
-    for told in TOLD:
-        assert told in system["content"], told
+    for phrase in TOLD:
+        assert phrase in system["content"], phrase
     assert len(system["content"]) < 5000
     assert "What colour is the sea?" in task["content"]
     assert names(first) == {
@@ -78,8 +78,8 @@ def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Mac
     }  # fmt: skip
 
 
-def test_a_sub_agent_gets_its_briefing_and_the_file_tools_alone(worked: Machine) -> None:
-    child = next(one.json for one in worked.server.requests if is_child(one.json))
+def test_a_sub_agent_gets_its_briefing_and_only_the_file_tools(worked: Machine) -> None:
+    child = next(request.json for request in worked.server.requests if is_child(request.json))
     sent = json.dumps(child["messages"])
     assert "Read a.txt." in sent
     assert "What colour is the sea?" not in sent and "autonomous agent" not in sent
@@ -88,7 +88,7 @@ def test_a_sub_agent_gets_its_briefing_and_the_file_tools_alone(worked: Machine)
     }  # fmt: skip
 
 
-def test_the_key_is_in_the_header_that_it_belongs_to_and_nowhere_else(worked: Machine) -> None:
+def test_the_key_is_only_in_its_header(worked: Machine) -> None:
     for request in worked.server.requests:
         assert request.headers["authorization"] == f"Bearer {KEY}"
         assert KEY.encode() not in request.body
@@ -97,29 +97,29 @@ def test_the_key_is_in_the_header_that_it_belongs_to_and_nowhere_else(worked: Ma
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []
 
 
-def test_threads_of_sub_agents_are_listed_only_if_all_are(worked: Machine) -> None:
+def test_threads_of_sub_agents_are_listed_only_with_all(worked: Machine) -> None:
     (own,) = worked.invoke("threads", "--json").stdout.splitlines()
     every = worked.invoke("threads", "--all", "--json").stdout.splitlines()
     assert own in every and len(every) == 2
 
 
-def test_commands_are_offered_only_if_they_are_allowed(machine: Machine) -> None:
+def test_commands_are_offered_only_if_allowed(machine: Machine) -> None:
     machine.invoke("run", "Go.", "--workspace", ".")
     machine.invoke("run", "Go.", "--workspace", ".", "--allow-shell")
-    offered = ["run_command" in names(one.json) for one in machine.server.requests]
+    offered = ["run_command" in names(request.json) for request in machine.server.requests]
     assert offered == [False, True]
 
 
-def test_with_ask_shell_a_command_waits_for_its_answer_in_any_process(machine: Machine) -> None:
+def test_with_ask_shell_a_command_waits_for_an_answer_from_any_process(machine: Machine) -> None:
     def script(request: dict[str, Any], n: int) -> Reply:
         return Reply(calls=(SHELL,)) if not n else HELLO
 
     machine.script = script
-    asked = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
-    assert asked.exit_code == exits.SUSPENDED, asked.stderr
+    suspended = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
+    assert suspended.exit_code == exits.SUSPENDED, suspended.stderr
     mark = machine.folder / "mark"
     assert not mark.exists()
-    question = re.search(r"agent-runtime answer (\S+)", asked.stderr)
+    question = re.search(r"agent-runtime answer (\S+)", suspended.stderr)
     assert question is not None
     assert machine.invoke("answer", question[1], "yes").exit_code == 0
     resumed = machine.invoke("resume")
@@ -127,7 +127,7 @@ def test_with_ask_shell_a_command_waits_for_its_answer_in_any_process(machine: M
     assert mark.read_text() == "done\n"
 
 
-def test_limits_are_told_at_the_start_and_hold(machine: Machine) -> None:
+def test_limits_are_shown_at_the_start_and_enforced(machine: Machine) -> None:
     free = machine.invoke("run", "Go.")
     assert "any number of dollars (--budget-usd limits it)" in free.stderr
     assert "any time (--timeout limits it)" in free.stderr
@@ -145,20 +145,20 @@ def test_a_sub_agents_command_waits_as_well(machine: Machine) -> None:
         return Reply(calls=(SHELL if is_child(request) else TASK,))
 
     machine.script = script
-    asked = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
-    assert asked.exit_code == exits.SUSPENDED, asked.stderr
-    assert "reader [read]" in asked.stderr and not (machine.folder / "mark").exists()
-    question = re.search(r"agent-runtime answer (\S+)", asked.stderr)
+    suspended = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
+    assert suspended.exit_code == exits.SUSPENDED, suspended.stderr
+    assert "reader [read]" in suspended.stderr and not (machine.folder / "mark").exists()
+    question = re.search(r"agent-runtime answer (\S+)", suspended.stderr)
     assert question is not None
     assert machine.invoke("answer", question[1], "yes").exit_code == 0
-    resumed = machine.invoke("resume", asked_run(asked.stderr))
+    resumed = machine.invoke("resume", run_to_resume(suspended.stderr))
     assert resumed.exit_code == 0, resumed.stderr
     assert (machine.folder / "mark").read_text() == "done\n"
 
 
 @pytest.mark.parametrize("option", ["--budget-usd", "--timeout"])
 @pytest.mark.parametrize("value", ["0", "-1", "much"])
-def test_a_limit_that_is_none_is_refused(machine: Machine, option: str, value: str) -> None:
+def test_an_invalid_limit_is_refused(machine: Machine, option: str, value: str) -> None:
     refused = machine.invoke("run", "Go.", option, value)
     assert refused.exit_code == exits.USAGE and option in refused.stderr
     assert machine.server.requests == []
@@ -169,7 +169,7 @@ def test_a_shell_needs_a_workspace(machine: Machine) -> None:
     assert refused.exit_code == exits.USAGE and "--ask-shell needs --workspace" in refused.stderr
 
 
-def test_a_limit_of_time_stops_a_run_that_hangs(machine: Machine, tmp_path: Path) -> None:
+def test_a_time_limit_stops_a_hanging_run(machine: Machine, tmp_path: Path) -> None:
     machine.script = lambda request, n: Reply(stall_after=0)
     stopped = machine.invoke("run", "Go.", "--timeout", "0.5")
     assert stopped.exit_code == exits.STOPPED and "Stopped (timeout)" in stopped.stderr

@@ -1,4 +1,4 @@
-"""What is shown of the settings: complete, with origins, without secrets."""
+"""The description of settings: complete, with origins, without secrets."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_every_setting_is_described_with_its_meaning() -> None:
         f"AGENT_RUNTIME_{field.upper()}" for field in Settings.model_fields
     ]
     assert all(row.meaning.endswith(".") and row.origin == "default" for row in rows)
-    # What the documentation shows of the default database depends on nobody's home.
+    # The documentation shows the default database without anyone's home folder.
     moved = {"AGENT_RUNTIME_DATABASE_URL"}
     assert all(row.value == row.default for row in rows if row.variable not in moved)
 
 
-def test_a_value_tells_where_it_comes_from() -> None:
+def test_a_value_has_its_origin() -> None:
     postgres = {"DATABASE_URL": "postgres://h/db"}
     assert _row({}, "MAX_STEPS") == ("500", "default")
     assert _row({"AGENT_RUNTIME_MAX_STEPS": "500"}, "MAX_STEPS") == ("500", "environment")
@@ -65,7 +65,7 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "MODEL_BASE_URL"])
-def test_no_secret_of_a_url_is_described(name: str) -> None:
+def test_a_described_url_has_no_secret(name: str) -> None:
     environ = {f"AGENT_RUNTIME_{name}": "https://ada:hunter2@host/v1?key=hunter2"}
     value, _ = _row(environ, name)
     assert value == "https://***@host/v1?key=***"
@@ -78,13 +78,13 @@ def test_the_table_has_a_line_for_each_setting() -> None:
     assert all(line.count(" | ") == 2 for line in lines[2:])
 
 
-def test_each_setting_has_one_subject_in_the_documentation() -> None:
+def test_each_setting_is_under_one_subject_in_the_documentation() -> None:
     listed = [field for fields in subjects().values() for field in fields]
     assert sorted(listed) == sorted(Settings.model_fields)
     assert all(f"`AGENT_RUNTIME_{field.upper()}`" in settings_sections() for field in listed)
 
 
-def test_the_documentation_gets_the_table_between_its_marks(tmp_path: Path) -> None:
+def test_the_table_is_written_between_its_markers(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"# Title\n{BEGIN}old\n{END}rest\n")
     assert main([str(readme), "--check"]) == 1
@@ -93,7 +93,7 @@ def test_the_documentation_gets_the_table_between_its_marks(tmp_path: Path) -> N
     assert main([str(readme), "--check"]) == 0
 
 
-def test_a_file_without_the_marks_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_without_markers_is_refused_and_unchanged(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("# Title\n")
     assert main([str(readme)]) == 2

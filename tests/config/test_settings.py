@@ -1,4 +1,4 @@
-"""Each setting: its default, its limits, and how a bad environment is reported."""
+"""Settings: defaults, limits, and the errors of an invalid environment."""
 
 from __future__ import annotations
 
@@ -204,12 +204,12 @@ BAD: list[tuple[str, str]] = [
 
 
 def test_an_empty_environment_gives_every_default() -> None:
-    given = {"database_url": default_database_url()}
-    assert load_settings({}).model_dump() == DEFAULTS | _roles() | given
+    database = {"database_url": default_database_url()}
+    assert load_settings({}).model_dump() == DEFAULTS | _roles() | database
 
 
 def _roles() -> dict[str, object]:
-    """Return the defaults of the models' settings: nothing is given for any."""
+    """Return the defaults of the settings of each role: all unset, except for sub-agents."""
     unset = dict.fromkeys(name for name in RoleSettings.model_fields if name not in DEFAULTS)
     return {**unset, "sub_agent_model": "same"}
 
@@ -226,17 +226,17 @@ def test_every_setting_has_a_good_value_tested() -> None:
 
 def test_the_settings_of_each_role_are_read() -> None:
     texts = {"model": "a/b", "url": "http://h/v1", "key": "k", "window": "5000", "tokens": "7"}
-    given = {name: texts.get(name.rpartition("_")[2], "2") for name in RoleSettings.model_fields}
+    values = {name: texts.get(name.rpartition("_")[2], "2") for name in RoleSettings.model_fields}
     models = {"observer_model": "a/c", "reflector_model": "a/d"}
-    environ = {f"AGENT_RUNTIME_{k.upper()}": v for k, v in (given | models).items()}
+    environ = {f"AGENT_RUNTIME_{k.upper()}": v for k, v in (values | models).items()}
     settings = load_settings(environ)
-    assert all(getattr(settings, name) is not None for name in given)
+    assert all(getattr(settings, name) is not None for name in values)
     assert settings.place("reflector").window == 5000
     assert "SecretStr('**********')" in repr(settings)
 
 
 @pytest.mark.parametrize(("name", "text"), BAD)
-def test_a_bad_value_is_refused_with_the_name_of_its_variable(name: str, text: str) -> None:
+def test_a_bad_value_is_refused_by_the_name_of_its_variable(name: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings({f"AGENT_RUNTIME_{name}": text})
     assert f"AGENT_RUNTIME_{name} " in caught.value.message
@@ -300,22 +300,22 @@ def test_a_reserve_that_fills_the_window_is_refused() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
-def test_the_common_database_variable_counts_if_it_names_postgres(scheme: str) -> None:
+def test_database_url_is_used_if_it_names_postgres(scheme: str) -> None:
     url = f"{scheme}://h/db"
     assert load_settings({"DATABASE_URL": url}).database_url == url
 
 
 @pytest.mark.parametrize("url", ["mysql://h/db", "sqlite:///x.db", "x.db", ""])
-def test_the_common_database_variable_is_left_alone_otherwise(url: str) -> None:
+def test_database_url_is_ignored_otherwise(url: str) -> None:
     assert load_settings({"DATABASE_URL": url}).database_url == default_database_url()
 
 
-def test_our_own_database_variable_goes_first() -> None:
+def test_the_prefixed_database_variable_has_precedence() -> None:
     environ = {"DATABASE_URL": "postgres://h/db", "AGENT_RUNTIME_DATABASE_URL": "file:own.db"}
     assert load_settings(environ).database_url == "file:own.db"
 
 
-def test_other_variables_do_not_matter() -> None:
+def test_other_variables_are_ignored() -> None:
     assert load_settings({"MAX_STEPS": "3", "MODEL": "x", "AGENT_RUNTIMES": "y"}) == Settings()
 
 

@@ -1,4 +1,4 @@
-"""An agent whose sub-agents need approvals, in another process, which a test can watch and kill."""
+"""An agent whose sub-agents need approvals, in another process that a test can watch and kill."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.support.processes import Program, program
 
 
 def tell(kind: str) -> None:
-    """Write a line to stdout, for whoever watches this process."""
+    """Write a line to stdout for the test that watches this process."""
     sys.stdout.buffer.write(orjson.dumps({"kind": kind}) + b"\n")
     sys.stdout.buffer.flush()
 
 
 class Asker:
-    """The scripts of the parent and of its sub-agents.
+    """The scripts of the parent and its sub-agents.
 
     Args:
-        path: a file of one line for each effect.
-        waits: whether the sub-agent that asks nothing waits for ever.
+        path: a file with one line per effect.
+        waits: whether the sub-agent without a question waits forever.
     """
 
     def __init__(self, path: Path, *, waits: bool = False) -> None:
@@ -38,12 +38,12 @@ class Asker:
     def agent(self) -> Agent:
         """Return the agent that delegates two tasks at once."""
 
-        # An approval is bound to what the tool holds, so it holds the same in every process.
+        # An approval is bound to the tool's captured values, so they are the same in every process.
         path = self.path
 
         @tool(needs_approval=True)
         async def effect() -> str:
-            """Do what a person has to allow."""
+            """Do something that needs approval."""
             with path.open("a") as file:
                 file.write("effect\n")
             return "done"
@@ -78,7 +78,7 @@ class Elsewhere:
         self._line = other.line
 
     async def until(self, *kinds: str) -> None:
-        """Wait until all these were reported, in whatever order."""
+        """Wait until all these were reported, in any order."""
         missing = list(kinds)
         while missing:
             kind = (await self._line())["kind"]
@@ -99,7 +99,7 @@ async def main(database_url: str, path: str) -> None:
 
 @asynccontextmanager
 async def asking(database_url: str, path: Path) -> AsyncGenerator[Elsewhere]:
-    """Start the run in another process; it is killed at the end, if it still lives."""
+    """Start the run in another process; it is killed at the end if it still runs."""
     async with program("tests.delegation.asking_elsewhere", database_url, str(path)) as other:
         yield Elsewhere(other)
 

@@ -1,6 +1,6 @@
-"""An agent that delegates, in another process, which a test can watch and kill.
+"""An agent that delegates, in another process that a test can watch and kill.
 
-Sub-agents note in a file each time that they are asked, and stop where the test wants them to.
+Sub-agents write a line to a file at each model call, and stop where the test wants them to.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ async def look(part: str) -> str:
 
 
 def tell(kind: str) -> None:
-    """Write a line to stdout, for whoever watches this process."""
+    """Write a line to stdout for the test that watches this process."""
     sys.stdout.buffer.write(orjson.dumps({"kind": kind}) + b"\n")
     sys.stdout.buffer.flush()
 
 
 @tool
 async def hold(context: ToolContext) -> str:
-    """Wait until a message has come."""
+    """Wait until a message has arrived."""
     for _ in range(3000):
         if await context.store.inbox.pending(context.thread_id):
             return "held"
@@ -59,8 +59,8 @@ class Worker:
     """The scripts of the parent, whose plan has the parts as its items, and of its sub-agents.
 
     Args:
-        path: a file of one line for each time that a sub-agent is asked.
-        waits: the parts whose second step waits for ever; `parent` for its own.
+        path: a file with one line per model call of a sub-agent.
+        waits: the parts whose second step waits forever; `parent` for its own.
         background: whether the parent waits for messages instead of for its calls.
     """
 
@@ -72,7 +72,7 @@ class Worker:
         self.background = background
 
     def agent(self) -> Agent:
-        """Return the agent that delegates the parts, all at once."""
+        """Return the agent that delegates all parts at once."""
         model = ScriptedModel(self.respond)
         return Agent(model, tools=[look, hold], planning=True, delegation=True, name="parent")
 
@@ -103,8 +103,8 @@ class Worker:
         last = request.messages[-1].text
         if again := re.findall(r"task '(\w+)' \(run \S+\) was interrupted", last):
             return self._orders(again)
-        said = "\n".join(message.text for message in request.messages)
-        missing = [part for part in PARTS if f"read {part}" not in said]
+        text = "\n".join(message.text for message in request.messages)
+        missing = [part for part in PARTS if f"read {part}" not in text]
         return call("hold") if missing else say("Done.")
 
     def _orders(self, parts: Sequence[str]) -> Scripted:
@@ -116,7 +116,7 @@ class Worker:
         )
 
     def asked(self) -> list[str]:
-        """Return how often sub-agents were asked what."""
+        """Return how often each sub-agent's step was called."""
         return self.path.read_text().splitlines()
 
 
@@ -128,7 +128,7 @@ class Elsewhere:
         self._line = other.line
 
     async def until(self, *kinds: str) -> None:
-        """Wait until all these were reported, in whatever order."""
+        """Wait until all these were reported, in any order."""
         missing = list(kinds)
         while missing:
             line = await self._line()
@@ -151,7 +151,7 @@ async def main(database_url: str, path: str, waits: str, background: str) -> Non
 async def elsewhere(
     database_url: str, path: Path, *waits: str, background: bool = False
 ) -> AsyncGenerator[Elsewhere]:
-    """Start the run in another process; it is killed at the end, if it still lives."""
+    """Start the run in another process; it is killed at the end if it still runs."""
     how = "yes" if background else "no"
     arguments = (database_url, str(path), ",".join(waits), how)
     async with program("tests.delegation.elsewhere", *arguments) as other:

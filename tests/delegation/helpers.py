@@ -1,4 +1,4 @@
-"""Scripts that play the agent that delegates and its sub-agents, and looking at what they left."""
+"""Scripts for an agent that delegates and its sub-agents, and access to their results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def is_child(request: ModelRequest) -> bool:
 
 
 def step(request: ModelRequest) -> int:
-    """Return how many answers came before on this thread."""
+    """Return the number of earlier answers on this thread."""
     return sum(message.role == "assistant" for message in request.messages)
 
 
 def playing(parent: list[ModelAnswer], child: Answer) -> ScriptFunction:
-    """Return a script: the parent's answers in order, and what sub-agents answer at each step."""
+    """Return a script: the parent's answers in order, and the sub-agents' answers by step."""
 
     def respond(request: ModelRequest) -> Scripted:
         number = step(request)
@@ -37,5 +37,5 @@ def playing(parent: list[ModelAnswer], child: Answer) -> ScriptFunction:
 
 
 async def outcomes(world: World, result: RunResult) -> list[dict[str, Any]]:
-    """Return the outcomes that the parent got, in the order of its calls."""
+    """Return the outcomes that the parent received, in the order of its calls."""
     return [orjson.loads(text) for _, text in await world.results(result.thread_id)]

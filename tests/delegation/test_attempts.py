@@ -1,4 +1,4 @@
-"""The log of attempts at a task: one key for writing and reading, bounded, and never fatal."""
+"""The log of attempts at a task: read and written by one key, bounded, and never fatal."""
 
 from __future__ import annotations
 
@@ -27,22 +27,26 @@ def order(**more: Any) -> ModelAnswer:
 
 @tool
 def work(number: int) -> str:
-    """Fail but for the second."""
+    """Fail for every number but 2."""
     if number != 2:
         raise ValueError(f"The disk of attempt {number} is full.")
     return "worked"
 
 
 def log_in(request: ModelRequest) -> str:
-    """Return the log of attempts that a sub-agent was sent; empty if there was none."""
+    """Return the log of attempts in a sub-agent's prompt; empty if there is none."""
     _, begun, rest = request.messages[1].text.partition("<previous_attempts>\n")
     return rest.partition("\n</previous_attempts>")[0] if begun else ""
 
 
 def logs(world: World) -> list[str]:
-    """Return the log that each sub-agent was sent first."""
+    """Return the log in each sub-agent's first prompt."""
     assert isinstance(world.model, ScriptedModel)
-    return [log_in(one) for one in world.model.requests if is_child(one) and step(one) == 0]
+    return [
+        log_in(request)
+        for request in world.model.requests
+        if is_child(request) and step(request) == 0
+    ]
 
 
 async def test_the_second_attempt_is_briefed_with_the_error_of_the_first(play: Play) -> None:
@@ -67,11 +71,11 @@ async def test_the_second_attempt_is_briefed_with_the_error_of_the_first(play: P
             "- diagnosis: No room.\n"
             "- fix_applied: Another disk.",
         ]
-    assert [(one["attempt"], one["task_key"]) for one in ends] == [(1, "k"), (2, "k")]
+    assert [(end["attempt"], end["task_key"]) for end in ends] == [(1, "k"), (2, "k")]
 
 
 @pytest.mark.backends("file")
-async def test_the_key_an_outcome_names_is_the_one_that_is_read(play: Play) -> None:
+async def test_the_key_in_an_outcome_is_the_key_that_is_read(play: Play) -> None:
     def respond(request: ModelRequest) -> Scripted:
         if is_child(request):
             return say("So far.")
@@ -91,7 +95,7 @@ async def test_the_key_an_outcome_names_is_the_one_that_is_read(play: Play) -> N
 
 
 @pytest.mark.backends("file")
-async def test_other_keys_other_threads_and_other_branches_have_logs_of_their_own(
+async def test_other_keys_threads_and_branches_have_separate_logs(
     play: Play,
 ) -> None:
     def child(request: ModelRequest, number: int) -> Scripted:
@@ -103,14 +107,14 @@ async def test_other_keys_other_threads_and_other_branches_have_logs_of_their_ow
         first = await world.run(agent, thread="a")
         await world.run(agent, thread="b")
         assert logs(world) == ["", "", "", ""]
-        # A later run of the thread knows its attempts; a branch from before them does not.
+        # A later run of the thread sees its attempts; a branch from before them does not.
         await world.run(agent, thread="a")
-        assert [bool(one) for one in logs(world)[4:]] == [True]
+        assert [bool(log) for log in logs(world)[4:]] == [True]
         head = (await world.store.threads.get("a")).head
         task = (await world.store.runs.get(first.run_id)).task_id
         await world.store.threads.move_head("a", task, expect=head)
         await world.runtime.run(agent, None, thread="a")
-        assert [bool(one) for one in logs(world)[5:]] == [False, False]
+        assert [bool(log) for log in logs(world)[5:]] == [False, False]
 
 
 @pytest.mark.backends("file")
@@ -123,7 +127,7 @@ async def test_other_keys_other_threads_and_other_branches_have_logs_of_their_ow
         {"depth": None},
     ],
 )
-async def test_a_corrupt_entry_is_passed_over_with_a_warning(
+async def test_a_corrupt_entry_is_skipped_with_a_warning(
     play: Play,
     damage: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -137,8 +141,8 @@ async def test_a_corrupt_entry_is_passed_over_with_a_warning(
         if run.parent_run_id is not None:
             begun += 1
             if begun == 1:
-                kept = {**run.internal["delegation"], **damage}
-                run = replace(run, internal={**run.internal, "delegation": kept})
+                damaged = {**run.internal["delegation"], **damage}
+                run = replace(run, internal={**run.internal, "delegation": damaged})
         return await begin(self, run)
 
     monkeypatch.setattr(SqlRuns, "begin", begin_run)
@@ -156,7 +160,7 @@ async def test_a_corrupt_entry_is_passed_over_with_a_warning(
 
 
 @pytest.mark.backends("file")
-async def test_an_attempt_whose_log_is_damaged_is_passed_over(
+async def test_an_attempt_with_a_damaged_log_is_skipped(
     play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def child(request: ModelRequest, number: int) -> Scripted:
@@ -176,8 +180,8 @@ async def test_an_attempt_whose_log_is_damaged_is_passed_over(
 
 
 async def spoil(world: World, thread_id: str) -> None:
-    """Cut a thread off from its first message."""
-    # In another process: two SQLite libraries in one would each undo the other's locks.
+    """Detach a thread from its first message."""
+    # In another process: two SQLite libraries in one process would drop each other's locks.
     code = (
         "import sqlite3, sys\n"
         "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
@@ -203,7 +207,7 @@ def test_the_log_is_bounded_and_the_oldest_entries_are_shortened_first() -> None
     assert "Attempt 12 (failed, error)" in text
 
 
-def test_of_very_many_attempts_the_oldest_are_left_out_and_counted() -> None:
+def test_of_many_attempts_the_oldest_are_omitted_and_counted() -> None:
     entries = [attempt(number) for number in range(1, 13)]
     text = rendered(entries, 300)
     assert count_text(text) <= 320
@@ -211,13 +215,13 @@ def test_of_very_many_attempts_the_oldest_are_left_out_and_counted() -> None:
     assert f"Attempt {left_out + 1} (" in text and f"Attempt {left_out} (" not in text
 
 
-def test_a_log_that_fits_is_whole() -> None:
+def test_a_log_within_the_limit_is_complete() -> None:
     text = rendered([attempt(1, 10), attempt(2, 10)])
     assert "left out" not in text and text.count("word1") == 50
 
 
 @pytest.mark.backends("file")
-async def test_attempts_beside_each_other_are_no_attempts_of_each_other(play: Play) -> None:
+async def test_concurrent_attempts_are_not_in_each_others_log(play: Play) -> None:
     def child(request: ModelRequest, number: int) -> Scripted:
         return say("An answer.")
 

@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: they outlast their run, and their outcomes come as messages."""
+"""Background tasks: they outlast their run, and their outcomes arrive as messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def begin(key: str = "k", **more: Any) -> ModelAnswer:
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    """Wait for what another task does."""
+    """Wait for the result of another asyncio task."""
     for _ in range(2000):
         if await condition():
             return
@@ -39,13 +39,13 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 
 @tool
 async def hold(context: ToolContext) -> str:
-    """Wait until something is in the inbox."""
+    """Wait until the inbox has a message."""
     await until(lambda: context.store.inbox.pending(context.thread_id))
     return "held"
 
 
 class Script:
-    """A parent by script, and sub-agents that wait until they are let go."""
+    """A scripted parent, and sub-agents that wait until they are released."""
 
     def __init__(self, *parent: Scripted) -> None:
         self.parent = parent
@@ -60,7 +60,7 @@ class Script:
             await self.go.wait()
             return say("It is done.")
         self.requests.append(request)
-        # Of a prompt that began again, or of a later run, one of them is too small.
+        # Either count may be too small: the step in a rebuilt prompt, the requests in a later run.
         return self.parent[max(step(request), len(self.requests) - 1)]
 
     def agent(self) -> Agent:
@@ -69,16 +69,16 @@ class Script:
 
 
 async def statuses(store: UserStore, thread: str = "t") -> dict[str, str]:
-    """Return how the tasks of a thread stand."""
-    return {one.key: one.status for one in await tasks_of(store, thread)}
+    """Return the status of each task of a thread."""
+    return {task.key: task.status for task in await tasks_of(store, thread)}
 
 
-async def test_a_task_begins_at_once_and_its_outcome_comes_at_the_next_step(play: Play) -> None:
+async def test_a_task_starts_at_once_and_its_outcome_arrives_at_the_next_step(play: Play) -> None:
     two = Script()
 
     @tool
     async def let_go() -> str:
-        """Let the sub-agent go on."""
+        """Release the sub-agent."""
         two.go.set()
         return "gone"
 
@@ -92,14 +92,16 @@ async def test_a_task_begins_at_once_and_its_outcome_comes_at_the_next_step(play
         tree = await tree_of(world.store, result.run_id)
     assert '"status": "running"' in begun
     assert [run.status for run in tree] == ["succeeded", "succeeded"]
-    # The message stands behind the results of the step in which it came.
+    # The message follows the results of the step in which it arrived.
     last = two.requests[-1].messages[-1].text
     assert last.startswith("held") and "It is done." in last and '"status": "succeeded"' in last
-    assert [one.data["source"] for one in world.events if one.kind == "note"] == ["background"]
-    assert sum(one.kind == "run-finish" for one in world.events) == 2
+    assert [event.data["source"] for event in world.events if event.kind == "note"] == [
+        "background"
+    ]
+    assert sum(event.kind == "run-finish" for event in world.events) == 2
 
 
-async def test_a_task_outlasts_its_run_and_the_next_one_is_told(play: Play) -> None:
+async def test_a_task_outlasts_its_run_and_the_next_run_gets_its_outcome(play: Play) -> None:
     two = Script(begin(), say("Meanwhile."), say("I have read it."))
     async with play() as world:
         assert (await world.run(two.agent(), thread="t")).output == "Meanwhile."
@@ -109,12 +111,12 @@ async def test_a_task_outlasts_its_run_and_the_next_one_is_told(play: Play) -> N
         assert await statuses(world.store) == {"k": "succeeded"}
         result = await world.run(two.agent(), "And now?", thread="t")
     assert result.output == "I have read it."
-    assert any("It is done." in one.text for one in two.requests[-1].messages)
+    assert any("It is done." in message.text for message in two.requests[-1].messages)
 
 
-async def test_the_same_task_twice_and_one_too_many_are_refused(play: Play) -> None:
+async def test_a_duplicate_task_and_one_over_the_limit_are_refused(play: Play) -> None:
     order = {"role": "worker", "instructions": "Work.", "background": True}
-    # Which of those that begin at the same time comes too late is not decided.
+    # Which of two tasks that start at the same time is over the limit is not determined.
     many = calls(*(raw_call("delegate", **order, task_key=f"k{n}") for n in range(MOST_RUNNING)))
     two = Script(begin("first"), begin("first"), many, say("Done."))
     async with play() as world:
@@ -152,7 +154,7 @@ async def test_tasks_are_listed_steered_and_cancelled(play: Play) -> None:
     assert [outcome for outcome, _ in replies] == ["ok"] * 5 + ["error"] * 2
     assert [item.body for item in inbox] == [b"Look at the sea."]
     assert (task.status, run.status, run.cancel_requested) == ("cancelled", "cancelled", True)
-    assert any('"status": "cancelled"' in one.text for one in two.requests[-1].messages)
+    assert any('"status": "cancelled"' in message.text for message in two.requests[-1].messages)
 
 
 async def test_running_tasks_are_in_the_state_note(play: Play) -> None:
@@ -160,7 +162,7 @@ async def test_running_tasks_are_in_the_state_note(play: Play) -> None:
 
     @tool
     async def look(context: ToolContext) -> str:
-        """Look at what the state note says."""
+        """Look at the state note."""
         seen.append(await tasks_note(context))
         return "seen"
 
@@ -172,10 +174,10 @@ async def test_running_tasks_are_in_the_state_note(play: Play) -> None:
     assert "k: running" in seen[1] and "worker: Work." in seen[1]
 
 
-async def test_prompts_that_begin_anew_restate_running_tasks(play: Play) -> None:
+async def test_rebuilt_prompts_restate_running_tasks(play: Play) -> None:
     @tool
     async def fill() -> str:
-        """Give much text."""
+        """Return a long text."""
         return "word " * 3000
 
     two = Script(begin(), *[call("fill")] * 12, say("Done."))
@@ -184,12 +186,16 @@ async def test_prompts_that_begin_anew_restate_running_tasks(play: Play) -> None
     async with play(settings=settings) as world:
         result = await world.run(agent, thread="t")
         assert result.ok
-    assert any(one.kind == "activation" for one in world.events)
-    notes = [one.text for one in two.requests[-1].messages if "Your background tasks:" in one.text]
+    assert any(event.kind == "activation" for event in world.events)
+    notes = [
+        message.text
+        for message in two.requests[-1].messages
+        if "Your background tasks:" in message.text
+    ]
     assert len(notes) == 1 and "- k: running" in notes[0]
 
 
-async def test_closing_the_runtime_leaves_a_task_to_be_gone_on_with(database_url: str) -> None:
+async def test_closing_the_runtime_leaves_a_task_resumable(database_url: str) -> None:
     first = Script(begin(), say("Bye."))
     before = asyncio.all_tasks()
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
@@ -207,20 +213,20 @@ async def test_closing_the_runtime_leaves_a_task_to_be_gone_on_with(database_url
         runs = await store.runs.list(parent_thread_id="t")
         events = await store.events.list(runs[0].thread_id)
     assert result.output == "All read."
-    assert any("was interrupted" in one.text for one in second.requests[0].messages)
-    assert any("It is done." in one.text for one in second.requests[-1].messages)
-    # The same run went on; each of its executions ended once.
+    assert any("was interrupted" in message.text for message in second.requests[0].messages)
+    assert any("It is done." in message.text for message in second.requests[-1].messages)
+    # The same run continued; each of its executions ended once.
     assert [(run.id, run.status) for run in runs] == [(task.run_id, "succeeded")]
-    assert [one.kind for one in events].count("run-finish") == 2
+    assert [event.kind for event in events].count("run-finish") == 2
 
 
-async def test_a_message_whose_sender_died_while_it_sent_it_comes_all_the_same(
+async def test_a_message_arrives_although_its_sender_died_while_sending(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sending = anyio.Event()
 
     async def die(work: Any) -> None:
-        """Claim the job of the message, and do no more, as a process does that is killed then."""
+        """Claim the message's job and do nothing more, like a process that is killed then."""
         context: ToolContext = work.context
         thread = context.thread_id
         assert await context.store.jobs.claim(JOB, seconds=0.5, thread_id=thread, key=work.job_key)
@@ -235,7 +241,7 @@ async def test_a_message_whose_sender_died_while_it_sent_it_comes_all_the_same(
         await sending.wait()
         result = await world.run(two.agent(), "And now?", thread="t")
     assert result.output == "Read."
-    assert any("It is done." in one.text for one in two.requests[-1].messages)
+    assert any("It is done." in message.text for message in two.requests[-1].messages)
 
 
 async def test_a_task_of_a_cancelled_run_is_cancelled_with_it(play: Play) -> None:
@@ -254,15 +260,15 @@ async def ended(store: UserStore) -> bool:
 
 
 async def ends(store: UserStore) -> list[int]:
-    """Return how many ends each run has."""
-    found: list[int] = []
+    """Return the number of end events of each run."""
+    counts: list[int] = []
     for run in await store.runs.list():
         events = await store.events.list(run.thread_id)
-        found.append(sum(one.kind == "run-finish" for one in events))
-    return found
+        counts.append(sum(event.kind == "run-finish" for event in events))
+    return counts
 
 
-async def test_a_task_that_cannot_begin_says_so_at_once(play: Play) -> None:
+async def test_a_task_that_cannot_start_reports_it_at_once(play: Play) -> None:
     two = Script(begin(output_schema={"type": "text"}), begin("x", tools=["fly"]), say("Done."))
     async with play() as world:
         await world.run(two.agent(), thread="t")

@@ -1,4 +1,4 @@
-"""Child runs: a thread of their own, one tree of runs, and for the parent only the result."""
+"""Child runs: each has its own thread, all are in one tree, and the parent gets only the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRICE = Price(input=1000, output=2000, cache_read=100, cache_write=1000)
 
 
 def delegating(agent: Agent) -> Tool:
-    """Return a tool that hands a task to the agent and returns its answer."""
+    """Return a tool that passes a task to the agent and returns its answer."""
 
     @tool
     async def delegate(context: ToolContext, task: str) -> str:
@@ -39,7 +39,7 @@ def child_of(*script: Any, **options: Any) -> Agent:
     return Agent(model, tools=[double], name="child")
 
 
-async def test_the_parent_sees_only_the_result_and_the_child_has_a_whole_thread(
+async def test_the_parent_gets_only_the_result_and_the_child_has_a_full_thread(
     play: Play,
 ) -> None:
     child = child_of(call("double", number=21), say("It is 42."))
@@ -60,7 +60,7 @@ async def test_the_parent_sees_only_the_result_and_the_child_has_a_whole_thread(
     assert [message.text for message in child.model.requests[0].messages][1:] == ["Double 21."]
 
 
-async def test_usage_is_summed_over_the_tree_and_kept_apart_for_the_child(play: Play) -> None:
+async def test_usage_is_summed_over_the_tree_and_separate_for_the_child(play: Play) -> None:
     child = child_of(call("double", number=1), say("Two."), price=PRICE, name="small")
     agent = Agent(tools=[delegating(child)])
     async with play([call("delegate", task="x"), say("Done.")], price=PRICE) as world:
@@ -77,16 +77,16 @@ async def test_usage_is_summed_over_the_tree_and_kept_apart_for_the_child(play: 
     assert result.usage.cost == own.cost + childs.cost > 0
 
 
-async def test_events_of_children_come_with_their_own_run_and_thread(play: Play) -> None:
+async def test_events_of_children_carry_their_own_run_and_thread(play: Play) -> None:
     agent = Agent(tools=[delegating(child_of(say("Hi.")))])
     async with play([call("delegate", task="x"), say("Done.")]) as world:
         result = await world.run(agent)
-    ended = [one for one in world.events if one.kind == "run-finish"]
-    assert [one.run_id == result.run_id for one in ended] == [False, True]
-    assert len({one.thread_id for one in ended}) == 2
+    ended = [event for event in world.events if event.kind == "run-finish"]
+    assert [run.run_id == result.run_id for run in ended] == [False, True]
+    assert len({run.thread_id for run in ended}) == 2
 
 
-async def test_children_in_parallel_keep_apart(play: Play) -> None:
+async def test_parallel_children_are_separate(play: Play) -> None:
     agents = [child_of(say(f"Answer {n}.")) for n in range(3)]
 
     @tool
@@ -117,21 +117,21 @@ async def test_a_child_that_fails_is_an_error_result_of_the_parent(play: Play) -
     assert {run.status for run in runs if run.parent_run_id} == {"failed"}
 
 
-async def test_a_child_has_the_steps_of_a_sub_agent(play: Play) -> None:
+async def test_a_child_has_the_step_limit_of_a_sub_agent(play: Play) -> None:
     child = child_of(*[call("double", number=1)] * 9)
     agent = Agent(tools=[delegating(child)])
     script = [call("delegate", task="x"), say("Done.")]
     async with play(script, settings={"sub_agent_max_steps": 3}) as world:
         result = await world.run(agent)
-        kept = await world.results(result.thread_id)
+        results = await world.results(result.thread_id)
     assert result.ok
-    assert kept == [("ok", "failed: None")]
+    assert results == [("ok", "failed: None")]
 
 
-async def test_the_time_of_child_runs_is_not_the_tools_own(play: Play) -> None:
+async def test_the_time_of_child_runs_does_not_count_as_the_tools(play: Play) -> None:
     @tool
     async def delegate(context: ToolContext) -> str:
-        """Let two agents work at once, each for longer than a tool may take, then hang."""
+        """Run two agents at once, each for longer than a tool may take, then hang."""
 
         async def run(delay: float) -> None:
             model = ScriptedModel([say("Done.")], delay=delay)
@@ -149,7 +149,7 @@ async def test_the_time_of_child_runs_is_not_the_tools_own(play: Play) -> None:
         runs = await world.store.runs.list(parent_run_id=result.run_id)
         ((outcome, text),) = await world.results(result.thread_id)
     assert [run.status for run in runs] == ["succeeded", "succeeded"]
-    # Behind them the tool's own time goes on.
+    # After them the tool's own time continues.
     assert (outcome, text) == ("error", "The tool was stopped after 0.5 s.")
 
 
@@ -157,7 +157,7 @@ async def test_the_tree_shares_one_budget(serve: Serve) -> None:
     endless = Reply(calls=(("double", {"number": 1}),))
 
     def script(request: dict[str, object], n: int) -> Reply:
-        # The parent delegates for ever, and so each child works for ever.
+        # The parent would delegate forever, and each child would work forever.
         tools = str(request["tools"])
         return Reply(calls=(("delegate", {"task": "x"}),)) if "delegate" in tools else endless
 
@@ -171,7 +171,7 @@ async def test_the_tree_shares_one_budget(serve: Serve) -> None:
     assert root.settled.tokens == billed <= budget
 
 
-async def test_a_child_waits_for_what_another_holds_and_neither_shrinks_nor_gives_up(
+async def test_a_child_waits_for_anothers_reservation_at_full_size(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, refused, ended = anyio.Event(), anyio.Event(), anyio.Event()
@@ -189,7 +189,7 @@ async def test_a_child_waits_for_what_another_holds_and_neither_shrinks_nor_give
         try:
             await reserve(log, amount, **options)
         except BudgetExceeded:
-            # What the other one holds is free before anybody can look.
+            # The other's reservation is released before this one can look again.
             refused.set()
             await ended.wait()
             raise
@@ -216,12 +216,12 @@ async def test_a_child_waits_for_what_another_holds_and_neither_shrinks_nor_give
     assert [one.max_output for one in second.model.requests] == [8_000]
 
 
-async def test_what_a_dead_child_holds_is_waited_for_no_longer(play: Play) -> None:
+async def test_a_dead_childs_reservation_is_not_waited_for(play: Play) -> None:
     held = Amount(6_000)
 
     @tool
     async def lose(context: ToolContext) -> str:
-        """Begin a child run by a process that is gone."""
+        """Start a child run in a process that is gone."""
         await context.store.threads.ensure("lost")
         dead = replace(leases.this_process_owner(), started="long ago")
         child = NewRun(
@@ -254,7 +254,7 @@ async def test_what_a_dead_child_holds_is_waited_for_no_longer(play: Play) -> No
 async def resumed_without_its_budget(
     play: Play, resumed: Agent, settings: dict[str, Any], price: Price | None = PRICE
 ) -> list[Run]:
-    """Stop a run after a step, and resume it where no budget is set; return its children."""
+    """Stop a run after a step and resume it without a budget setting; return its children."""
     async with play([call("double", number=1)], settings=settings, price=PRICE) as world:
         first = await world.run(Agent(tools=[double], max_steps=1))
         assert first.stop_reason == "max_steps"
@@ -269,7 +269,7 @@ async def resumed_without_its_budget(
     return children
 
 
-async def test_a_budget_goes_with_its_run_and_the_children_where_none_is_set(play: Play) -> None:
+async def test_a_run_and_its_children_keep_their_budget_without_the_setting(play: Play) -> None:
     child = child_of(*[call("double", number=n) for n in range(99)], max_output=500)
     agent = Agent(tools=[double, delegating(child)])
     (run,) = await resumed_without_its_budget(play, agent, {"budget_tokens": 8_000})
@@ -277,7 +277,7 @@ async def test_a_budget_goes_with_its_run_and_the_children_where_none_is_set(pla
     assert 1 < run.steps < 99
 
 
-async def test_a_budget_in_dollars_needs_a_price_also_where_none_is_set(play: Play) -> None:
+async def test_a_stored_budget_in_dollars_still_needs_a_price(play: Play) -> None:
     with pytest.raises(ConfigError, match="price"):
         await resumed_without_its_budget(play, Agent(), {"budget_usd": 1.0}, price=None)
 
@@ -299,7 +299,7 @@ async def test_cancelling_the_parent_cancels_its_children(play: Play) -> None:
             group.start_soon(world.run, agent)
             await began.wait()
             group.cancel_scope.cancel()
-        root = next(one.run_id for one in world.events if one.kind == "run-start")
+        root = next(event.run_id for event in world.events if event.kind == "run-start")
         runs = await world.store.runs.list(root_run_id=root)
     assert len(runs) == 2
     assert {(run.status, run.stop_reason) for run in runs} == {("cancelled", "cancelled")}
@@ -308,12 +308,12 @@ async def test_cancelling_the_parent_cancels_its_children(play: Play) -> None:
 async def test_a_cancelled_parent_starts_no_more_children(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The parent's own poll would cancel its tool: here only the child's beginning may see it.
+    # The parent's own poll would cancel its tool: here only the child's start may notice.
     monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 3600.0)
 
     @tool
     async def late(context: ToolContext) -> str:
-        """Cancel the own run, then delegate."""
+        """Cancel the tool's own run, then delegate."""
         await context.deps.cancel(context.run_id)
         with pytest.raises(RunCancelled):
             await context.run_agent(child_of(say("Never.")), "x")

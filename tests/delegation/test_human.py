@@ -1,4 +1,4 @@
-"""Sub-agents whose calls need an approval: they wait, and the run that they work for with them."""
+"""Sub-agents whose calls need approval: they wait, and so does the root run."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ async def erase(path: str) -> str:
 
 
 def part(request: ModelRequest) -> str:
-    """Return what a sub-agent is to do, by its briefing."""
+    """Return a sub-agent's task, from its briefing."""
     return request.messages[1].text.split("\n")[1]
 
 
 def order(path: str, **more: Any) -> Any:
-    """The call that has a sub-agent erase a file; a number is doubled instead."""
+    """Return the call that has a sub-agent erase a file, or double a number."""
     return raw_call(
         "delegate", role="cleaner", instructions="Clean.", briefing=path, task_key=path, **more
     )
@@ -66,8 +66,8 @@ def cleaning(*paths: str, **more: Any) -> Any:
 
     def respond(request: ModelRequest) -> Scripted:
         if not is_child(request):
-            asked = request.messages[-1].role == "user"
-            return calls(*(order(p, **more) for p in paths)) if asked else say("Done.")
+            starting = request.messages[-1].role == "user"
+            return calls(*(order(p, **more) for p in paths)) if starting else say("Done.")
         if step(request):
             return say(request.messages[-1].text)
         what = part(request)
@@ -80,34 +80,34 @@ AGENT = Agent(tools=[erase, double], delegation=True, name="boss")
 
 
 async def open_question(world: World) -> Question:
-    """Wait until something is asked."""
+    """Wait until a question is open."""
     for _ in range(3000):
-        if found := await world.runtime.questions():
-            return found[0]
+        if questions := await world.runtime.questions():
+            return questions[0]
         await anyio.sleep(0.01)
     raise ToolError("Nothing was asked.")
 
 
 async def children(world: World, root: str) -> dict[str, str]:
     """Return the status of each sub-agent of a run, by its task."""
-    found = await world.store.runs.list(parent_run_id=root)
-    return {str(_record(run).key): run.status for run in found}
+    runs = await world.store.runs.list(parent_run_id=root)
+    return {str(_record(run).key): run.status for run in runs}
 
 
 async def ends(world: World, root: str) -> list[int]:
-    """Return how many ends each run of a tree has events for."""
+    """Return the number of end events of each run of a tree."""
     runs = await world.store.runs.list(root_run_id=root)
     texts = [await world.store.events.list(run.thread_id) for run in runs]
-    return [sum(one.kind == "run-finish" for one in events) for events in texts]
+    return [sum(event.kind == "run-finish" for event in events) for events in texts]
 
 
-async def test_a_sub_agents_call_waits_for_an_approval_and_the_root_with_it(play: Play) -> None:
+async def test_a_sub_agents_call_waits_for_approval_and_suspends_the_root(play: Play) -> None:
     async with play(cleaning("/a", "7")) as world:
         waits = await world.run(AGENT, thread="t")
 
         assert (waits.status, waits.stop_reason) == ("suspended", "awaiting_user")
         assert "a sub-agent that asks" in waits.detail
-        # Whoever needs nobody has finished, and is recorded.
+        # The sub-agent without a question has finished and is recorded.
         assert await children(world, waits.run_id) == {"/a": "suspended", "7": "succeeded"}
         [question] = waits.questions
         assert (question.role, question.task_key, question.tool) == ("cleaner", "/a", "erase")
@@ -120,7 +120,10 @@ async def test_a_sub_agents_call_waits_for_an_approval_and_the_root_with_it(play
         result = await world.runtime.resume(waits.run_id, AGENT)
 
         assert result.output == "Done." and erased == ["/a"]
-        assert [one["result"] for one in await outcomes(world, result)] == ["erased /a", "14"]
+        assert [outcome["result"] for outcome in await outcomes(world, result)] == [
+            "erased /a",
+            "14",
+        ]
         assert await ends(world, waits.run_id) == [1, 1, 1]
         assert await world.runtime.questions(thread="t") == []
         assert [one.id for one in await world.runtime.questions(thread="t", status=None)] == [
@@ -130,9 +133,7 @@ async def test_a_sub_agents_call_waits_for_an_approval_and_the_root_with_it(play
 
 @FILE
 @pytest.mark.parametrize("how", ["no", "late"])
-async def test_what_is_not_allowed_is_told_to_the_sub_agent_and_the_task_goes_on(
-    play: Play, how: str
-) -> None:
+async def test_a_refusal_reaches_the_sub_agent_and_the_task_continues(play: Play, how: str) -> None:
     settings = {"answer_timeout": 3600 if how == "no" else AT_ONCE}
     async with play(cleaning("/a"), settings=settings) as world:
         result = await world.run(AGENT, thread="t")
@@ -143,12 +144,12 @@ async def test_what_is_not_allowed_is_told_to_the_sub_agent_and_the_task_goes_on
 
         assert result.ok and erased == []
         [outcome] = await outcomes(world, result)
-        said = "Keep it." if how == "no" else "Nobody allowed this call in time"
-        assert said in outcome["result"]
+        reason = "Keep it." if how == "no" else "Nobody allowed this call in time"
+        assert reason in outcome["result"]
 
 
 @FILE
-async def test_two_that_ask_at_once_are_both_listed_and_answered_one_by_one(play: Play) -> None:
+async def test_two_simultaneous_questions_are_listed_and_answered_separately(play: Play) -> None:
     async with play(cleaning("/a", "/b", "7")) as world:
         waits = await world.run(AGENT, thread="t")
         first, second = waits.questions
@@ -169,21 +170,21 @@ async def test_two_that_ask_at_once_are_both_listed_and_answered_one_by_one(play
 
 
 @FILE
-async def test_who_is_asked_in_the_same_call_is_told_which_sub_agent_asks(play: Play) -> None:
-    asked: list[str] = []
+async def test_a_callback_learns_which_sub_agent_asks(play: Play) -> None:
+    questions: list[str] = []
 
     async def allow(question: Question) -> bool:
-        asked.append(f"{question.role} {question.task_key}")
+        questions.append(f"{question.role} {question.task_key}")
         return True
 
     async with play(cleaning("/a", "/b")) as world:
         result = await world.run(AGENT, on_question=allow)
 
         assert result.ok and sorted(erased) == ["/a", "/b"]
-        assert sorted(asked) == ["cleaner /a", "cleaner /b"]
+        assert sorted(questions) == ["cleaner /a", "cleaner /b"]
 
 
-async def test_what_is_always_allowed_is_so_for_the_thread_that_they_work_for(play: Play) -> None:
+async def test_a_standing_approval_covers_the_roots_thread(play: Play) -> None:
     async with play(cleaning("/a")) as world:
         waits = await world.run(AGENT, thread="t")
         [question] = waits.questions
@@ -192,13 +193,13 @@ async def test_what_is_always_allowed_is_so_for_the_thread_that_they_work_for(pl
         assert (allowed.tool, allowed.thread_id) == ("erase", "t")
         assert (await world.runtime.resume(waits.run_id, AGENT)).ok
 
-        # Neither another sub-agent nor the agent itself is asked again.
+        # Neither another sub-agent nor the agent itself asks again.
         assert (await world.run(AGENT, "Again.", thread="t")).ok
         assert erased == ["/a", "/a"]
 
 
 @FILE
-async def test_a_cancel_of_the_root_withdraws_what_a_sub_agent_asks(play: Play) -> None:
+async def test_cancelling_the_root_withdraws_a_sub_agents_question(play: Play) -> None:
     async with play(cleaning("/a")) as world:
         waits = await world.run(AGENT, thread="t")
         [question] = waits.questions
@@ -213,13 +214,13 @@ async def test_a_cancel_of_the_root_withdraws_what_a_sub_agent_asks(play: Play) 
 
 
 @FILE
-async def test_a_root_that_is_stopped_while_others_work_leaves_nobody_waiting(play: Play) -> None:
-    """One sub-agent waits for a person, another one works on when whoever called is cancelled."""
+async def test_stopping_a_root_with_working_sub_agents_leaves_none_waiting(play: Play) -> None:
+    """One sub-agent waits for a person and another one works when the root is cancelled."""
     scope = anyio.CancelScope()
 
     @tool
     async def stall() -> str:
-        """Wait until the first one asks, then for ever."""
+        """Wait until the first sub-agent asks, then forever."""
         await open_question(world)
         scope.cancel()
         await anyio.sleep_forever()
@@ -243,10 +244,10 @@ async def test_a_root_that_is_stopped_while_others_work_leaves_nobody_waiting(pl
 
 
 @FILE
-async def test_who_is_answered_while_others_work_goes_on_without_a_resume(play: Play) -> None:
+async def test_an_answer_while_others_work_needs_no_resume(play: Play) -> None:
     @tool
     async def allow() -> str:
-        """Allow what the other one asks for."""
+        """Allow the other sub-agent's call."""
         assert not await world.runtime.answer((await open_question(world)).id, True)
         return "allowed"
 
@@ -261,11 +262,11 @@ async def test_who_is_answered_while_others_work_goes_on_without_a_resume(play: 
 
         assert result.ok and erased == ["/a"]
         assert len(await children(world, result.run_id)) == 2
-        assert "run-suspend" not in [one.kind for one in await world.store.events.list("t")]
+        assert "run-suspend" not in [event.kind for event in await world.store.events.list("t")]
 
 
 @FILE
-async def test_a_question_that_is_closed_just_before_the_suspension_holds_nobody_up(
+async def test_a_question_closed_just_before_the_suspension_does_not_block(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true = Gate.suspend
@@ -284,7 +285,7 @@ async def test_a_question_that_is_closed_just_before_the_suspension_holds_nobody
 
 
 @FILE
-async def test_one_below_a_sub_agent_is_waited_for_by_both(play: Play) -> None:
+async def test_a_nested_sub_agents_question_is_waited_for_by_all_above(play: Play) -> None:
     def respond(request: ModelRequest) -> Scripted:
         if is_child(request) and part(request) == "deeper":
             return say("Passed on.") if step(request) else calls(order("/a"))
@@ -292,7 +293,7 @@ async def test_one_below_a_sub_agent_is_waited_for_by_both(play: Play) -> None:
 
     async with play(respond, settings={"delegation_depth": 2}) as world:
         waits = await world.run(AGENT, thread="t")
-        assert [one.task_key for one in waits.questions] == ["/a"]
+        assert [question.task_key for question in waits.questions] == ["/a"]
         assert await world.runtime.questions(thread="t") == list(waits.questions)
         runs = await world.store.runs.list(root_run_id=waits.run_id)
         assert [run.status for run in runs] == ["suspended"] * 3
@@ -305,7 +306,9 @@ async def test_one_below_a_sub_agent_is_waited_for_by_both(play: Play) -> None:
 
 
 @FILE
-async def test_in_the_background_and_in_tools_of_ones_own_it_is_refused(play: Play) -> None:
+async def test_approvals_are_refused_in_the_background_and_in_a_tools_own_delegation(
+    play: Play,
+) -> None:
     @tool
     async def hand_over(context: ToolContext) -> str:
         """Delegate from a tool, which cannot wait."""
@@ -331,7 +334,7 @@ async def test_in_the_background_and_in_tools_of_ones_own_it_is_refused(play: Pl
 
 
 @pytest.mark.backends("file", "postgres")
-async def test_killed_before_the_root_was_suspended_it_is_answered_and_gone_on_with(
+async def test_after_a_kill_before_the_suspension_the_question_is_answered_and_the_run_resumes(
     play: Play, tmp_path: Path
 ) -> None:
     """One sub-agent asks and another one works when the process is killed."""
@@ -357,14 +360,14 @@ async def test_killed_before_the_root_was_suspended_it_is_answered_and_gone_on_w
         assert (tmp_path / "asked").read_text().splitlines().count("effect") == 1
 
 
-async def test_a_pause_of_the_root_pauses_its_sub_agents_and_begins_none(play: Play) -> None:
-    """Two at a time work, the third has not begun; each stops at its own next step."""
+async def test_pausing_the_root_pauses_its_sub_agents_and_starts_none(play: Play) -> None:
+    """Two work at a time, the third has not started; each stops at its own next step."""
     seen: list[str] = []
     both = anyio.Event()
 
     @tool
     async def work(name: str) -> str:
-        """Work, and have the root paused once two are at it."""
+        """Work, and pause the root once two are working."""
         seen.append(name)
         if len(seen) == 2:
             await world.runtime.pause(world.events[0].run_id)
@@ -394,10 +397,10 @@ async def test_a_pause_of_the_root_pauses_its_sub_agents_and_begins_none(play: P
 
 
 @FILE
-async def test_a_paused_root_whose_sub_agent_asks_still_waits_for_the_answer(play: Play) -> None:
+async def test_a_paused_root_still_waits_for_a_sub_agents_question(play: Play) -> None:
     @tool
     async def halt() -> str:
-        """Have the root paused once the other one asks."""
+        """Pause the root once the other sub-agent asks."""
         await open_question(world)
         await world.runtime.pause(world.events[0].run_id)
         return "paused"
@@ -421,7 +424,7 @@ async def test_a_paused_root_whose_sub_agent_asks_still_waits_for_the_answer(pla
 
 
 def _record(run: Run) -> DelegationRecord:
-    """Return what a sub-agent's run keeps of the call that began it."""
+    """Return the call that started a sub-agent, as its run stores it."""
     record = delegation_record(run)
     assert record is not None
     return record

@@ -1,4 +1,4 @@
-"""A delegation whose process is killed goes on where it was: nothing that was done runs again."""
+"""A killed delegation continues where it was, and finished work is not repeated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
 ) -> None:
     path = tmp_path / "asked"
     async with elsewhere(database_url, path, "two", "three") as other:
-        # The first has ended, and each of the others is asked for its second step.
+        # The first has ended, and the others are at their second step.
         versions = ["plan"] * 5
         await other.until("run-finish", "waiting", "waiting", *versions)
         await other.kill()
@@ -36,31 +36,33 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
 
         assert result.output == "Done."
         runs = await store.runs.list(parent_run_id=parent.id)
-        # Three sub-agents in all: each was resumed, none began again.
+        # There are three sub-agents: each was resumed, none started again.
         assert {run.id for run in runs} == before.keys()
         assert {run.status for run in runs} == {"succeeded"}
-        [_, exchange] = [one for one in await store.log.branch("t", 4) if one.calls]
-        outcomes = [orjson.loads(decode_result(one.body).text) for one in exchange.calls]
+        [_, exchange] = [node for node in await store.log.branch("t", 4) if node.calls]
+        outcomes = [orjson.loads(decode_result(call.body).text) for call in exchange.calls]
         for run in runs:
             ends = [
-                one for one in await store.events.list(run.thread_id) if one.kind == "run-finish"
+                event
+                for event in await store.events.list(run.thread_id)
+                if event.kind == "run-finish"
             ]
             assert len(ends) == 1
-        # What the plan says to be done does not begin again.
+        # Items that are completed in the plan are not started again.
         plans = reversed(await runtime.plans.versions("t"))
         statuses = [status for status, _ in groupby(plan.items[0].status for plan in plans)]
         assert statuses == ["pending", "in_progress", "completed"]
-    assert [(one["result"], one["attempt"]) for one in outcomes] == [
+    assert [(outcome["result"], outcome["attempt"]) for outcome in outcomes] == [
         (f"read {part}", 1) for part in PARTS
     ]
-    # Each sub-agent looked once; of those that died only the step under way was asked again.
+    # Each sub-agent looked once; the killed ones repeated only the step in progress.
     assert sorted(worker.asked()) == sorted(
         ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
     )
 
 
 @pytest.mark.backends("file", "postgres")
-async def test_tasks_in_the_background_that_died_are_told_of_and_gone_on_with(
+async def test_killed_background_tasks_are_reported_and_resumed(
     database_url: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "asked"
@@ -72,7 +74,7 @@ async def test_tasks_in_the_background_that_died_are_told_of_and_gone_on_with(
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         store = runtime.store.of("local")
         [parent] = await store.runs.list(thread_id="t")
-        stood = {one.key: one.status for one in await tasks_of(store, "t")}
+        stood = {task.key: task.status for task in await tasks_of(store, "t")}
         assert stood == {"one": "succeeded", "two": "interrupted", "three": "interrupted"}
 
         result = await runtime.resume(parent.id, worker.agent())

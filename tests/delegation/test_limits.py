@@ -1,4 +1,4 @@
-"""What may be delegated: which tools, models and artifacts, how deep, how many at once."""
+"""Limits of delegation: tools, models, artifacts, depth and concurrency."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def look() -> str:
 
 @tool(needs_approval=True)
 def danger() -> str:
-    """Do what a person has to allow."""
+    """Do something that needs approval."""
     return "done"
 
 
 def never(request: ModelRequest, number: int) -> Scripted:
-    """Answer no sub-agent."""
+    """Fail if a sub-agent's model is called."""
     raise AssertionError("a sub-agent was called")
 
 
 async def refusal(play: Play, policy: bool | Delegation = True, **order: Any) -> str:
-    """Return why a task was refused, with no model called for it."""
-    asked = {"role": "worker", "instructions": "Work."} | order
-    async with play(playing([call("delegate", **asked), say("Done.")], never)) as world:
+    """Return why a task was refused without a model call."""
+    arguments = {"role": "worker", "instructions": "Work."} | order
+    async with play(playing([call("delegate", **arguments), say("Done.")], never)) as world:
         agent = Agent(tools=[double, look, danger], delegation=policy)
         result = await world.run(agent)
         [outcome] = await outcomes(world, result)
@@ -55,9 +55,9 @@ async def refusal(play: Play, policy: bool | Delegation = True, **order: Any) ->
 async def test_unknown_and_forbidden_tools_are_refused_before_any_call(
     play: Play, name: str
 ) -> None:
-    # In the background nobody waits for a person, who would have to allow what is dangerous.
-    asked: dict[str, Any] = {"tools": ["double", name], "background": True}
-    why = await refusal(play, Delegation(tools=["double", "danger"]), **asked)
+    # A background task cannot wait for the approval that a dangerous tool needs.
+    arguments: dict[str, Any] = {"tools": ["double", name], "background": True}
+    why = await refusal(play, Delegation(tools=["double", "danger"]), **arguments)
     assert why == (f"A sub-agent cannot be given: {name}. The tools that you can give are: double.")
 
 
@@ -67,7 +67,7 @@ async def test_another_model_is_refused_unless_the_policy_names_it(play: Play) -
 
 
 @pytest.mark.parametrize("reference", ["tool:0190", "c00000zzz"])
-async def test_an_artifact_that_is_not_there_is_refused(play: Play, reference: str) -> None:
+async def test_an_unknown_artifact_is_refused(play: Play, reference: str) -> None:
     assert reference in await refusal(play, artifacts=[reference])
 
 
@@ -75,14 +75,14 @@ async def test_a_task_without_a_role_or_instructions_is_refused(play: Play) -> N
     assert "must not be empty" in await refusal(play, instructions=" ")
 
 
-async def test_a_policy_that_names_a_tool_the_agent_lacks_is_a_named_error(play: Play) -> None:
+async def test_a_policy_with_a_tool_that_the_agent_lacks_is_a_named_error(play: Play) -> None:
     async with play([say("never")]) as world:
         with pytest.raises(ConfigError, match="fly"):
             await world.run(Agent(tools=[double], delegation=Delegation(tools=["fly"])))
 
 
 async def tools_of_children(play: Play, depth: int, **order: Any) -> list[list[str]]:
-    """Return the tools of each sub-agent, each of which delegates if it can."""
+    """Return each sub-agent's tools, where each delegates if it can."""
     seen: list[list[str]] = []
 
     def respond(request: ModelRequest) -> Scripted:
@@ -99,22 +99,22 @@ async def tools_of_children(play: Play, depth: int, **order: Any) -> list[list[s
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
-async def test_nobody_delegates_below_the_depth(play: Play, depth: int) -> None:
+async def test_no_agent_delegates_below_the_depth_limit(play: Play, depth: int) -> None:
     seen = await tools_of_children(play, depth)
     assert len(seen) == depth
     for level, names in enumerate(seen, 1):
         assert ("delegate" in names) == (level < depth)
 
 
-async def test_a_sub_agent_has_the_tools_that_it_was_given_and_no_others(play: Play) -> None:
+async def test_a_sub_agent_has_exactly_the_tools_assigned(play: Play) -> None:
     assert await tools_of_children(play, 1, tools=["look"]) == [["look", "recall"]]
     assert await tools_of_children(play, 1, tools=[]) == [[]]
 
 
-async def test_code_cannot_delegate_below_the_depth_either(play: Play) -> None:
+async def test_code_cannot_delegate_below_the_depth_limit_either(play: Play) -> None:
     @tool
     async def dig(context: ToolContext) -> str:
-        """Delegate on."""
+        """Delegate one level deeper."""
         order = Assignment(role="r", instructions="i", tools=[dig])
         return (await delegate(context, order)).tool_result().text
 
@@ -127,7 +127,7 @@ async def test_code_cannot_delegate_below_the_depth_either(play: Play) -> None:
     assert "AGENT_RUNTIME_DELEGATION_DEPTH" in str(result.output)
 
 
-async def test_so_many_work_at_once_and_the_others_wait_and_results_keep_their_order(
+async def test_sub_agents_over_the_limit_wait_and_results_stay_in_order(
     play: Play,
 ) -> None:
     working, most = 0, 0
@@ -157,4 +157,4 @@ async def test_so_many_work_at_once_and_the_others_wait_and_results_keep_their_o
         result = await world.run(Agent(tools=[double], delegation=True))
         ends = await outcomes(world, result)
     assert most == 3
-    assert [one["result"] for one in ends] == [f"part {n}" for n in range(7)]
+    assert [end["result"] for end in ends] == [f"part {n}" for n in range(7)]

@@ -1,4 +1,4 @@
-"""One outcome, of the same shape however a delegated task ends, and made of what was observed."""
+"""Outcomes: one shape for every ending of a delegated task, with observed facts only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def one_outcome(
     settings: dict[str, Any] | None = None,
     **order: Any,
 ) -> dict[str, Any]:
-    """Return the outcome that a parent got of one delegated task."""
+    """Return the outcome of one delegated task."""
     script = playing([call("delegate", **(ORDER | order)), say("Done.")], child)
     async with play(script, settings=settings, price=PRICE) as world:
         agent = Agent(tools=[double] if tools is None else tools, delegation=True)
@@ -66,7 +66,7 @@ async def test_a_task_that_succeeds(play: Play) -> None:
     assert (outcome["status"], outcome["stop_reason"]) == ("succeeded", "completed")
     assert (outcome["result"], outcome["task_key"], outcome["attempt"]) == ("It is 2.", "k", 1)
     assert outcome["tool_calls"] == {"double": 1, "nothing": 1}
-    assert [one["tool"] for one in outcome["tool_errors"]] == ["nothing"]
+    assert [error["tool"] for error in outcome["tool_errors"]] == ["nothing"]
     assert (outcome["usage"]["steps"], outcome["blockers"]) == (3, [])
     assert outcome["usage"]["prompt_tokens"] > 0 < outcome["usage"]["cost_usd"]
     assert 0 < outcome["duration"] < 60
@@ -75,7 +75,7 @@ async def test_a_task_that_succeeds(play: Play) -> None:
 @pytest.mark.parametrize(
     ("claim", "error"), [("I called every tool and all is well.", True), ("All failed.", False)]
 )
-async def test_what_a_sub_agent_says_of_itself_changes_nothing_that_was_observed(
+async def test_a_sub_agents_own_claims_change_no_observed_fact(
     play: Play, claim: str, error: bool
 ) -> None:
     @tool
@@ -94,13 +94,13 @@ async def test_what_a_sub_agent_says_of_itself_changes_nothing_that_was_observed
     assert outcome["tool_errors"] == ([failure] if error else [])
 
 
-async def test_a_sub_agent_that_says_nothing(play: Play) -> None:
+async def test_a_sub_agent_without_an_answer(play: Play) -> None:
     outcome = await one_outcome(play, lambda request, step: say(""))
     assert (outcome["status"], outcome["stop_reason"], outcome["result"]) == ("failed", "error", "")
     assert outcome["blockers"]
 
 
-async def test_a_step_limit_is_the_stop_reason_and_the_last_words_are_the_result(
+async def test_at_a_step_limit_the_last_words_are_the_result(
     play: Play,
 ) -> None:
     def child(request: ModelRequest, step: int) -> Scripted:
@@ -112,7 +112,7 @@ async def test_a_step_limit_is_the_stop_reason_and_the_last_words_are_the_result
     assert outcome["blockers"] == ["It used up its 3 steps."]
 
 
-async def test_no_call_can_have_more_steps_than_the_setting_gives_a_sub_agent(play: Play) -> None:
+async def test_a_call_cannot_exceed_the_step_setting_of_sub_agents(play: Play) -> None:
     def child(request: ModelRequest, step: int) -> Scripted:
         return call("double", number=step)
 
@@ -124,7 +124,7 @@ async def test_no_call_can_have_more_steps_than_the_setting_gives_a_sub_agent(pl
 @pytest.mark.parametrize(
     "error", [ModelRejected("It is refused."), ModelUnavailable("It is gone.")]
 )
-async def test_a_model_that_fails_is_an_outcome(play: Play, error: Exception) -> None:
+async def test_a_model_failure_is_an_outcome(play: Play, error: Exception) -> None:
     def child(request: ModelRequest, step: int) -> Scripted:
         if step:
             raise error
@@ -132,12 +132,12 @@ async def test_a_model_that_fails_is_an_outcome(play: Play, error: Exception) ->
 
     outcome = await one_outcome(play, child)
     assert (outcome["status"], outcome["stop_reason"]) == ("failed", "error")
-    # What it did until then was observed all the same.
+    # Its work up to the failure was observed.
     assert (outcome["tool_calls"], outcome["usage"]["steps"]) == ({"double": 1}, 1)
     assert outcome["blockers"] == [str(error)]
 
 
-async def test_a_bug_is_an_outcome_that_names_its_type_alone(play: Play) -> None:
+async def test_a_bug_is_an_outcome_that_names_only_its_type(play: Play) -> None:
     def child(request: ModelRequest, step: int) -> Scripted:
         raise RuntimeError("sk-secret")
 
@@ -152,7 +152,7 @@ async def test_a_timeout_is_an_outcome(play: Play) -> None:
 
     @tool
     async def hand_over(context: ToolContext) -> str:
-        """Delegate to a model that never answers, for a while."""
+        """Delegate for a limited time to a model that never answers."""
         with anyio.move_on_after(0.2):
             await delegate(context, order(ScriptedModel(hang)))
         return "went on"
@@ -165,29 +165,29 @@ async def test_a_timeout_is_an_outcome(play: Play) -> None:
 
 
 def order(model: ScriptedModel | str, **more: Any) -> Assignment:
-    """Return a task for a sub-agent with a model of its own."""
+    """Return a task for a sub-agent with its own model."""
     return Assignment(role="worker", instructions="Work.", model=model, **more)
 
 
 async def in_a_tool(play: Play, assignment: Assignment) -> tuple[Outcome, World]:
-    """Return the outcome of a task that a tool's own code delegated."""
-    kept: list[Outcome] = []
+    """Return the outcome of a task delegated by a tool's own code."""
+    outcomes: list[Outcome] = []
 
     @tool
     async def hand_over(context: ToolContext) -> str:
         """Delegate."""
-        kept.append(await delegate(context, assignment))
+        outcomes.append(await delegate(context, assignment))
         return "ok"
 
     async with play([call("hand_over"), say("Done.")]) as world:
         assert (await world.run(Agent(tools=[hand_over]))).ok
-    return kept[0], world
+    return outcomes[0], world
 
 
-async def test_a_cancelled_sub_agent_is_an_outcome_and_the_parent_goes_on(play: Play) -> None:
+async def test_a_cancelled_sub_agent_is_an_outcome_and_the_parent_continues(play: Play) -> None:
     @tool
     async def stop(context: ToolContext) -> str:
-        """Cancel the own run, as a user does."""
+        """Cancel the sub-agent's own run, as a user would."""
         await context.deps.cancel(context.run_id)
         return "stopped"
 
@@ -206,13 +206,13 @@ async def test_a_cancelled_sub_agent_is_an_outcome_and_the_parent_goes_on(play: 
     assert outcome["tool_calls"] == {"stop": 1}
 
 
-async def test_a_sub_agent_that_cannot_begin_is_an_outcome(play: Play) -> None:
+async def test_a_sub_agent_that_cannot_start_is_an_outcome(play: Play) -> None:
     outcome, _ = await in_a_tool(play, order("no-such-provider/model"))
     assert (outcome.status, outcome.stop_reason, outcome.run_id) != ("succeeded", "completed", "")
     assert outcome.blockers
 
 
-async def test_a_store_that_fails_the_sub_agent_is_an_outcome(
+async def test_a_store_failure_in_the_sub_agent_is_an_outcome(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*args: Any) -> Any:
@@ -231,7 +231,7 @@ async def test_a_store_that_fails_the_sub_agent_is_an_outcome(
     assert outcome.blockers == ("The database is away. Wait.",)
 
 
-async def test_an_output_schema_makes_the_result_a_value_of_it(play: Play) -> None:
+async def test_with_an_output_schema_the_result_is_a_value_of_it(play: Play) -> None:
     schema = {
         "type": "object",
         "properties": {"n": {"type": "integer", "minimum": 3}},
@@ -265,7 +265,7 @@ async def test_a_bad_output_schema_is_refused_before_any_call(
     assert says in outcome["blockers"][0]
 
 
-async def test_a_large_result_is_a_file_of_the_thread_with_its_head_in_the_outcome(
+async def test_a_large_result_is_stored_as_a_file_with_its_head_in_the_outcome(
     play: Play,
 ) -> None:
     whole = "".join(f"line {n}\n" for n in range(RESULT_CHARS))
@@ -291,7 +291,7 @@ async def test_a_large_result_is_a_file_of_the_thread_with_its_head_in_the_outco
     assert (opened, page.endswith(whole[80_000:80_050])) == ("ok", True)
 
 
-async def test_files_that_a_sub_agent_made_are_artifacts_that_another_can_open(play: Play) -> None:
+async def test_a_sub_agents_files_are_artifacts_that_another_can_open(play: Play) -> None:
     @tool
     def draw() -> list[str | File]:
         """Draw."""
@@ -300,13 +300,15 @@ async def test_files_that_a_sub_agent_made_are_artifacts_that_another_can_open(p
     def respond(request: ModelRequest) -> Scripted:
         number = sum(message.role == "assistant" for message in request.messages)
         if "second" in request.messages[0].text:
-            asked = request.messages[1].text.partition("- ")[2].split()[0]
-            return [call("open_artifact", reference=asked), say(request.messages[-1].text)][number]
+            artifact = request.messages[1].text.partition("- ")[2].split()[0]
+            return [call("open_artifact", reference=artifact), say(request.messages[-1].text)][
+                number
+            ]
         if request.messages[0].text.startswith("You are a sub-agent"):
             return [call("draw"), say("Done.")][number]
         if number == 1:
-            found = request.messages[-1].text.partition('"tool:')[2].partition('"')[0]
-            artifacts = [f"tool:{found}"]
+            reference = request.messages[-1].text.partition('"tool:')[2].partition('"')[0]
+            artifacts = [f"tool:{reference}"]
             return call("delegate", role="second", instructions="Open.", artifacts=artifacts)
         return [call("delegate", **ORDER), None, say("Done.")][number] or say("")
 

@@ -1,4 +1,4 @@
-"""A task whose key is an item of the plan: the plan says how it goes."""
+"""A task whose key is a plan item: the plan shows its status."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ pytestmark = pytest.mark.backends("file")
 
 @pytest.mark.parametrize(
     ("answer", "status", "result"),
-    [("It is read.", "completed", "It is read."), ("", "failed", "empty")],
+    [
+        ("It is read.", "completed", "It is read."),
+        ("# Result\n\nIt is read.\n\nstate: {}", "completed", "It is read."),
+        ("", "failed", "empty"),
+    ],
 )
-async def test_the_item_has_the_status_of_the_task_that_carries_it_out(
+async def test_the_item_has_the_status_of_its_task(
     play: Play, answer: str, status: str, result: str
 ) -> None:
     steps: list[dict[str, Any]] = [
@@ -32,7 +36,7 @@ async def test_the_item_has_the_status_of_the_task_that_carries_it_out(
     async def child(request: ModelRequest) -> Scripted:
         plan = await world.runtime.plans.current("t")
         assert plan is not None
-        seen.extend(one.status for one in plan.items)
+        seen.extend(item.status for item in plan.items)
         return say(answer)
 
     parent = [
@@ -50,11 +54,11 @@ async def test_the_item_has_the_status_of_the_task_that_carries_it_out(
         plan = await world.runtime.plans.current("t")
     assert seen[:2] == ["in_progress", "pending"]
     assert plan is not None
-    assert [one.status for one in plan.items] == [status, "pending"]
+    assert [item.status for item in plan.items] == [status, "pending"]
     assert result in str(plan.items[0].result)
 
 
-async def test_a_task_whose_key_is_no_item_leaves_the_plan_as_it_is(play: Play) -> None:
+async def test_a_task_whose_key_is_not_an_item_leaves_the_plan_unchanged(play: Play) -> None:
     steps = [{"id": "write", "description": "Write.", "phase": "execute"}]
     parent = [
         call("plan", action="create", goal="Write.", steps=steps),

@@ -1,4 +1,4 @@
-"""The tree of a run: who did what, what it used, how it ended; and that every end reaches it."""
+"""The tree of a run: the work, usage and ending of each run; and that every cancel reaches it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PRICE = Price(input=1000, output=2000, cache_read=100, cache_write=1000)
 
 
 async def finishes(world: World, root: str) -> dict[str, int]:
-    """Return how many ends each run of a tree has."""
-    found: dict[str, int] = {}
+    """Return the number of end events of each run of a tree."""
+    counts: dict[str, int] = {}
     for run in await tree_of(world.store, root):
         events = await world.store.events.list(run.thread_id)
-        found[run.run_id] = sum(one.kind == "run-finish" for one in events)
-    return found
+        counts[run.run_id] = sum(event.kind == "run-finish" for event in events)
+    return counts
 
 
-async def test_a_tree_tells_of_every_run_with_its_usage_and_time(play: Play) -> None:
+async def test_a_tree_lists_every_run_with_its_usage_and_time(play: Play) -> None:
     def child(request: ModelRequest, number: int) -> Scripted:
         if "part 1" in request.messages[1].text:
             return say("")
@@ -56,7 +56,7 @@ async def test_a_tree_tells_of_every_run_with_its_usage_and_time(play: Play) -> 
         assert all(0 <= run.duration <= tree.duration for run in tree)
         assert not any(run.alive for run in tree)
         assert set((await finishes(world, result.run_id)).values()) == {1}
-        # A part of it is the tree of that run.
+        # A subtree is the tree of its root run.
         part = await tree_of(world.store, tree.children[0].run_id)
         assert [run.run_id for run in part] == [tree.children[0].run_id]
         shown = lines(tree)
@@ -105,14 +105,14 @@ async def test_cancelling_the_root_reaches_every_level_and_each_ends_once(play: 
         assert (await world.runtime.cancel(tree.run_id)) == []
 
 
-async def test_a_sub_agent_that_is_about_to_start_does_not_when_the_root_is_cancelled(
+async def test_a_sub_agent_does_not_start_after_its_root_is_cancelled(
     play: Play,
 ) -> None:
     ends: list[str] = []
 
     @tool
     async def late(context: ToolContext) -> str:
-        """Cancel the root; the others of this answer wait for their turn."""
+        """Cancel the root; the other calls of this answer wait for their turn."""
         run = await context.store.runs.get(context.run_id)
         await context.deps.cancel(run.root_run_id)
         return "cancelled"
@@ -135,10 +135,10 @@ async def test_a_sub_agent_that_is_about_to_start_does_not_when_the_root_is_canc
 
 
 @pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
-async def test_every_end_of_a_sub_agent_reaches_who_waits_for_it(play: Play, end: str) -> None:
+async def test_every_end_of_a_sub_agent_reaches_its_waiting_parent(play: Play, end: str) -> None:
     @tool
     async def stop(context: ToolContext) -> str:
-        """Cancel the own run."""
+        """Cancel the tool's own run."""
         await context.deps.cancel(context.run_id)
         return "stopped"
 

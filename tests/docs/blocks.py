@@ -1,11 +1,11 @@
-"""The code blocks of the documents, and what the comments above them say.
+"""The code blocks of the documents, and the comments above them.
 
-A comment directly above a block says what the test needs to know and a reader does not:
+A comment directly above a block is for the test, not for the reader:
 
-    <!-- not run: REASON -->        the block cannot run here, because of the reason
-    <!-- model: EXPRESSION -->      what the model answers: a list of `say`, `call` and `calls`
+    <!-- not run: REASON -->        the block cannot run in a test
+    <!-- model: EXPRESSION -->      the model's answers: a list of `say`, `call` and `calls`
     <!-- setup: STATEMENTS -->      Python that runs first
-    <!-- exit: CODE, ... -->        the exit codes of the block's commands, 0 if none are given
+    <!-- exit: CODE, ... -->        the exit codes of the block's commands, by default 0
     <!-- prints -->                 the text that the Python block before it prints
 """
 
@@ -33,18 +33,18 @@ class Block:
 
     Attributes:
         line: of its first line, from 1.
-        says: the comments above it, by their keys.
+        comments: the comments above the block, by their keys.
     """
 
     page: Path
     line: int
     language: str
     text: str
-    says: Mapping[str, str] = field(default_factory=dict[str, str])
+    comments: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def where(self) -> str:
-        """Where it is, for a message."""
+        """The block's place, for messages."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
@@ -57,6 +57,6 @@ def blocks(page: Path) -> Iterator[Block]:
     """Return the blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     for match in _FENCE.finditer(text):
-        says = {key: value for key, value in _COMMENT.findall(match["comments"]) if key in KEYS}
+        comments = {key: value for key, value in _COMMENT.findall(match["comments"]) if key in KEYS}
         line = text.count("\n", 0, match.start("body")) + 1
-        yield Block(page, line, match["language"], textwrap.dedent(match["body"]), says)
+        yield Block(page, line, match["language"], textwrap.dedent(match["body"]), comments)

@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the provider answers to one request.
+    """The provider's answer to one request.
 
     Attributes:
         calls: pairs of a tool's name and its arguments.
@@ -35,15 +35,15 @@ def call(tool: str, /, **arguments: Any) -> Answer:
 
 
 def calls(*answers: Answer) -> Answer:
-    """Return an answer that makes the calls of several at once."""
-    return Answer(calls=tuple(one for answer in answers for one in answer.calls))
+    """Return one answer with the calls of several."""
+    return Answer(calls=tuple(requested for answer in answers for requested in answer.calls))
 
 
 @dataclass(slots=True)
 class Provider:
-    """The answers that are still to come, and the requests that came.
+    """The remaining answers, and the received requests.
 
-    A request for which there is no answer gets "Done.".
+    A request beyond the script is answered "Done.".
     """
 
     url: str
@@ -51,7 +51,7 @@ class Provider:
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def script(self, answers: Sequence[Answer]) -> None:
-        """Answer the next requests with these."""
+        """Append answers to the script."""
         self.answers.extend(answers)
 
 
@@ -98,7 +98,7 @@ def stream(answer: Answer) -> bytes:
         }
     )
     events.append({"type": "message_stop"})
-    parts = (f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+    parts = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
     return "".join(parts).encode()
 
 
@@ -109,9 +109,9 @@ def serving() -> Generator[Provider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
             with lock:
-                provider.requests.append(asked)
+                provider.requests.append(request)
                 answer = provider.answers.popleft() if provider.answers else say("Done.")
             body = stream(answer)
             self.send_response(200)
@@ -121,7 +121,7 @@ def serving() -> Generator[Provider]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its base's name
-            """Write nothing."""
+            """Suppress the log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     provider = Provider(f"http://127.0.0.1:{server.server_port}")

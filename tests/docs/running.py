@@ -1,4 +1,4 @@
-"""Runs the code blocks of a page: Python, commands, settings."""
+"""Run the code blocks of a page: Python, commands, settings."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from tests.docs.provider import Provider, call, calls, say
 
 COMMANDS = ("agent-runtime", "agent-runtime-om")
 SHELL = ("cd", "mkdir", "echo", "printf", "export")
-"""What a shell block may have besides the product's own commands."""
+"""Commands that a shell block may have in addition to the product's own."""
 _PLACEHOLDER = re.compile(r"\b(RUN|THREAD|NODE|QUESTION|APPROVAL)\b")
 _HERE = {"say": say, "call": call, "calls": calls}
 
 
 class Runner:
-    """What the blocks of one page share: names, a database, a provider, an open runtime.
+    """State that the blocks of one page share: names, a database, a provider, an open runtime.
 
     Attributes:
-        counts: how many blocks were run, by language, and `not run`.
+        counts: number of blocks run, by language, and of those `not run`.
     """
 
     def __init__(self, provider: Provider, patch: pytest.MonkeyPatch) -> None:
@@ -55,36 +55,36 @@ class Runner:
         self._stack.close()
 
     def run(self, block: Block) -> None:
-        """Run one block; fails the test with where it is."""
-        if "not run" in block.says:
-            assert len(block.says["not run"].split()) >= 3, f"{block.where}: no reason is given"
+        """Run one block; an error names the block's place."""
+        if "not run" in block.comments:
+            assert len(block.comments["not run"].split()) >= 3, f"{block.where}: no reason"
             self.counts["not run"] += 1
             return
         runs: dict[str, Callable[[Block], None]] = {
             "python": self.python,
             "sh": self.shell,
             "env": self.environment,
-            "json": lambda one: json.loads(one.text),
+            "json": lambda block: json.loads(block.text),
             "text": self.text,
         }
         assert block.language in runs, (
             f"{block.where}: a block of {block.language or 'no language'}"
         )
         self.counts[block.language] += 1
-        if answers := block.says.get("model"):
+        if answers := block.comments.get("model"):
             self.provider.script(eval(answers.strip(), {**self.names, **_HERE}))
         try:
-            if setup := block.says.get("setup"):
+            if setup := block.comments.get("setup"):
                 self._execute(textwrap.dedent(setup).strip())
             runs[block.language](block)
         except Exception as error:
             error.add_note(f"in the block at {block.where}")
             raise
-        left = list(self.provider.answers)
-        assert not left, f"{block.where}: the model was not asked for {left}"
+        unused = list(self.provider.answers)
+        assert not unused, f"{block.where}: answers that the model did not use: {unused}"
 
     def python(self, block: Block) -> None:
-        """Run Python; what it awaits runs on the event loop that the page's runtime is open on."""
+        """Run Python; its awaits run on the event loop of the page's runtime."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             self._execute(block.text)
@@ -98,11 +98,11 @@ class Runner:
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         code = compile(source, "documents", "exec", flags=flags, dont_inherit=True)
         if code.co_flags & inspect.CO_COROUTINE:
-            self.portal.call(self._awaited, code)
+            self.portal.call(self._run_awaiting, code)
         else:
             exec(code, self.names)
 
-    async def _awaited(self, code: Any) -> None:
+    async def _run_awaiting(self, code: Any) -> None:
         await eval(code, self.names)
 
     @property
@@ -113,8 +113,8 @@ class Runner:
         return self._portal
 
     def text(self, block: Block) -> None:
-        """Compare what the Python above printed, if the block says that it is that."""
-        if "prints" in block.says:
+        """Compare the block with the output of the Python above, if its comment is `prints`."""
+        if "prints" in block.comments:
             printed = self._printed.strip()
             assert printed == block.text.strip(), f"{block.where} prints:\n{printed}"
 
@@ -123,7 +123,7 @@ class Runner:
         environ = dict(self._assigned(line) for line in block.text.splitlines() if line.strip())
         load_settings(environ)
         fields = {f"AGENT_RUNTIME_{field.upper()}" for field in Settings.model_fields}
-        unknown = {one for one in environ if one.startswith("AGENT_RUNTIME_")} - fields
+        unknown = {name for name in environ if name.startswith("AGENT_RUNTIME_")} - fields
         assert not unknown, f"{block.where}: no settings: {unknown}"
 
     def _assigned(self, line: str) -> tuple[str, str]:
@@ -132,8 +132,8 @@ class Runner:
         return name, " ".join(shlex.split(value, comments=True))
 
     def shell(self, block: Block) -> None:
-        """Run commands, each in this process, and the few words of a shell that pages need."""
-        wanted = [int(one) for one in block.says.get("exit", "").split(",") if one.strip()]
+        """Run commands in this process, and the few shell words that pages need."""
+        codes = [int(code) for code in block.comments.get("exit", "").split(",") if code.strip()]
         for line in block.text.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             with self.patch.context() as context:
@@ -141,26 +141,26 @@ class Runner:
                     context.setenv(*words.pop(0).split("=", 1))
                 if not words:
                     continue
-                expected = wanted.pop(0) if wanted and words[0] in COMMANDS else 0
+                expected = codes.pop(0) if codes and words[0] in COMMANDS else 0
                 assert self._word(words) == expected, f"{block.where}: {line}\n{self._printed}"
 
     def _word(self, words: list[str]) -> int:
         name, *arguments = words
         if name in COMMANDS:
-            return self.command([self._filled(one) for one in arguments])
+            return self.command([self._filled(word) for word in arguments])
         match name:
             case "cd":
                 self.patch.chdir(arguments[0])
             case "mkdir":
                 os.makedirs(arguments[-1], exist_ok=True)  # noqa: PTH103
             case "export":
-                for one in arguments:
-                    key, _, value = one.partition("=")
+                for word in arguments:
+                    key, _, value = word.partition("=")
                     if not key.endswith("_API_KEY") and key != "AGENT_RUNTIME_MODEL":
                         self.patch.setenv(key, value)
                 load_settings()
             case _:
-                raise AssertionError(f"the command {name} cannot be run here")
+                raise AssertionError(f"the command {name} is not supported here")
         return 0
 
     def command(self, arguments: list[str]) -> int:
@@ -179,19 +179,19 @@ class Runner:
         return code
 
     def _filled(self, word: str) -> str:
-        """Put the id of what the page made last in the place of a placeholder."""
+        """Replace a placeholder by the id of the page's newest object of its kind."""
         return _PLACEHOLDER.sub(lambda match: self._id(match[0]), word)
 
     def _id(self, placeholder: str) -> str:
         match placeholder:
             case "RUN":
-                runs = (one for one in self._json("runs") if not one["parent_run_id"])
+                runs = (item for item in self._json("runs") if not item["parent_run_id"])
                 return str(next(runs)["run_id"])
             case "THREAD":
                 return str(self._json("threads")[0]["id"])
             case "NODE":
                 shown = self._json("show", self._id("THREAD"))
-                return str([one["seq"] for one in shown if one["message"]["type"] == "user"][-1])
+                return str([item["seq"] for item in shown if item["message"]["type"] == "user"][-1])
             case "QUESTION":
                 return str(self._json("questions")[0]["id"])
             case _:
@@ -203,8 +203,8 @@ class Runner:
 
 
 @contextlib.contextmanager
-def settings_of_a_newcomer(provider: Provider, patch: pytest.MonkeyPatch) -> Generator[None]:
-    """Set what a reader has set: a model and its key; the provider is the one on loopback."""
+def settings_of_a_new_user(provider: Provider, patch: pytest.MonkeyPatch) -> Generator[None]:
+    """Set a new user's environment: a model and its key, with the provider on loopback."""
     for name in list(os.environ):
         if name.startswith("AGENT_RUNTIME_") or name in ("DATABASE_URL",):
             patch.delenv(name)

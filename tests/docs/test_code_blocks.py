@@ -1,7 +1,7 @@
-"""Every code block of the README and the documents does what it says.
+"""Run every code block of the README and the documents.
 
-Python is executed, commands are run, settings are loaded, JSON is parsed.  The model behind them
-answers by a script on loopback; the files, the loop and the database are real.
+Python is executed, commands are run, settings are loaded, JSON is parsed. The model answers by a
+script on loopback; the files, the loop and the database are real.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 
 from tests.docs.blocks import KEYS, ROOT, blocks, pages
 from tests.docs.provider import Provider, serving
-from tests.docs.running import Runner, settings_of_a_newcomer
+from tests.docs.running import Runner, settings_of_a_new_user
 
 MOST_NOT_RUN = 10
-"""How many blocks may be left out, each with its reason."""
+"""How many blocks may be `not run`."""
 PROJECT = {
     "notes.md": "# Notes\n\nThe bridge was opened in 1998.\n",
     "src/app.py": "def main() -> None:\n    print('hello')\n",
@@ -39,7 +39,7 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a few files, in which the commands run."""
+    """A folder with a few files, the working directory of the commands."""
     folder = tmp_path / "project"
     for name, text in PROJECT.items():
         path = folder / name
@@ -50,24 +50,24 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.timeout(300)  # The first one imports litellm, which takes seconds of CPU.
+@pytest.mark.timeout(300)  # The first page imports litellm, which takes seconds of CPU time.
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 @pytest.mark.usefixtures("project")
 def test_the_blocks_of_a_page_run(
     page: Path, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider.answers.clear()
-    with settings_of_a_newcomer(provider, monkeypatch), Runner(provider, monkeypatch) as runner:
+    with settings_of_a_new_user(provider, monkeypatch), Runner(provider, monkeypatch) as runner:
         for block in blocks(page):
             runner.run(block)
 
 
-def test_what_is_not_run_is_counted_and_has_a_reason() -> None:
-    left = [block for page in pages() for block in blocks(page) if "not run" in block.says]
-    assert len(left) <= MOST_NOT_RUN, [block.where for block in left]
+def test_few_blocks_are_not_run() -> None:
+    skipped = [block for page in pages() for block in blocks(page) if "not run" in block.comments]
+    assert len(skipped) <= MOST_NOT_RUN, [block.where for block in skipped]
 
 
-def test_no_fence_of_a_page_is_overlooked() -> None:
+def test_every_fence_of_a_page_is_a_block() -> None:
     for page in pages():
         fences = sum(
             line.lstrip().startswith("```") for line in page.read_text("utf-8").splitlines()
@@ -75,12 +75,12 @@ def test_no_fence_of_a_page_is_overlooked() -> None:
         assert fences == 2 * len(list(blocks(page))), page
 
 
-def test_the_comments_of_pages_are_known() -> None:
+def test_pages_have_known_comments_only() -> None:
     known = {
         *KEYS,
-        *(f"{one}:{at}" for one in ("settings", "generated") for at in ("begin", "end")),
+        *(f"{comment}:{at}" for comment in ("settings", "generated") for at in ("begin", "end")),
     }
     for page in pages():
-        found = re.findall(r"^<!-- (.+?)(?:: .*|\n| -->)", page.read_text("utf-8"), re.MULTILINE)
-        used = {one.removesuffix(":") for one in found}
+        comments = re.findall(r"^<!-- (.+?)(?:: .*|\n| -->)", page.read_text("utf-8"), re.MULTILINE)
+        used = {comment.removesuffix(":") for comment in comments}
         assert used <= known, (page, used - known)

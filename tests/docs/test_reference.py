@@ -1,4 +1,4 @@
-"""The reference pages are complete and current, and events are what their schema says."""
+"""The reference pages are complete and current, and events match their schemas."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def test_the_generated_pages_are_current() -> None:
     assert settings_page.main([str(PAGES / "settings.md"), "--check"]) == 0
 
 
-def test_every_public_name_has_its_place_in_the_reference() -> None:
+def test_every_public_name_is_in_the_reference() -> None:
     pages = [*API.glob("*.md"), PAGES / "reference" / "errors.md"]
     text = "\n".join(page.read_text("utf-8") for page in pages)
     shown = {line.removeprefix("::: ") for line in text.splitlines() if line.startswith("::: ")}
-    names = {one.rpartition(".")[2] for one in shown}
+    names = {name.rpartition(".")[2] for name in shown}
     missing = [f"{module.__name__}.{name}" for module, name in api.public_names()]
-    missing = [one for one in missing if one.rpartition(".")[2] not in names]
+    missing = [name for name in missing if name.rpartition(".")[2] not in names]
     assert not missing
 
 
-def test_a_page_without_its_marks_is_refused() -> None:
+def test_a_page_without_its_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="lacks the lines"):
         replaced("# Events\n", "text", "events.md")
 
@@ -79,7 +79,7 @@ def answering() -> Callable[[ModelRequest], Scripted]:
 
 
 async def test_events_have_the_fields_of_their_schema(tmp_path: Path) -> None:
-    known = {one.kind: one for one in schemas()}
+    known = {schema_of_kind.kind: schema_of_kind for schema_of_kind in schemas()}
     seen: list[Event] = []
     agent = Agent(
         ScriptedModel(answering()),

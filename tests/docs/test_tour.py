@@ -10,20 +10,20 @@ ROOT = Path(__file__).parents[2]
 
 
 def _definitions(path: Path) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            found |= {
-                f"{node.name}.{one.name}"
-                for one in node.body
-                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            names |= {
+                f"{node.name}.{method.name}"
+                for method in node.body
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
             }
-    return found
+    return names
 
 
-def test_each_stop_of_the_tour_is_where_it_says() -> None:
+def test_every_definition_that_the_tour_names_exists() -> None:
     text = (ROOT / "docs" / "tour.md").read_text("utf-8")
     walks = [part for part in text.split("\n## ") if "\n1. " in part]
     for walk in walks:

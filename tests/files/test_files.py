@@ -1,4 +1,4 @@
-"""Files: how they are taken in, referred to and rebuilt, and what prompts show of them."""
+"""Files: storing them, references to them, and their parts in prompts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def store(runtime: Runtime) -> UserStore:
 
 
 class Prompted:
-    """The files of a run's prompts, and the events that they write."""
+    """The files of a run's prompts, and the reasons in the events that they write."""
 
     def __init__(
         self,
@@ -79,18 +79,18 @@ class Prompted:
     ) -> None:
         self.reasons: list[str] = []
         cache = cache or ContentCache()
-        self.files = PromptFiles(store, cache, policy, takes, self._tell)
+        self.files = PromptFiles(store, cache, policy, takes, self._record)
 
-    async def _tell(self, event: NewEvent) -> None:
+    async def _record(self, event: NewEvent) -> None:
         assert event.kind == "file"
         self.reasons.append(event.data["reason"])
 
     async def parts(self, *files: FileRef) -> list[FilePart]:
-        """The files of one message, as they are to be shown."""
+        """Return the parts of one message with these files."""
         return (await self.files.parts([PromptMessage("user", "Look.", files=files)]))[0]
 
 
-# Taking files in
+# Storing files
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ class Prompted:
         (b"PK\3\4\0", "a.zip", "custom", "application/zip"),
     ],
 )
-async def test_a_file_is_what_its_content_says_and_then_its_name(
+async def test_the_type_is_taken_from_the_content_and_then_from_the_name(
     store: UserStore, content: bytes, name: str, kind: str, media_type: str
 ) -> None:
     ref = await store_file(store, "t1", File(content, name))
@@ -120,7 +120,7 @@ async def test_a_file_is_what_its_content_says_and_then_its_name(
     assert await resolve_files(store, [ref]) == [ResolvedFile(ref, thread_id="t1")]
 
 
-async def test_an_ending_that_means_a_video_elsewhere_makes_none_of_a_text(
+async def test_a_text_with_a_video_suffix_is_a_document(
     store: UserStore,
 ) -> None:
     ref = await store_file(store, "t1", File(b"let x = 1", "main.ts"))
@@ -128,7 +128,7 @@ async def test_an_ending_that_means_a_video_elsewhere_makes_none_of_a_text(
     assert is_text(ref.media_type)
 
 
-async def test_what_is_said_of_a_file_holds_unless_its_content_says_otherwise(
+async def test_a_stated_type_is_used_unless_the_content_contradicts_it(
     runtime: Runtime,
 ) -> None:
     ref = await runtime.files.upload(
@@ -165,15 +165,15 @@ async def test_paths_urls_references_and_bytes_are_attached_in_order(
             FileRef("document", "data:,Hello%20there", name="greeting.txt"),
         ],
     )
-    assert [one.name for one in files] == [
+    assert [file.name for file in files] == [
         "a b.png", "a b.png", "p.pdf", "", "cat one.JPG", "", "", "greeting.txt",
     ]  # fmt: skip
-    assert [one.kind for one in files] == [
+    assert [file.kind for file in files] == [
         "image", "image", "document", "image", "image", "custom", "image", "document",
     ]  # fmt: skip
     assert files[3] is known
     assert files[4].uri == "https://example.com/x/cat%20one.JPG?sig=1"
-    # What a `data:` URL holds is kept, since content does not belong into messages.
+    # The content of a `data:` URL is stored, because messages hold no content.
     assert files[7].uri.startswith("upload:")
     row = (await store.files.find([files[7].uri.partition(":")[2]]))[0]
     assert await store.files.content("t1", row.id) == b"Hello there"
@@ -192,7 +192,7 @@ async def test_paths_urls_references_and_bytes_are_attached_in_order(
         ("data:nothing", "incomplete"),
     ],
 )
-async def test_what_cannot_be_taken_in_is_refused_with_its_name(
+async def test_a_file_that_cannot_be_stored_is_refused_by_name(
     store: UserStore, file: Any, message: str
 ) -> None:
     with pytest.raises(InvalidFile, match=message) as raised:
@@ -201,7 +201,7 @@ async def test_what_cannot_be_taken_in_is_refused_with_its_name(
     assert await store.files.list("t1") == []
 
 
-async def test_a_file_too_large_is_not_even_read(store: UserStore, tmp_path: Path) -> None:
+async def test_a_file_above_the_limit_is_not_read(store: UserStore, tmp_path: Path) -> None:
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(10**12)
@@ -212,7 +212,7 @@ async def test_a_file_too_large_is_not_even_read(store: UserStore, tmp_path: Pat
         await attach(store, "t1", [tmp_path / "pipe"])
 
 
-async def test_a_name_is_kept_as_one_readable_line(store: UserStore) -> None:
+async def test_a_name_is_stored_as_one_readable_line(store: UserStore) -> None:
     name = "a\0b\nc\x1b[31m\ud800" + "x" * 300 + ".txt"
     ref = await store_file(store, "t1", File(b"words", name))
     assert len(ref.name) == 200
@@ -262,7 +262,7 @@ async def test_a_name_is_kept_as_one_readable_line(store: UserStore) -> None:
 def test_a_reference_goes_to_dify_and_back(ref: FileRef, reference: dict[str, Any]) -> None:
     assert to_reference(ref) == reference
     assert from_reference(reference) == (ref, "user")
-    # Dify writes unset fields as well.
+    # Dify also writes unset fields.
     unset = dict.fromkeys(("upload_file_id", "tool_file_id", "url"))
     assert from_reference({**unset, **reference}) == (ref, "user")
     assert from_reference(to_reference(ref, "assistant")) == (ref, "assistant")
@@ -284,58 +284,56 @@ async def test_a_broken_reference_is_reported_and_never_raised(
     store: UserStore, reference: dict[str, Any]
 ) -> None:
     ref, _ = from_reference(reference)
-    [found] = await resolve_files(store, [ref])
-    assert found.problem == BROKEN
-    assert "not shown: its reference is broken]" in placeholder(found.file, found.problem)
+    [resolved] = await resolve_files(store, [ref])
+    assert resolved.problem == BROKEN
+    assert "not shown: its reference is broken]" in placeholder(resolved.file, resolved.problem)
 
 
-async def test_a_reference_is_rebuilt_by_what_the_store_knows(store: UserStore) -> None:
+async def test_a_reference_is_completed_from_the_store(store: UserStore) -> None:
     ref = await store_file(store, "t1", File(PNG, "cat.png"), origin="tool")
     bare, _ = from_reference(to_reference(ref))
     assert bare == FileRef("image", ref.uri)
-    [found] = await resolve_files(store, [bare])
-    assert found.file == ref
-    assert (found.problem, found.thread_id) == ("", "t1")
+    [resolved] = await resolve_files(store, [bare])
+    assert resolved.file == ref
+    assert (resolved.problem, resolved.thread_id) == ("", "t1")
 
 
-async def test_one_broken_file_does_not_take_the_others_with_it(store: UserStore) -> None:
+async def test_a_broken_file_does_not_affect_the_others(store: UserStore) -> None:
     good = await store_file(store, "t1", File(PNG, "cat.png"))
     url = FileRef("image", "https://example.com/a.png")
-    gone = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
-    found = await resolve_files(store, [gone, good, FileRef("custom", ""), url])
-    assert [one.problem for one in found] == [NOT_THERE, "", BROKEN, ""]
+    missing = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
+    resolved = await resolve_files(store, [missing, good, FileRef("custom", ""), url])
+    assert [file.problem for file in resolved] == [NOT_THERE, "", BROKEN, ""]
 
 
-async def test_a_file_of_another_owner_is_just_not_there(
-    runtime: Runtime, store: UserStore
-) -> None:
+async def test_a_file_of_another_owner_is_not_found(runtime: Runtime, store: UserStore) -> None:
     theirs = await runtime.files.upload("t1", PNG, name="secret.png", user="stranger")
-    gone = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
+    missing = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
     bare = FileRef("image", theirs.uri)
     prompted = Prompted(store)
-    foreign, missing = await prompted.parts(bare, gone)
+    foreign, missing_part = await prompted.parts(bare, missing)
     assert (foreign.file, foreign.data, foreign.problem) == (bare, "", NOT_THERE)
-    assert missing.problem == foreign.problem
+    assert missing_part.problem == foreign.problem
     assert "secret" not in placeholder(foreign.file, foreign.problem)
     assert prompted.reasons == [NOT_THERE, NOT_THERE]
 
 
-async def test_a_file_is_found_from_a_sub_agents_thread(store: UserStore) -> None:
+async def test_a_sub_agents_thread_can_use_its_parents_file(store: UserStore) -> None:
     ref = await store_file(store, "t1", File(PNG))
     await store.threads.ensure("of a sub-agent")
     [part] = await Prompted(store).parts(ref)
     assert part.data
 
 
-async def test_a_policy_says_which_files_of_a_message_are_shown(store: UserStore) -> None:
+async def test_a_policy_selects_the_files_of_a_message(store: UserStore) -> None:
     image = await store_file(store, "t1", File(PNG))
     tools = await store_file(store, "t1", File(PNG), origin="tool")
     paper = await store_file(store, "t1", File(PDF))
     url = FileRef("image", "https://example.com/a.png")
-    every = [paper, image, url, tools]
+    files = [paper, image, url, tools]
 
     async def problems(**policy: Any) -> list[str]:
-        return [one.problem for one in await resolve_files(store, every, FilePolicy(**policy))]
+        return [file.problem for file in await resolve_files(store, files, FilePolicy(**policy))]
 
     assert await problems() == ["", "", "", ""]
     kinds = await problems(kinds=("image",), limit=2)
@@ -357,10 +355,12 @@ async def test_a_policy_says_which_files_of_a_message_are_shown(store: UserStore
     assert [part.detail for part in await prompted.parts(image, url)] == ["low", "low"]
 
 
-# In prompts
+# Files in prompts
 
 
-async def test_a_model_is_shown_the_content_of_what_it_takes_and_texts(store: UserStore) -> None:
+async def test_a_model_gets_texts_and_the_content_of_kinds_that_it_accepts(
+    store: UserStore,
+) -> None:
     image = await store_file(store, "t1", File(PNG, "cat.png"))
     paper = await store_file(store, "t1", File(PDF, "p.pdf"))
     text = await store_file(store, "t1", File("Ümlaut".encode(), "notes.txt"))
@@ -376,7 +376,7 @@ async def test_a_model_is_shown_the_content_of_what_it_takes_and_texts(store: Us
     assert prompted.reasons == [NOT_TAKEN]
 
 
-async def test_content_that_is_not_what_it_is_said_to_be_is_only_named(store: UserStore) -> None:
+async def test_content_that_contradicts_its_type_is_only_named(store: UserStore) -> None:
     fake = await store_file(store, "t1", File(b"\0garbage", "a.png", "image/png"))
     paper = await store_file(store, "t1", File(b"\0garbage", "a.pdf", "application/pdf"))
     drawing = await store_file(store, "t1", File(b"<svg/>", "a.svg", "image/svg+xml"))
@@ -385,7 +385,7 @@ async def test_content_that_is_not_what_it_is_said_to_be_is_only_named(store: Us
 
 
 class Failing:
-    """A store, and its files, which cannot be read while it says so."""
+    """A store that fails to read files while `error` is set."""
 
     def __init__(self, store: UserStore) -> None:
         self._store = store
@@ -397,20 +397,20 @@ class Failing:
         return getattr(self._store, name)
 
     async def find(self, ids: Any) -> Any:
-        """Fail with the database."""
+        """Fail if the error is the database's."""
         if isinstance(self.error, StoreUnavailable):
             raise self.error
         return await self._store.files.find(ids)
 
     async def content(self, thread_id: str, file_id: str) -> bytes:
-        """Raise the given error."""
+        """Raise the error, if it is set."""
         self.reads += 1
         if self.error is not None:
             raise self.error
         return await self._store.files.content(thread_id, file_id)
 
 
-async def test_lost_content_is_named_for_the_rest_of_the_run(store: UserStore) -> None:
+async def test_lost_content_stays_missing_for_the_rest_of_the_run(store: UserStore) -> None:
     failing: Any = Failing(store)
     ref = await store_file(store, "t1", File(PNG))
     failing.error = ObjectLost("gone")
@@ -421,7 +421,7 @@ async def test_lost_content_is_named_for_the_rest_of_the_run(store: UserStore) -
     assert prompted.reasons == [LOST]
 
 
-async def test_content_that_cannot_be_read_now_is_shown_when_it_can(store: UserStore) -> None:
+async def test_temporarily_unreadable_content_is_shown_later(store: UserStore) -> None:
     failing: Any = Failing(store)
     ref = await store_file(store, "t1", File(PNG))
     failing.error = StoreUnavailable("down")
@@ -432,7 +432,7 @@ async def test_content_that_cannot_be_read_now_is_shown_when_it_can(store: UserS
     assert (part.problem, bool(part.data)) == ("", True)
 
 
-async def test_only_what_no_answered_prompt_had_is_taken_for_refused(store: UserStore) -> None:
+async def test_a_refusal_concerns_only_files_that_no_answered_prompt_had(store: UserStore) -> None:
     first = await store_file(store, "t1", File(PNG))
     second = await store_file(store, "t1", File(PNG + b"2"))
     prompted = Prompted(store)
@@ -444,11 +444,11 @@ async def test_only_what_no_answered_prompt_had_is_taken_for_refused(store: User
     both = await shown(first, second)
     assert prompted.files.refused(both)
     assert [bool(part.problem) for part in (await shown(first, second))[0]] == [False, True]
-    # Nothing is left that it could be about.
+    # No file is left that the refusal could be about.
     assert not prompted.files.refused(await shown(first, second))
 
 
-async def test_memory_holds_a_bounded_part_of_the_content(store: UserStore) -> None:
+async def test_the_content_cache_is_bounded(store: UserStore) -> None:
     failing: Any = Failing(store)
     refs = [await store_file(store, "t1", File(PNG + bytes([n]) * 1000)) for n in range(3)]
     size = -(-(len(PNG) + 1000) // 3) * 4
@@ -461,7 +461,7 @@ async def test_memory_holds_a_bounded_part_of_the_content(store: UserStore) -> N
     assert failing.reads == 4
 
 
-async def test_coding_content_does_not_hold_up_the_loop(runtime: Runtime) -> None:
+async def test_encoding_content_does_not_block_the_loop(runtime: Runtime) -> None:
     store = runtime.store.of("local")
     await store.threads.ensure("t1")
     content = PNG + os.urandom(12_000_000)
@@ -489,26 +489,26 @@ async def test_coding_content_does_not_hold_up_the_loop(runtime: Runtime) -> Non
 # Messages and counting
 
 
-def test_a_message_of_before_sizes_were_known_is_still_read() -> None:
+def test_a_message_without_file_sizes_is_still_read() -> None:
     old = b'{"text":"Hi.","files":[{"kind":"image","uri":"upload:1","media_type":"","name":""}]'
     message = decode_message(old + b',"type":"user"}')
     assert message.type == "user"
     assert message.files == (FileRef("image", "upload:1"),)
 
 
-def test_a_file_is_counted_by_its_kind_and_size_within_bounds() -> None:
+def test_a_files_tokens_depend_on_kind_and_size_within_bounds() -> None:
     assert count_file(FileRef("image", "https://example.com/a.png")) == IMAGE_TOKENS
     url = FileRef("document", "https://example.com/a.pdf", "application/pdf")
     assert count_file(url) == count_text(placeholder(url))
 
-    def kept(kind: FileKind, media_type: str, size: int) -> int:
+    def tokens(kind: FileKind, media_type: str, size: int) -> int:
         return count_file(FileRef(kind, "upload:1", media_type, "a", size))
 
-    assert kept("document", "application/pdf", 10) == 1_500
-    assert kept("document", "application/pdf", 1_000_000) == 20_000
-    assert kept("document", "application/pdf", 20_000_000) == 30_000
-    assert kept("document", "text/plain", 3_000) > 1_000
-    assert kept("document", "text/plain", 10**9) < 7_000
-    assert kept("audio", "audio/wav", 1_000_000) == 4_000
-    assert kept("video", "video/mp4", 1_000_000) == 5_000
-    assert kept("custom", "application/zip", 1_000_000) < 50
+    assert tokens("document", "application/pdf", 10) == 1_500
+    assert tokens("document", "application/pdf", 1_000_000) == 20_000
+    assert tokens("document", "application/pdf", 20_000_000) == 30_000
+    assert tokens("document", "text/plain", 3_000) > 1_000
+    assert tokens("document", "text/plain", 10**9) < 7_000
+    assert tokens("audio", "audio/wav", 1_000_000) == 4_000
+    assert tokens("video", "video/mp4", 1_000_000) == 5_000
+    assert tokens("custom", "application/zip", 1_000_000) < 50

@@ -1,4 +1,4 @@
-"""Files in the loop: from a task or a tool to the request's body, and what the log has of them."""
+"""Files in the loop: from a task or a tool to the request's body, and their records in the log."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ REFUSAL = failure(400, "Could not process image", code="invalid_image")
 
 
 def parts(message: dict[str, Any]) -> list[str]:
-    """The types of a message's parts; a message of plain text has one."""
+    """Return the types of a message's parts; plain text is one part."""
     content = message["content"]
     return ["text"] if isinstance(content, str) else [part["type"] for part in content]
 
 
-async def test_a_model_with_vision_is_sent_the_image_at_every_step(
+async def test_a_model_with_vision_receives_the_image_at_every_step(
     serve: Serve, tmp_path: Path
 ) -> None:
     path = tmp_path / "cat.png"
@@ -56,15 +56,15 @@ async def test_a_model_with_vision_is_sent_the_image_at_every_step(
         first, second = world.sent()
         assert second[: len(first)] == first
         assert first[1]["content"] == [{"type": "text", "text": "What is it?"}, SEEN]
-        # The log and the events hold a reference; the content is stored once, apart from them.
+        # The log and the events hold a reference; the content is stored once, separately.
         thread = await world.store.threads.get(result.thread_id)
         assert thread.title == "What is it?"
         task = await world.store.log.node(result.thread_id, 1)
-        [kept] = await world.store.files.list(result.thread_id)
+        [stored] = await world.store.files.list(result.thread_id)
         assert orjson.loads(task.body)["files"] == [
             {
                 "kind": "image",
-                "uri": f"upload:{kept.id}",
+                "uri": f"upload:{stored.id}",
                 "media_type": "image/png",
                 "name": "cat.png",
                 "size": len(PNG),
@@ -80,14 +80,14 @@ async def test_a_model_without_vision_sees_the_files_name(serve: Serve) -> None:
     async with serve([Reply(text="I cannot see it.")]) as world:
         result = await world.run(Agent(), "Look.", files=[File(PNG, "cat.png")])
         [sent] = world.sent()
-        [kept] = await world.runtime.files.of(result.thread_id)
+        [stored] = await world.runtime.files.of(result.thread_id)
         assert sent[1]["content"] == (
-            f"Look.\n[file: cat.png (image, image/png, 264 bytes) {kept.uri}]"
+            f"Look.\n[file: cat.png (image, image/png, 264 bytes) {stored.uri}]"
         )
         [named] = [event for event in world.events if event.kind == "file"]
         assert named.data == {
             "name": "cat.png",
-            "uri": kept.uri,
+            "uri": stored.uri,
             "reason": "the model does not take such files",
         }
         events = await world.store.events.list(result.thread_id)
@@ -149,7 +149,7 @@ async def test_a_refusal_that_is_not_about_files_is_raised(serve: Serve) -> None
     async with serve([failure(400, "No such parameter")], name=VISION) as world:
         with pytest.raises(ModelRejected):
             await world.run(Agent(), "Look.", files=[File(PNG)])
-        # Without the file, then with a smaller answer.
+        # The second request is without the file, the third with a smaller output limit.
         assert len(world.sent()) == 3
 
 
@@ -159,7 +159,7 @@ async def test_a_tool_returns_files_that_the_model_sees(serve: Serve, tmp_path: 
 
     @tool
     def draw() -> list[str | File]:
-        """Draw, in a thread."""
+        """Draw in a thread."""
         return ["Drawn.", File(chart)]
 
     @tool
@@ -177,33 +177,33 @@ async def test_a_tool_returns_files_that_the_model_sees(serve: Serve, tmp_path: 
         assert (files["role"], parts(files)) == ("user", ["text", "image_url", "image_url"])
         assert files["content"][1] == SEEN
         rows = await world.store.files.list(result.thread_id)
-        made = {(row.origin, row.name) for row in rows}
-        assert made == {("tool", "chart.png"), ("tool", "painting.png")}
+        stored = {(row.origin, row.name) for row in rows}
+        assert stored == {("tool", "chart.png"), ("tool", "painting.png")}
         assert await world.results(result.thread_id) == [("ok", "Drawn."), ("ok", "Painted.")]
 
 
 @pytest.mark.backends("file")
-async def test_a_tools_file_that_cannot_be_kept_is_an_error_that_the_model_reads(
+async def test_a_tools_file_that_cannot_be_stored_is_an_error_result(
     play: Play,
 ) -> None:
     @tool
-    def one() -> File:
+    def missing_file() -> File:
         """Return a missing file."""
         return File(Path("/no/such/file.png"))
 
     @tool
-    async def two() -> list[File]:
-        """Return too much."""
+    async def large_file() -> list[File]:
+        """Return a file above the limit."""
         return [File(b"x" * 101, "big")]
 
     @tool
-    async def three() -> File:
-        """Return a file alone."""
+    async def small_file() -> File:
+        """Return only a file."""
         return File(b"words", "a.txt")
 
-    script = [call("one"), call("two"), call("three"), say("Done.")]
+    script = [call("missing_file"), call("large_file"), call("small_file"), say("Done.")]
     async with play(script, settings={"max_file_bytes": 100}) as world:
-        result = await world.run(Agent(tools=[one, two, three]))
+        result = await world.run(Agent(tools=[missing_file, large_file, small_file]))
         ran = "The tool ran, but a file that it returned cannot be stored: The file "
         missing = "'/no/such/file.png' cannot be read: No such file or directory."
         assert await world.results(result.thread_id) == [
@@ -214,7 +214,7 @@ async def test_a_tools_file_that_cannot_be_kept_is_an_error_that_the_model_reads
 
 
 @pytest.mark.backends("file")
-async def test_an_agents_policy_says_what_its_model_is_shown(serve: Serve) -> None:
+async def test_an_agents_policy_limits_the_files_in_its_prompts(serve: Serve) -> None:
     files = [File(PNG, f"{n}.png") for n in range(3)]
     agent = Agent(files=FilePolicy(limit=1, detail="low"))
     async with serve([Reply(text="Seen.")], name=VISION) as world:
@@ -233,7 +233,7 @@ async def test_a_file_that_cannot_be_attached_begins_no_run(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_file_without_words_is_a_task(play: Play) -> None:
+async def test_a_file_without_text_is_a_task(play: Play) -> None:
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -265,7 +265,7 @@ async def test_a_sub_agent_sees_the_files_of_its_briefing(serve: Serve) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_the_prompt_of_a_resumed_run_and_of_the_next_one_is_the_same(serve: Serve) -> None:
+async def test_the_next_runs_prompt_extends_the_previous_one(serve: Serve) -> None:
     async with serve([Reply(text="One.")], name=VISION) as world:
         await world.run(Agent(), "Look.", files=[File(PNG)], thread="t")
         [before] = world.sent()
@@ -276,7 +276,7 @@ async def test_the_prompt_of_a_resumed_run_and_of_the_next_one_is_the_same(serve
 
 
 @pytest.mark.backends("file")
-async def test_a_task_keeps_its_files_when_it_has_left_for_observations(play: Play) -> None:
+async def test_a_task_has_its_files_after_observations_replaced_it(play: Play) -> None:
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -301,13 +301,13 @@ async def test_a_task_keeps_its_files_when_it_has_left_for_observations(play: Pl
     front = next(index for index, texts in shown.items() if texts == ["the rules"])
     assert "Find it." in last.messages[front].text
     assert "secret content 60" in str(shown) and "secret content 1'" not in str(shown)
-    # Observations are made from names; what files hold is in none of them.
+    # Observations are made from the names of files, not from their content.
     assert all(b"secret content" not in row.body for row in observed)
     assert [part.text for part in first.files[1]] == ["the rules"]
 
 
 @pytest.mark.backends("file")
-async def test_an_image_that_the_model_made_belongs_to_its_answer(serve: Serve) -> None:
+async def test_an_image_that_the_model_generates_is_part_of_its_answer(serve: Serve) -> None:
     def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         kind = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -316,17 +316,17 @@ async def test_an_image_that_the_model_made_belongs_to_its_answer(serve: Serve) 
     urls = (f"data:image/png;base64,{DATA}", "data:broken")
     images = [{"type": "image_url", "image_url": {"url": url}, "index": 0} for url in urls]
     raw = chunk({"images": images}) + b"\n\ndata: " + chunk({}, "stop")
-    made = Reply(usage=False, raw_chunk=raw)
-    async with serve([made, Reply(text="Thanks.")], name=VISION) as world:
+    drawn = Reply(usage=False, raw_chunk=raw)
+    async with serve([drawn, Reply(text="Thanks.")], name=VISION) as world:
         result = await world.run(Agent(), "Draw a cat.", thread="t")
         assert result.ok and result.output == ""
-        [kept] = await world.runtime.files.of("t")
-        assert (kept.kind, kept.media_type) == ("image", "image/png")
-        assert await world.runtime.files.read(kept) == PNG
+        [stored] = await world.runtime.files.of("t")
+        assert (stored.kind, stored.media_type) == ("image", "image/png")
+        assert await world.runtime.files.read(stored) == PNG
         await world.run(Agent(), "Nice.", thread="t")
         answer = world.sent()[1][2]
         assert answer["content"].splitlines() == [
-            f"[file: image (image, image/png, 264 bytes) {kept.uri}]",
+            f"[file: image (image, image/png, 264 bytes) {stored.uri}]",
             "[file: image (image) ]",
         ]
         node = await world.store.log.node("t", 2)

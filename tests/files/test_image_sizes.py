@@ -1,4 +1,4 @@
-"""How many pixels an image has, by its header, and what it is taken for in a prompt."""
+"""Sizes of images, read from their headers, and their tokens in a prompt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_runtime.models.tokens import IMAGE_TOKENS, LEAST_IMAGE_TOKENS, count_
 
 
 def png(width: int, height: int) -> bytes:
-    """Return a PNG's beginning."""
+    """Return the header of a PNG."""
     return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height) + b"\x08\x02"
 
 
@@ -37,22 +37,22 @@ IMAGES = {
 
 
 @pytest.mark.parametrize("kind", IMAGES)
-def test_the_header_says_how_large_an_image_is(kind: str) -> None:
+def test_the_size_is_read_from_the_header(kind: str) -> None:
     assert pixels_of(IMAGES[kind]) == 640 * 480
 
 
 @pytest.mark.parametrize("kind", IMAGES)
-def test_a_header_that_is_cut_says_nothing_and_fails_nothing(kind: str) -> None:
+def test_a_truncated_header_has_no_size_and_is_no_error(kind: str) -> None:
     for end in range(len(IMAGES[kind])):
         assert pixels_of(IMAGES[kind][:end]) in (0, 640 * 480)
 
 
-def test_what_is_no_image_has_no_size() -> None:
+def test_other_content_has_no_size() -> None:
     for content in (b"", b"text", b"\xff\xd8\xff" + b"\xff" * 5000, b"RIFF\0\0\0\0WEBPVP8 "):
         assert pixels_of(content) == 0
 
 
-def test_a_header_is_read_in_a_few_steps_whatever_the_file_holds() -> None:
+def test_a_header_is_read_in_a_few_steps_for_any_content() -> None:
     class Counted(bytes):
         looks = 0
 
@@ -64,7 +64,7 @@ def test_a_header_is_read_in_a_few_steps_whatever_the_file_holds() -> None:
     assert Counted.looks < 10_000
 
 
-def test_an_image_is_taken_for_what_its_size_costs() -> None:
+def test_an_images_tokens_depend_on_its_size() -> None:
     def tokens(width: int, height: int) -> int:
         return count_file(FileRef("image", "upload:a", pixels=width * height))
 

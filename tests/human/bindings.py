@@ -1,4 +1,4 @@
-"""What approvals are bound to in another process: as a program it prints it, by tool."""
+"""Bindings of approvals in another process: as a program this prints them by tool."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _ship(names: set[str]) -> str:
 
 
 def bindings(folder: str) -> dict[str, str]:
-    """Return what the approvals of the runtime's own tools are bound to, by their names."""
+    """Return the bindings of approvals of the runtime's own tools, by tool."""
     tools = workspace_tools(folder, shell=True)
     agent = Agent(tools=tools, delegation=True)
     tools = [*tools, delegate_tool(agent, Toolset(tools), levels=2), plan_tool(), recall]
     held = SimpleNamespace(token=SecretStr("x"), url=URL("https://x.example"), lock=Lock())
 
     def look() -> str:
-        """Look at what it holds."""
+        """Look at a captured value."""
         return str(held)
 
     ship, tools = tool(_ship), [*tools, tool(look)]

@@ -1,6 +1,6 @@
-"""Runs that wait for people, in another process, which a test can watch and kill.
+"""Runs that wait for people, in another process that a test can watch and kill.
 
-As a program it asks, answers or goes on, as its first argument says, and tells of every event by a
+Its first argument says whether this program asks, answers or resumes; it writes every event as a
 line of JSON.
 """
 
@@ -18,7 +18,7 @@ from agent_runtime.models.scripted import call, calls, raw_call, say
 from tests.support.processes import Program, program
 
 AT_ONCE = 1e-9
-"""Seconds so few that a question has expired when it is asked, whatever the clock."""
+"""So few seconds that a question has expired as soon as it is asked, on any clock."""
 hanging: list[bool] = []
 """Whether the effects of this process are followed by a wait for ever."""
 
@@ -43,12 +43,12 @@ again = tool(effect.function, name="again", needs_approval=True, idempotent=True
 
 
 def agent(model: Model) -> Agent:
-    """Return the agent that asks, and whose effects need an approval."""
+    """Return the agent that asks, with effects that need approval."""
     return Agent(model, tools=[effect, again], asking=True, name="asks")
 
 
 def asking() -> ScriptedModel:
-    """Return a model that asks twice in one answer, then says its answers."""
+    """Return a model that asks twice in one answer, then repeats the answers."""
     colour = raw_call("ask_user", question="Which?", kind="single", choices=["red", "blue"])
     return ScriptedModel(
         [calls(colour, raw_call("ask_user", question="Why?", kind="text")), say("Thanks.")]
@@ -56,7 +56,7 @@ def asking() -> ScriptedModel:
 
 
 async def main(database_url: str, what: str, name: str) -> None:
-    """Do one thing."""
+    """Do what the first argument says."""
 
     def tell(event: Event) -> None:
         _tell(kind=event.kind, run_id=event.run_id)
@@ -86,7 +86,7 @@ async def main(database_url: str, what: str, name: str) -> None:
 
 
 class Elsewhere:
-    """A program that does one thing with a run."""
+    """A program that runs one such action."""
 
     def __init__(self, other: Program) -> None:
         self.kill = other.kill
@@ -101,7 +101,7 @@ class Elsewhere:
 
 @asynccontextmanager
 async def started(database_url: str, what: str, name: str) -> AsyncGenerator[Elsewhere]:
-    """Start the program; it is killed at the end, if it still lives."""
+    """Start the program; it is killed at the end if it still runs."""
     async with program("tests.human.elsewhere", database_url, what, name) as other:
         yield Elsewhere(other)
 

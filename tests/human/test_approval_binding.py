@@ -1,4 +1,4 @@
-"""What a person allowed is what runs: the same call of the same tool, and nothing else."""
+"""An approval is bound to its call: the same arguments of the same tool, and nothing else."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ MAKERS = pytest.mark.parametrize("make", [_closure, _bound, _partial, _default, 
 
 
 @MAKERS
-async def test_an_answer_does_not_count_for_another_tool_of_the_name(
+async def test_an_answer_does_not_count_for_another_tool_of_the_same_name(
     play: Play, make: Make
 ) -> None:
     ran: list[str] = []
@@ -115,10 +115,10 @@ async def test_an_answer_does_not_count_for_another_tool_of_the_name(
         [question] = (await world.run(Agent(tools=[make("staging", ran)]))).questions
         await world.runtime.answer(question.id, True)
         other = Agent(tools=[make("prod", ran)])
-        asked = await world.resume(other)
+        suspended = await world.resume(other)
 
-        assert ran == [] and asked.status == "suspended"
-        [again] = asked.questions
+        assert ran == [] and suspended.status == "suspended"
+        [again] = suspended.questions
         assert again.id != question.id
         await world.runtime.answer(again.id, True)
         assert (await world.resume(other)).ok and ran == ["1 to prod"]
@@ -150,7 +150,7 @@ HELD: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("kind", HELD)
-def test_what_a_function_holds_tells_it_from_another(kind: str) -> None:
+def test_functions_differ_by_their_captured_values(kind: str) -> None:
     def made(target: str) -> Tool:
         held = HELD[kind](target)
 
@@ -164,7 +164,7 @@ def test_what_a_function_holds_tells_it_from_another(kind: str) -> None:
     assert made("staging").binding() == made("staging").binding()
 
 
-def test_a_client_is_known_by_what_it_was_made_with_and_not_by_its_state() -> None:
+def test_a_client_is_identified_by_its_construction_and_not_its_state() -> None:
     def made(host: str) -> tuple[Tool, httpx.Client]:
         client = httpx.Client(base_url=f"https://{host}.example")
 
@@ -181,7 +181,7 @@ def test_a_client_is_known_by_what_it_was_made_with_and_not_by_its_state() -> No
     assert staging.binding() == before != prod.binding()
 
 
-def test_what_a_module_shares_tells_its_tools_from_those_of_another() -> None:
+def test_tools_of_a_module_differ_by_its_shared_values() -> None:
     source = """
 class Client:
     def __init__(self, target):
@@ -207,22 +207,22 @@ def by_text() -> str:
 
 
 @MAKERS
-async def test_always_is_for_the_tool_that_it_was_said_of(play: Play, make: Make) -> None:
+async def test_always_covers_only_its_tool(play: Play, make: Make) -> None:
     ran: list[str] = []
     script = [call("deploy", version=f"{n}") for n in range(3)]
     async with play([*script, say("Done."), call("deploy", version="4")]) as world:
         [question] = (await world.run(Agent(tools=[make("staging", ran)]), thread="t")).questions
         await world.runtime.answer(question.id, Decision(True, remember=True))
-        # Made once more, as another process makes it, it is the same tool.
+        # Built again, as another process builds it, it is the same tool.
         assert (await world.resume(Agent(tools=[make("staging", ran)]))).ok
         assert ran == ["0 to staging", "1 to staging", "2 to staging"]
 
-        asked = await world.run(Agent(tools=[make("prod", ran)]), thread="t")
+        suspended = await world.run(Agent(tools=[make("prod", ran)]), thread="t")
 
-        assert asked.status == "suspended" and len(ran) == 3
+        assert suspended.status == "suspended" and len(ran) == 3
 
 
-async def test_an_answer_does_not_count_where_defaults_have_changed(play: Play) -> None:
+async def test_an_answer_does_not_count_after_defaults_changed(play: Play) -> None:
     ran: list[str] = []
 
     class Order(BaseModel):
@@ -248,7 +248,7 @@ async def test_an_answer_does_not_count_where_defaults_have_changed(play: Play) 
         assert again.arguments == {"order": {"mode": "prod"}} and ran == []
 
 
-async def test_a_default_that_is_another_each_time_is_asked_about_once(play: Play) -> None:
+async def test_a_varying_default_is_asked_about_once(play: Play) -> None:
     def ship(number: Annotated[int, Field(default_factory=lambda: next(numbers))]) -> str:
         """Ship."""
         return "done"
@@ -262,9 +262,11 @@ async def test_a_default_that_is_another_each_time_is_asked_about_once(play: Pla
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"), [("inf", "inf"), ("1e999", "inf"), ("-Infinity", "-inf"), ("nan", "nan")]
+    ("value", "shown"), [("inf", "inf"), ("1e999", "inf"), ("-Infinity", "-inf"), ("nan", "nan")]
 )
-async def test_a_number_that_json_cannot_carry_is_shown(play: Play, given: str, shown: str) -> None:
+async def test_a_number_that_json_cannot_represent_is_shown(
+    play: Play, value: str, shown: str
+) -> None:
     ran: list[str] = []
 
     @tool(needs_approval=True)
@@ -273,14 +275,14 @@ async def test_a_number_that_json_cannot_carry_is_shown(play: Play, given: str, 
         ran.append(str(amount))
         return "paid"
 
-    async with play([call("pay", amount=given), say("Done.")]) as world:
+    async with play([call("pay", amount=value), say("Done.")]) as world:
         [question] = (await world.run(Agent(tools=[pay]))).questions
         assert question.arguments == {"amount": shown}
         await world.runtime.answer(question.id, True)
         assert (await world.resume(Agent(tools=[pay]))).ok and ran == [shown]
 
 
-async def test_a_command_that_was_allowed_in_one_folder_is_asked_about_in_another(
+async def test_a_command_allowed_in_one_folder_needs_approval_in_another(
     play: Play, tmp_path: Path
 ) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
@@ -318,14 +320,14 @@ async def test_a_started_call_is_not_run_again_by_another_tool(play: Play, tmp_p
             await elsewhere.until("effect")
             await elsewhere.kill()
 
-        asked = await world.resume(changed)
+        suspended = await world.resume(changed)
 
-        assert ran == [] and asked.status == "suspended" and file.read_text() == "a"
-        await world.runtime.answer(asked.questions[0].id, True)
+        assert ran == [] and suspended.status == "suspended" and file.read_text() == "a"
+        await world.runtime.answer(suspended.questions[0].id, True)
         assert (await world.resume(changed)).ok and ran == ["a"]
 
 
-async def test_what_is_remembered_is_compared_with_what_the_call_is_made_with(
+async def test_a_standing_approval_is_compared_with_the_calls_actual_arguments(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SERVICE_TOKEN", "hunter2-hunter2")
@@ -369,13 +371,11 @@ async def test_always_covers_no_other_command(
     async with play([*script, say("Done.")]) as world:
         [question] = (await world.run(own)).questions
         await world.runtime.answer(question.id, Decision(True, remember={"command": pattern}))
-        [asked] = (await world.resume(own)).questions
-        assert asked.arguments["command"] == then
+        [suspended] = (await world.resume(own)).questions
+        assert suspended.arguments["command"] == then
 
 
-async def test_always_does_not_follow_a_link_out_of_what_it_covers(
-    play: Play, tmp_path: Path
-) -> None:
+async def test_always_does_not_follow_a_link_out_of_its_pattern(play: Play, tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -394,11 +394,11 @@ async def test_always_does_not_follow_a_link_out_of_what_it_covers(
         [question] = (await world.run(own)).questions
         allowed = Decision(True, remember={"path": f"{inside}/*"})
         await world.runtime.answer(question.id, allowed)
-        [asked] = (await world.resume(own)).questions
-        assert asked.arguments["path"] == paths[2] and ran == paths[:2]
+        [suspended] = (await world.resume(own)).questions
+        assert suspended.arguments["path"] == paths[2] and ran == paths[:2]
 
 
-async def test_what_an_older_version_allowed_is_asked_about_again(play: Play) -> None:
+async def test_approvals_of_an_older_version_are_asked_again(play: Play) -> None:
     ran: list[str] = []
     own = Agent(tools=[_closure("staging", ran)])
     async with play([call("deploy"), call("deploy"), say("Done.")]) as world:
@@ -407,23 +407,23 @@ async def test_what_an_older_version_allowed_is_asked_about_again(play: Play) ->
         await world.store.questions.answer(
             question.id, {"allow": True, "reason": ""}, remember=remember
         )
-        asked = await world.resume(own)
-        assert asked.status == "suspended" and ran == ["1 to staging"]
+        suspended = await world.resume(own)
+        assert suspended.status == "suspended" and ran == ["1 to staging"]
 
 
-async def test_tools_are_the_same_in_every_process(play: Play, tmp_path: Path) -> None:
+async def test_bindings_are_equal_in_every_process(play: Play, tmp_path: Path) -> None:
     async with program("tests.human.bindings", str(tmp_path)) as other:
         line = await other.line()
     assert line == bindings(str(tmp_path))
     assert len({*line.values()}) == len(line)
 
 
-async def test_several_calls_of_one_answer_are_each_bound_to_their_own(play: Play) -> None:
+async def test_several_calls_of_one_answer_are_bound_separately(play: Play) -> None:
     ran: list[str] = []
     both = calls(raw_call("deploy", version="1"), raw_call("deploy", version="2"))
     own = Agent(tools=[_bound("staging", ran)])
     async with play([both, say("Done.")]) as world:
-        asked = await world.run(own)
-        for question in asked.questions:
+        suspended = await world.run(own)
+        for question in suspended.questions:
             await world.runtime.answer(question.id, question.arguments["version"] == "2")
         assert (await world.resume(own)).ok and ran == ["2 to staging"]

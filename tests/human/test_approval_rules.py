@@ -1,4 +1,4 @@
-"""Rules on what needs an approval hold for every way to write what they name."""
+"""Approval rules apply to every way of writing the same argument."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ran: list[dict[str, Any]] = []
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    """Begin with nothing run."""
+    """Clear the record of calls."""
     ran.clear()
 
 
@@ -52,14 +52,14 @@ def deploy(
 
 
 class Raw(Tool):
-    """A tool that takes what it is given."""
+    """A tool that receives its arguments unchanged."""
 
     def __init__(self, properties: dict[str, Any]) -> None:
         schema = {"type": "object", "properties": properties}
         super().__init__(name="raw", spec=ToolSpec("raw", "Take.", schema))
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Take it."""
+        """Accept the arguments."""
         ran.append(arguments)
         return ToolResult("taken")
 
@@ -70,7 +70,7 @@ async def _asks(play: Play, rule: str, tools: list[Any], made: Any) -> bool:
 
 
 @pytest.mark.parametrize("rule", ["wirte_file", "deploi:path=x", "Deploy", "dep?", "deploy,no"])
-async def test_a_rule_that_names_no_tool_is_an_error(play: Play, rule: str) -> None:
+async def test_a_rule_for_an_unknown_tool_is_an_error(play: Play, rule: str) -> None:
     async with play([call("deploy"), say("Done.")], settings={"approve": rule}) as world:
         with pytest.raises(ConfigError, match="names no tool of this run") as raised:
             await world.run(Agent(tools=[deploy]))
@@ -78,14 +78,14 @@ async def test_a_rule_that_names_no_tool_is_an_error(play: Play, rule: str) -> N
 
 
 @pytest.mark.parametrize("rule", ["deploy:pth=/etc/*", "dep*:pth=/etc/*"])
-async def test_a_rule_that_names_no_argument_is_an_error(play: Play, rule: str) -> None:
+async def test_a_rule_for_an_unknown_argument_is_an_error(play: Play, rule: str) -> None:
     async with play([call("deploy"), say("Done.")], settings={"approve": rule}) as world:
         with pytest.raises(ConfigError, match="argument 'pth'") as raised:
             await world.run(Agent(tools=[deploy]))
         assert "amount, mode, path, names" in raised.value.cure and ran == []
 
 
-def test_a_tool_that_names_no_argument_of_its_own_is_an_error() -> None:
+def test_a_tool_that_names_an_unknown_argument_is_an_error() -> None:
     with pytest.raises(ConfigError, match="arguments that it does not have: pth"):
         tool(deploy.function, needs_approval={"pth": "/etc/*"})
 
@@ -103,7 +103,7 @@ def test_a_rule_that_names_an_argument_twice_is_an_error() -> None:
         Settings(approve="shell,deploy:path=/etc/*;path=/root/*")
 
 
-async def test_a_rule_may_name_a_tool_that_only_a_sub_agent_has(play: Play) -> None:
+async def test_a_rule_may_name_a_tool_of_a_sub_agent_only(play: Play) -> None:
     @tool
     async def hand_over(context: ToolContext) -> str:
         """Have another agent deploy."""
@@ -140,7 +140,7 @@ async def test_the_shell_is_gated_by_either_of_its_names(
         ("deploy:names=/etc/*", {"names": ["a", "/etc/passwd"]}),
     ],
 )
-async def test_patterns_see_what_the_tool_is_called_with(
+async def test_patterns_match_the_arguments_that_the_tool_receives(
     play: Play, rule: str, arguments: dict[str, Any]
 ) -> None:
     assert await _asks(play, rule, [deploy], call("deploy", **arguments)) and ran == []
@@ -155,7 +155,7 @@ async def test_patterns_see_what_the_tool_is_called_with(
         ("deploy:names=/etc/*", {"names": ["etc"]}),
     ],
 )
-async def test_what_no_pattern_names_is_not_asked_about(
+async def test_arguments_that_match_no_pattern_need_no_approval(
     play: Play, rule: str, arguments: dict[str, Any]
 ) -> None:
     assert not await _asks(play, rule, [deploy], call("deploy", **arguments)) and len(ran) == 1
@@ -184,16 +184,16 @@ async def test_every_form_of_a_path_is_asked_about(play: Play, by: str, pattern:
     if by == "tool":
         own = tool(deploy.function, needs_approval={"path": pattern})
     rule = f"deploy:path={pattern}" if by == "setting" else ""
-    made = calls(*(raw_call("deploy", path=one) for one in FORMS))
+    made = calls(*(raw_call("deploy", path=form) for form in FORMS))
     async with play([made, say("Done.")], settings={"approve": rule}) as world:
-        asked = (await world.run(Agent(tools=[own]))).questions
-        assert [one.arguments["path"] for one in asked] == [*FORMS] and ran == []
+        suspended = (await world.run(Agent(tools=[own]))).questions
+        assert [one.arguments["path"] for one in suspended] == [*FORMS] and ran == []
 
 
 @pytest.mark.parametrize(
     "rule", ["secrets/*", "secrets/", "./secrets/*", "{root}/secrets/*", "vault/*"]
 )
-async def test_a_rule_on_a_folder_of_the_workspace_holds_for_each_way_into_it(
+async def test_a_folder_rule_covers_every_way_into_the_folder(
     play: Play, tmp_path: Path, rule: str
 ) -> None:
     (tmp_path / "vault").mkdir()
@@ -204,17 +204,17 @@ async def test_a_rule_on_a_folder_of_the_workspace_holds_for_each_way_into_it(
     inside = ["secrets/a", "./secrets/a", "secrets//a", "x/../secrets/a", f"{tmp_path}/secrets/a"]
     inside += [f"{tmp_path}/./secrets/a", "link/a", "vault/a", "file.txt"]
     paths = [*inside, "other.txt", "x/vault/a"]
-    made = calls(*(raw_call("write_file", path=one, content="x") for one in paths))
+    made = calls(*(raw_call("write_file", path=path, content="x") for path in paths))
     settings = {"approve": f"write_file:path={rule.format(root=tmp_path)}"}
 
     async with play([made, say("Done.")], settings=settings) as world:
-        asked = (await world.run(Agent(tools=workspace_tools(tmp_path)))).questions
+        suspended = (await world.run(Agent(tools=workspace_tools(tmp_path)))).questions
 
-    assert [one.arguments["path"] for one in asked] == inside
+    assert [one.arguments["path"] for one in suspended] == inside
     assert (tmp_path / "vault" / "a").read_text() == "" and (tmp_path / "other.txt").exists()
 
 
-async def test_a_path_below_home_is_known_by_its_tilde(
+async def test_a_path_below_home_matches_its_tilde_form(
     play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -223,20 +223,18 @@ async def test_a_path_below_home_is_known_by_its_tilde(
 
 
 @pytest.mark.parametrize("pattern", ["rm *", " rm  *"])
-async def test_a_pattern_of_commands_is_not_got_around(
-    play: Play, tmp_path: Path, pattern: str
-) -> None:
+async def test_a_command_pattern_cannot_be_evaded(play: Play, tmp_path: Path, pattern: str) -> None:
     tools = workspace_tools(tmp_path, shell=True, shell_approval={"command": pattern})
     commands = ["rm x", "  rm x", "/bin/rm x", "sudo rm x", "ls; rm x", "r''m x", "r\\m x"]
     commands += ["$(echo rm) x", "RM x", "rm"]
     made = calls(*(raw_call("run_command", command=one) for one in [*commands, "ls -l"]))
     async with play([made, say("Done.")]) as world:
-        asked = (await world.run(Agent(tools=tools))).questions
-        assert [one.arguments["command"] for one in asked] == commands
+        suspended = (await world.run(Agent(tools=tools))).questions
+        assert [one.arguments["command"] for one in suspended] == commands
 
 
 @pytest.mark.parametrize("path", ["~a\0b", "~\ud800", "~" * 9000, "\ud800", "file://["])
-def test_what_is_no_path_is_matched_as_the_text_that_it_is(path: str) -> None:
+def test_text_that_is_not_a_path_is_matched_literally(path: str) -> None:
     arguments = Arguments({"path": path}, takes=lambda name: True)
     assert not may_match({"path": "/etc/*"}, arguments)
     assert may_match({"path": "*"}, arguments)
@@ -245,9 +243,7 @@ def test_what_is_no_path_is_matched_as_the_text_that_it_is(path: str) -> None:
 
 
 @pytest.mark.parametrize("properties", [{}, {"path": {}}, {"path": {"default": "/etc/x"}}])
-async def test_where_a_pattern_cannot_decide_a_person_is_asked(
-    play: Play, properties: dict[str, Any]
-) -> None:
+async def test_an_undecidable_pattern_asks_a_person(play: Play, properties: dict[str, Any]) -> None:
     assert await _asks(play, "raw:path=/etc/*", [Raw(properties)], call("raw")) and ran == []
 
 
@@ -258,7 +254,7 @@ async def test_a_function_sees_the_coerced_arguments_with_defaults(play: Play) -
     assert not await _asks(play, "", [own], call("deploy", amount="10"))
 
 
-async def test_what_is_always_allowed_by_a_rule_is_what_the_rule_names(play: Play) -> None:
+async def test_always_allowing_by_a_rule_covers_the_rules_pattern(play: Play) -> None:
     script = [call("deploy", path=one) for one in ("//tmp/x/a", "/tmp/x/b", "/tmp/x/../../etc/c")]
     async with play([*script, say("Done.")], settings={"approve": "deploy:path=/tmp/x/*"}) as world:
         [question] = (await world.run(Agent(tools=[deploy]))).questions
@@ -285,7 +281,7 @@ def _ship(path: str, amount: int = 5) -> str:
         ("", tool(_ship, name="store", needs_approval=lambda one: one["amount"] == 5)),
     ],
 )
-async def test_a_workflows_call_is_refused_where_a_person_would_have_to_allow_it(
+async def test_a_workflows_call_that_needs_approval_is_refused(
     play: Play, rule: str, function: Any
 ) -> None:
     @Workflow
@@ -298,7 +294,7 @@ async def test_a_workflows_call_is_refused_where_a_person_would_have_to_allow_it
     assert ran == []
 
 
-async def test_a_workflows_call_that_no_rule_names_runs(play: Play) -> None:
+async def test_a_workflows_call_without_a_rule_runs(play: Play) -> None:
     @Workflow
     async def flow(w: WorkflowContext) -> str:
         return await w.call("ship", _ship, "/tmp/x", amount=6)
@@ -308,7 +304,7 @@ async def test_a_workflows_call_that_no_rule_names_runs(play: Play) -> None:
         assert (await world.runtime.run(flow, "Go.")).output == "shipped"
 
 
-async def test_the_rules_hold_for_sub_agents_in_the_background(play: Play) -> None:
+async def test_rules_apply_to_sub_agents_in_the_background(play: Play) -> None:
     order = {"role": "deployer", "instructions": "Deploy.", "background": True}
 
     def respond(request: ModelRequest) -> ModelAnswer:

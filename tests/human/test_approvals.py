@@ -1,4 +1,4 @@
-"""Calls that a person has to allow."""
+"""Calls that need a person's approval."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ran: list[dict[str, Any]] = []
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    """Begin with nothing run."""
+    """Clear the record of calls."""
     ran.clear()
 
 
@@ -50,13 +50,13 @@ def pay(amount: int) -> str:
 AGENT = Agent(tools=[erase, write, pay, double])
 
 
-async def test_what_is_allowed_is_what_runs_and_runs_once(play: Play) -> None:
+async def test_an_allowed_call_runs_once_as_shown(play: Play) -> None:
     both = calls(raw_call("erase", path="/a", note="x" * 5000), raw_call("double", number=2))
     async with play([both, say("Done.")]) as world:
-        asked = await world.run(AGENT, thread="t")
+        suspended = await world.run(AGENT, thread="t")
 
         assert ran == []
-        [question] = asked.questions
+        [question] = suspended.questions
         assert (question.kind, question.tool, question.pattern) == ("approval", "erase", {})
         assert question.arguments["path"] == "/a"
         assert question.arguments["note"] == "x" * 5000
@@ -69,7 +69,7 @@ async def test_what_is_allowed_is_what_runs_and_runs_once(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_what_is_not_allowed_does_not_run_and_the_model_learns_why(play: Play) -> None:
+async def test_a_refused_call_does_not_run_and_the_model_gets_the_reason(play: Play) -> None:
     async with play([call("erase", path="/a"), say("Sorry.")]) as world:
         [question] = (await world.run(AGENT)).questions
         await world.runtime.answer(question.id, Decision(False, "That is mine."))
@@ -83,7 +83,7 @@ async def test_what_is_not_allowed_does_not_run_and_the_model_learns_why(play: P
 
 
 @pytest.mark.backends("file")
-async def test_what_was_refused_stays_refused_where_nobody_would_ask_any_more(play: Play) -> None:
+async def test_a_refusal_still_holds_where_approval_is_no_longer_needed(play: Play) -> None:
     async with play([call("erase", path="/a"), say("Sorry.")]) as world:
         [question] = (await world.run(AGENT)).questions
         await world.runtime.answer(question.id, False)
@@ -98,7 +98,7 @@ async def test_what_was_refused_stays_refused_where_nobody_would_ask_any_more(pl
 async def test_an_approval_that_comes_too_late_is_a_refusal(play: Play) -> None:
     script = [call("erase", path="/a"), say("Sorry.")]
     async with play(script, settings={"answer_timeout": AT_ONCE}) as world:
-        asked = await world.run(AGENT)
+        suspended = await world.run(AGENT)
         [question] = await world.runtime.questions(status="expired")
         with pytest.raises(QuestionClosed):
             await world.runtime.answer(question.id, True)
@@ -106,11 +106,11 @@ async def test_an_approval_that_comes_too_late_is_a_refusal(play: Play) -> None:
         assert (await world.resume(AGENT)).ok
 
         assert ran == []
-        [(outcome, text)] = await world.results(asked.thread_id)
+        [(outcome, text)] = await world.results(suspended.thread_id)
         assert outcome == "refused" and "Nobody allowed this call in time" in text
 
 
-async def test_what_is_remembered_holds_for_its_thread_alone(play: Play) -> None:
+async def test_a_standing_approval_covers_only_its_thread(play: Play) -> None:
     script = [call("erase", path=f"/{n}") for n in range(2)]
     async with play([*script, say("Done."), *script[:1], say("Done.")]) as world:
         [question] = (await world.run(AGENT, thread="t")).questions
@@ -129,27 +129,27 @@ async def test_what_is_remembered_holds_for_its_thread_alone(play: Play) -> None
 
 
 @pytest.mark.backends("file")
-async def test_a_path_that_goes_up_in_folders_slips_through_no_pattern(play: Play) -> None:
+async def test_a_path_with_parent_folders_evades_no_pattern(play: Play) -> None:
     climbing = ("/tmp/../etc/passwd", "/tmp/a/../../etc/shadow")
     script = [call("erase", path=path) for path in ("/tmp/a", *climbing)]
     async with play([*script, say("Done.")]) as world:
         [question] = (await world.run(AGENT, thread="t")).questions
         await world.runtime.answer(question.id, Decision(True, remember={"path": "/tmp/*"}))
-        [asked] = (await world.resume(AGENT)).questions
-        assert asked.arguments["path"] == climbing[0]
-        await world.runtime.answer(asked.id, Decision(True, remember={"path": climbing[0]}))
+        [suspended] = (await world.resume(AGENT)).questions
+        assert suspended.arguments["path"] == climbing[0]
+        await world.runtime.answer(suspended.id, Decision(True, remember={"path": climbing[0]}))
         [again] = (await world.resume(AGENT)).questions
         assert again.arguments["path"] == climbing[1]
 
     ran.clear()
     async with play([call("write", path=climbing[0]), say("Done.")]) as world:
-        [asked] = (await world.run(Agent(tools=[write]))).questions
-        assert asked.arguments["path"] == climbing[0]
+        [suspended] = (await world.run(Agent(tools=[write]))).questions
+        assert suspended.arguments["path"] == climbing[0]
         assert ran == []
 
 
 @pytest.mark.backends("file")
-async def test_what_is_remembered_can_be_narrower_and_is_taken_back(play: Play) -> None:
+async def test_a_standing_approval_can_be_narrowed_and_revoked(play: Play) -> None:
     script = [call("erase", path=path) for path in ("/tmp/a", "/tmp/b", "/home/c", "/tmp/d")]
     async with play([*script, say("Done.")]) as world:
         [question] = (await world.run(AGENT, thread="t")).questions
@@ -177,7 +177,7 @@ async def test_what_is_remembered_can_be_narrower_and_is_taken_back(play: Play) 
     ],
     ids=["by a pattern", "by a function"],
 )
-async def test_arguments_decide_whether_a_call_is_asked_about(
+async def test_arguments_decide_whether_a_call_needs_approval(
     play: Play, asked: Any, free: Any
 ) -> None:
     async with play([calls(free), calls(asked), say("Done.")]) as world:
@@ -187,13 +187,13 @@ async def test_arguments_decide_whether_a_call_is_asked_about(
 
 
 @pytest.mark.backends("file")
-async def test_a_function_that_fails_on_the_arguments_does_not_allow_them(play: Play) -> None:
+async def test_a_rule_function_that_fails_allows_nothing(play: Play) -> None:
     async with play([call("pay", sum=1), say("Done.")]) as world:
         assert len((await world.run(AGENT)).questions) == 1
 
 
 @pytest.mark.backends("file")
-async def test_a_setting_says_what_else_needs_an_approval(play: Play) -> None:
+async def test_a_setting_adds_rules(play: Play) -> None:
     settings = {"approve": "double:number=4*,pay"}
     script = [call("double", number=7), call("double", number=42), say("Done.")]
     async with play(script, settings=settings) as world:
@@ -203,7 +203,7 @@ async def test_a_setting_says_what_else_needs_an_approval(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_plan_is_reviewed_before_it_is_made(play: Play) -> None:
+async def test_a_plan_is_reviewed_before_it_is_created(play: Play) -> None:
     made = call("plan", action="create", goal="Ship.", steps=[{"id": "a", "description": "Do."}])
     planner = Agent(planning=True)
     async with play([made, say("Done.")], settings={"approve": "plan:action=create"}) as world:
@@ -235,7 +235,7 @@ async def child(context: ToolContext) -> str:
     return str((await context.run_agent(AGENT, "Erase.")).thread_id)
 
 
-async def test_an_approved_call_is_made_once_though_its_process_dies(
+async def test_an_approved_call_runs_once_although_its_process_dies(
     play: Play, tmp_path: Path
 ) -> None:
     file = tmp_path / "effects"
@@ -254,8 +254,8 @@ async def test_an_approved_call_is_made_once_though_its_process_dies(
         assert outcome == "interrupted" and "unverified" in text
 
 
-def test_only_a_known_secret_is_masked_and_nothing_in_a_command() -> None:
-    given: dict[str, Any] = {
+def test_only_known_secrets_are_masked_and_nothing_in_a_command() -> None:
+    arguments: dict[str, Any] = {
         "command": "TOKEN=$(touch${IFS}x) make test --token=$(id) https://x:;id;@host",
         "author": "Ada",
         "max_tokens": 7,
@@ -263,25 +263,29 @@ def test_only_a_known_secret_is_masked_and_nothing_in_a_command() -> None:
         "lines": ["export TOKEN=hunter2-hunter2", "hunter2-hunter2"],
     }
 
-    shown = shown_arguments(given, {"hunter2-hunter2", given["command"]})
+    shown = shown_arguments(arguments, {"hunter2-hunter2", arguments["command"]})
 
     assert shown == {
-        **given,
+        **arguments,
         "env": {"DB_PASSWORD": MASK, "HOME": "/root"},
         "lines": ["export TOKEN=hunter2-hunter2", MASK],
     }
 
 
-def test_nothing_that_a_terminal_would_not_show_is_left_in_what_is_shown() -> None:
-    # Among them are letters that are newer than this Python, which `printable` makes blanks of.
-    unseen = [one for one in map(chr, range(sys.maxunicode + 1)) if not one.isprintable()]
+def test_approvals_contain_no_invisible_characters() -> None:
+    # Some letters are newer than this Python; `printable` replaces them by blanks.
+    unseen = [
+        character
+        for character in map(chr, range(sys.maxunicode + 1))
+        if not character.isprintable()
+    ]
     shown = escape_invisible("x".join(unseen))
     assert shown.isprintable()
     assert shown.count("\\") == len(unseen)
 
 
 @pytest.mark.backends("file")
-async def test_a_question_shows_the_first_thousand_characters_of_what_the_model_said(
+async def test_a_question_shows_the_first_thousand_characters_of_the_models_text(
     play: Play,
 ) -> None:
     text = "I erase it. ".ljust(1000, "x")

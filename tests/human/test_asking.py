@@ -1,4 +1,4 @@
-"""Questions of the model to the user: asked, waited for, answered from anywhere."""
+"""The model's questions to the user: asked, waited for, and answered from any process."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ ASK = [calls(COLOUR, raw_call("double", number=2), text="I need to know."), say(
 
 async def test_a_question_suspends_the_run_and_its_answer_is_the_calls_result(play: Play) -> None:
     async with play(ASK) as world:
-        asked = await world.run(ASKING, thread="t")
+        suspended = await world.run(ASKING, thread="t")
 
-        assert (asked.status, asked.stop_reason, asked.ok) == ("suspended", "awaiting_user", False)
-        [question] = asked.questions
+        assert (suspended.status, suspended.stop_reason, suspended.ok) == (
+            "suspended",
+            "awaiting_user",
+            False,
+        )
+        [question] = suspended.questions
         assert (question.kind, question.text) == ("single", "Which colour?")
         assert (question.choices, question.why) == (("red", "blue"), "I need to know.")
-        # What needs no person has run; the exchange stays open, and nobody holds the lease.
+        # Calls without a question have run; the exchange stays open, and the lease is free.
         row = await world.row()
         assert row.open_node is not None and row.owner is None
         node = await world.store.log.node("t", row.open_node)
@@ -43,7 +47,7 @@ async def test_a_question_suspends_the_run_and_its_answer_is_the_calls_result(pl
 
         assert result.ok and result.output == "Done."
         assert await world.results("t") == [("ok", "blue"), ("ok", "4")]
-        kinds = [one.kind for one in await world.store.events.list("t")]
+        kinds = [event.kind for event in await world.store.events.list("t")]
         assert (kinds.count("question"), kinds.count("run-suspend")) == (1, 1)
         assert kinds.count("run-finish") == 1
 
@@ -53,8 +57,8 @@ async def test_questions_of_one_exchange_wait_for_the_last_answer(play: Play) ->
     more = raw_call("ask_user", question="What else?", kind="multiple", choices=["a", "b", "c"])
     text = raw_call("ask_user", question="Say it.", kind="text")
     async with play([calls(COLOUR, more, text), say("Done.")]) as world:
-        asked = await world.run(ASKING)
-        first, second, third = asked.questions
+        suspended = await world.run(ASKING)
+        first, second, third = suspended.questions
 
         assert not await world.runtime.answer(second.id, ["c", "a"])
         with pytest.raises(QuestionsOpen) as refused:
@@ -81,7 +85,7 @@ BAD_ANSWERS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.backends("file")
 @pytest.mark.parametrize(("answer", "cure"), BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-async def test_an_answer_that_does_not_fit_leaves_the_question_open(
+async def test_an_invalid_answer_leaves_the_question_open(
     play: Play, answer: Any, cure: str
 ) -> None:
     async with play(ASK) as world:
@@ -94,7 +98,7 @@ async def test_an_answer_that_does_not_fit_leaves_the_question_open(
         assert [one.id for one in await world.runtime.questions()] == [question.id]
 
 
-async def test_a_question_is_answered_once_and_by_its_owner(play: Play) -> None:
+async def test_a_question_is_answered_once_and_only_by_its_owner(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING)).questions
         with pytest.raises(NotFound):
@@ -114,9 +118,9 @@ async def test_a_question_is_answered_once_and_by_its_owner(play: Play) -> None:
 @pytest.mark.backends("file")
 async def test_a_late_answer_is_refused_and_counts_as_a_refusal(play: Play) -> None:
     async with play(ASK, settings={"answer_timeout": AT_ONCE}) as world:
-        asked = await world.run(ASKING)
+        suspended = await world.run(ASKING)
         [question] = await world.runtime.questions(status=None)
-        assert question.status == "expired" and asked.questions == ()
+        assert question.status == "expired" and suspended.questions == ()
 
         with pytest.raises(QuestionClosed, match="expired"):
             await world.runtime.answer(question.id, "red")
@@ -128,7 +132,7 @@ async def test_a_late_answer_is_refused_and_counts_as_a_refusal(play: Play) -> N
 
 
 @pytest.mark.backends("file")
-async def test_a_suspended_run_keeps_its_thread_and_names_its_question(play: Play) -> None:
+async def test_a_suspended_run_holds_its_thread_and_names_its_question(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING, thread="t")).questions
 
@@ -138,7 +142,7 @@ async def test_a_suspended_run_keeps_its_thread_and_names_its_question(play: Pla
         assert (await world.row()).status == "suspended"
 
 
-async def test_a_cancel_withdraws_the_questions_and_no_answer_reaches_a_newer_run(
+async def test_a_cancel_withdraws_the_questions_and_late_answers_reach_no_newer_run(
     play: Play,
 ) -> None:
     async with play([*ASK[:1], *ASK]) as world:
@@ -155,13 +159,15 @@ async def test_a_cancel_withdraws_the_questions_and_no_answer_reaches_a_newer_ru
         assert await world.runtime.answer(question.id, "blue")
         assert (await world.resume(ASKING)).ok
         finishes = [
-            one.run_id for one in await world.store.events.list("t") if one.kind == "run-finish"
+            event.run_id
+            for event in await world.store.events.list("t")
+            if event.kind == "run-finish"
         ]
         assert finishes == [stale.run_id, newer.run_id]
 
 
 @pytest.mark.backends("file")
-async def test_a_callback_is_asked_while_the_run_is_suspended(play: Play) -> None:
+async def test_a_callback_is_called_while_the_run_is_suspended(play: Play) -> None:
     seen: list[str] = []
     async with play([*ASK[:1], *ASK]) as world:
 
@@ -177,7 +183,7 @@ async def test_a_callback_is_asked_while_the_run_is_suspended(play: Play) -> Non
 
 
 @pytest.mark.backends("file")
-async def test_a_callback_that_gives_nothing_leaves_the_run_suspended(play: Play) -> None:
+async def test_a_callback_that_returns_none_leaves_the_run_suspended(play: Play) -> None:
     async def leave(question: Question) -> None:
         del question
 
@@ -188,7 +194,7 @@ async def test_a_callback_that_gives_nothing_leaves_the_run_suspended(play: Play
 
 
 @pytest.mark.backends("file")
-async def test_a_stream_goes_on_over_the_answer(play: Play) -> None:
+async def test_a_stream_continues_after_the_answer(play: Play) -> None:
     events: list[Event] = []
 
     async def answer(question: Question) -> str:
@@ -219,7 +225,7 @@ BAD_QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.backends("file")
 @pytest.mark.parametrize(("arguments", "says"), BAD_QUESTIONS.values(), ids=BAD_QUESTIONS)
-async def test_a_question_that_cannot_be_asked_goes_back_to_the_model(
+async def test_an_invalid_question_is_an_error_for_the_model(
     play: Play, arguments: dict[str, Any], says: str
 ) -> None:
     async with play([call("ask_user", **arguments), say("Done.")]) as world:
@@ -232,7 +238,7 @@ async def test_a_question_that_cannot_be_asked_goes_back_to_the_model(
 
 
 @pytest.mark.backends("file")
-async def test_a_sub_agent_cannot_ask_and_is_told_so(play: Play) -> None:
+async def test_a_sub_agent_cannot_ask_and_gets_an_error(play: Play) -> None:
     @tool
     async def child(context: ToolContext) -> str:
         """Run a sub-agent that asks."""
@@ -250,7 +256,7 @@ async def test_a_sub_agent_cannot_ask_and_is_told_so(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_message_to_a_suspended_run_is_read_when_it_goes_on(play: Play) -> None:
+async def test_a_message_to_a_suspended_run_is_read_after_it_resumes(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING)).questions
         await world.runtime.steer(world.run_id, "Hurry up.")
@@ -263,7 +269,7 @@ async def test_a_message_to_a_suspended_run_is_read_when_it_goes_on(play: Play) 
 
 
 @pytest.mark.backends("file")
-async def test_another_runtime_on_the_same_store_goes_on(play: Play) -> None:
+async def test_another_runtime_on_the_same_store_resumes(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING)).questions
         run_id, settings = world.run_id, world.runtime.settings

@@ -17,7 +17,7 @@ from tests.support.worlds import Play, World, double
 ASK = raw_call("ask_user", question="Sure?", kind="text")
 
 
-async def test_what_waits_survives_a_kill_and_is_answered_by_other_processes(play: Play) -> None:
+async def test_open_questions_survive_a_kill_and_other_processes_answer_them(play: Play) -> None:
     async with play([say("Thanks.")]) as world:
         async with started(world.database_url, "ask", "t") as other:
             run_id = str((await other.until("run-suspend"))["run_id"])
@@ -38,10 +38,10 @@ async def test_what_waits_survives_a_kill_and_is_answered_by_other_processes(pla
         assert result.ok and result.output == "Thanks."
         assert await world.results("t") == [("ok", "blue"), ("ok", "Because.")]
         events = await world.store.events.list("t")
-        assert [one.kind for one in events].count("run-finish") == 1
+        assert [event.kind for event in events].count("run-finish") == 1
 
 
-async def test_a_run_pauses_at_its_next_step_and_goes_on(play: Play) -> None:
+async def test_a_run_pauses_at_its_next_step_and_resumes(play: Play) -> None:
     async with play() as world:
         steps = Pausing(world, pause_at=2)
         worker = Agent(steps.model, tools=[double])
@@ -59,13 +59,13 @@ async def test_a_run_pauses_at_its_next_step_and_goes_on(play: Play) -> None:
         result = await world.resume(worker)
 
         assert result.ok and result.steps == 4
-        # What asked for the pause is no message, and pauses nothing a second time.
+        # The pause request is not a message, and does not pause a second time.
         assert "pause" not in str(steps.model.requests[-1].messages)
         assert await world.store.inbox.pending("t") == []
 
 
 @pytest.mark.backends("file")
-async def test_a_pause_that_came_too_late_does_not_reach_the_next_run(play: Play) -> None:
+async def test_a_late_pause_does_not_reach_the_next_run(play: Play) -> None:
     async with play([say("First."), call("double", number=1), say("Second.")]) as world:
         worker = Agent(tools=[double])
         first = await world.run(worker, thread="t")
@@ -76,13 +76,13 @@ async def test_a_pause_that_came_too_late_does_not_reach_the_next_run(play: Play
 
 
 @pytest.mark.backends("file")
-async def test_a_pause_that_comes_before_the_first_step_holds(play: Play) -> None:
+async def test_a_pause_before_the_first_step_is_honoured(play: Play) -> None:
     async with play([calls(ASK), say("Done.")]) as world:
         asks = Agent(asking=True)
         [question] = (await world.run(asks, thread="t")).questions
         await world.runtime.answer(question.id, "Yes.")
         await world.store.inbox.post("t", "steer", b"Hello.")
-        # Of the second life of the run, which begins now.
+        # Addressed to its second execution, which starts at the resume.
         await world.store.inbox.post("t", "pause", b"2", run_id=question.run_id)
 
         paused = await world.resume(asks)
@@ -95,7 +95,7 @@ async def test_a_pause_that_comes_before_the_first_step_holds(play: Play) -> Non
 
 
 @pytest.mark.backends("file")
-async def test_a_final_answer_is_not_held_up_by_a_pause(play: Play) -> None:
+async def test_a_pause_does_not_delay_a_final_answer(play: Play) -> None:
     async with play() as world:
         steps = Pausing(world, pause_at=4)
 
@@ -103,7 +103,7 @@ async def test_a_final_answer_is_not_held_up_by_a_pause(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_paused_run_can_be_cancelled_and_one_that_is_over_cannot_be_paused(
+async def test_a_paused_run_can_be_cancelled_and_an_ended_run_cannot_be_paused(
     play: Play,
 ) -> None:
     async with play() as world:
@@ -120,7 +120,7 @@ async def test_a_paused_run_can_be_cancelled_and_one_that_is_over_cannot_be_paus
 
 
 @pytest.mark.backends("file")
-async def test_a_pause_reaches_a_run_of_another_process(play: Play, tmp_path: object) -> None:
+async def test_a_pause_reaches_a_run_in_another_process(play: Play, tmp_path: object) -> None:
     async with play([say("Done.")]) as world:
         async with started(world.database_url, "work", f"{tmp_path}/effect") as other:
             run_id = str((await other.until("run-start"))["run_id"])
@@ -132,12 +132,12 @@ async def test_a_pause_reaches_a_run_of_another_process(play: Play, tmp_path: ob
 
 
 @pytest.mark.backends("file")
-async def test_a_run_whose_process_died_is_paused_at_once_and_a_resume_wins(play: Play) -> None:
+async def test_a_run_of_a_dead_process_is_paused_at_once_and_a_resume_wins(play: Play) -> None:
     async with play([say("Done.")]) as world:
         async with started(world.database_url, "work", "/dev/null/nowhere") as other:
             run_id = str((await other.until("answer"))["run_id"])
             await other.kill()
-        # Asked of the process that died: the resume comes later, and wins.
+        # A request to the process that died: the resume is later, and wins.
         await world.store.inbox.post("t", "pause", b"1", run_id=run_id)
 
         await world.runtime.pause(run_id)
@@ -155,7 +155,7 @@ async def child(context: ToolContext) -> str:
 
 @tool
 async def pause_me(context: ToolContext) -> str:
-    """Pause the run that calls."""
+    """Pause the tool's own run."""
     from agent_runtime import Runtime, Settings
 
     assert isinstance(context.deps, str)
@@ -165,7 +165,7 @@ async def pause_me(context: ToolContext) -> str:
 
 
 @pytest.mark.backends("file")
-async def test_a_sub_agent_is_paused_with_its_root_only(play: Play) -> None:
+async def test_a_sub_agent_is_paused_only_with_its_root(play: Play) -> None:
     script = [call("child"), call("pause_me"), say("Could not."), say("Done.")]
     async with play(script) as world:
         result = await world.run(Agent(tools=[child]), deps=world.database_url)
@@ -178,7 +178,7 @@ async def test_a_sub_agent_is_paused_with_its_root_only(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_question_goes_with_its_thread_and_not_with_an_import(play: Play) -> None:
+async def test_a_question_is_deleted_with_its_thread_and_closed_by_an_import(play: Play) -> None:
     async with play([calls(ASK), say("Done.")]) as world:
         asks = Agent(world.model, asking=True)
         [question] = (await world.run(asks, thread="t")).questions
@@ -196,7 +196,7 @@ async def test_a_question_goes_with_its_thread_and_not_with_an_import(play: Play
         assert (await world.run(asks, thread="copy")).output == "Done."
 
 
-async def test_suspending_gives_back_what_was_reserved(play: Play) -> None:
+async def test_suspending_releases_reservations(play: Play) -> None:
     settings = {"budget_tokens": 50_000}
     async with play([calls(ASK), say("Done.")], settings=settings) as world:
         asks = Agent(world.model, asking=True)
@@ -210,7 +210,7 @@ async def test_suspending_gives_back_what_was_reserved(play: Play) -> None:
 
 
 class Pausing:
-    """A model that doubles numbers, and asks for a pause of its run while it answers."""
+    """A model that doubles numbers and requests a pause of its run while it answers."""
 
     def __init__(self, world: World, *, pause_at: int) -> None:
         from agent_runtime import ScriptedModel

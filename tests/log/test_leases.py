@@ -1,4 +1,4 @@
-"""One run a thread, one process a run: who may work on it, and what a loser can do."""
+"""Leases: one run per thread, one process per run, and what a process without a lease can do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
 
 @pytest.fixture
 async def runtime(database_url: str) -> AsyncGenerator[Runtime]:
-    """A runtime over a database of the test's own."""
+    """A runtime on the test's own database."""
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
 
@@ -38,8 +38,10 @@ async def test_a_second_run_on_a_busy_thread_is_refused(runtime: Runtime) -> Non
         refused.append(caught.value)
         return "refused"
 
-    one = Agent(ScriptedModel([call("start_another"), say("done")]), tools=[start_another])
-    result = await runtime.run(one, "Go.", thread="t")
+    agent_that_starts = Agent(
+        ScriptedModel([call("start_another"), say("done")]), tools=[start_another]
+    )
+    result = await runtime.run(agent_that_starts, "Go.", thread="t")
 
     assert result.output == "done"
     assert [error.run_id for error in refused] == [result.run_id]
@@ -82,7 +84,7 @@ async def test_a_run_whose_process_was_killed_is_taken_over_at_once(
         await other.kill()
 
     store = runtime.store.of("local")
-    # Its lease has not expired: it is the process that is known to be gone.
+    # Its lease has not expired, but its process is known to be gone.
     assert (await store.runs.get(run_id)).lease_live
     result = await runtime.resume(run_id, Agent(ScriptedModel([say("done")]), tools=[]))
 
@@ -90,7 +92,7 @@ async def test_a_run_whose_process_was_killed_is_taken_over_at_once(
     assert (await store.runs.get(run_id)).epoch == 2
 
 
-async def test_who_lost_the_lease_writes_nothing(runtime: Runtime) -> None:
+async def test_a_process_that_lost_its_lease_writes_nothing(runtime: Runtime) -> None:
     store = runtime.store.of("local")
     before: list[object] = []
 
@@ -106,9 +108,9 @@ async def test_who_lost_the_lease_writes_nothing(runtime: Runtime) -> None:
         before.extend(await state(run.id))
         return "lost"
 
-    one = Agent(ScriptedModel([call("lose"), say("never")]), tools=[lose])
+    losing = Agent(ScriptedModel([call("lose"), say("never")]), tools=[lose])
     with pytest.raises(LeaseLost):
-        await runtime.run(one, "Go.", thread="t")
+        await runtime.run(losing, "Go.", thread="t")
 
     [run] = await store.runs.list(thread_id="t")
     assert await state(run.id) == before
@@ -116,7 +118,7 @@ async def test_who_lost_the_lease_writes_nothing(runtime: Runtime) -> None:
     assert [item.status for item in (await store.log.node("t", 2)).calls] == ["started"]
 
 
-async def test_who_lost_the_lease_stops_its_tools(
+async def test_a_run_that_lost_its_lease_stops_its_tools(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 0.01)
@@ -125,7 +127,7 @@ async def test_who_lost_the_lease_stops_its_tools(
 
     @tool
     async def work() -> str:
-        """Lose the lease, then work on for ever."""
+        """Lose the lease, then work without end."""
         nonlocal stopped
         [run] = await store.runs.list(thread_id="t")
         await store.runs.take_lease(run.id, OTHER, seconds=30, replaces=run.epoch)
@@ -142,7 +144,7 @@ async def test_who_lost_the_lease_stops_its_tools(
 
 
 class WatchedStore:
-    """A store that says when a lease is renewed."""
+    """A store that reports when a lease is renewed."""
 
     def __init__(self, store: UserStore) -> None:
         self.store = store
@@ -154,11 +156,11 @@ class WatchedStore:
         return getattr(self.store, name)
 
     def of(self, user_id: str) -> UserStore:
-        """Return itself, whoever asks."""
+        """Return this store for any user."""
         return cast("UserStore", self)
 
     async def close(self) -> None:
-        """Leave the store to who opened it."""
+        """Leave the store open: its opener closes it."""
 
 
 class WatchedRuns:
@@ -171,7 +173,7 @@ class WatchedRuns:
         return getattr(self._runs, name)
 
     async def renew_lease(self, lease: Lease, *, seconds: float) -> bool:
-        """Renew the lease, and say so."""
+        """Renew the lease, and report it."""
         stop = await self._runs.renew_lease(lease, seconds=seconds)
         self._watcher.seconds = seconds
         self._watcher.renewed.set()
@@ -187,13 +189,13 @@ async def test_a_running_run_keeps_renewing_its_lease(
 
     @tool
     async def work() -> str:
-        """Work until the lease was renewed."""
+        """Work until the lease has been renewed."""
         with anyio.fail_after(30):
             await store.renewed.wait()
         return "renewed"
 
-    one = Agent(ScriptedModel([call("work"), say("done")]), tools=[work])
-    result = await Runtime(runtime.settings, cast("Store", store)).run(one, "Go.", thread="t")
+    working = Agent(ScriptedModel([call("work"), say("done")]), tools=[work])
+    result = await Runtime(runtime.settings, cast("Store", store)).run(working, "Go.", thread="t")
 
     assert result.ok
     assert store.seconds == 0.3
@@ -219,17 +221,17 @@ async def _active_run(runtime: Runtime) -> Run:
     return await store.runs.get("r")
 
 
-async def test_an_owner_on_this_host_is_known_to_live_or_to_be_dead(runtime: Runtime) -> None:
+async def test_an_owner_on_this_host_is_known_to_be_alive_or_dead(runtime: Runtime) -> None:
     run = await _active_run(runtime)
     here = this_process_owner()
 
     with at_work("r"):
         assert not is_dead(run)
         with at_work("r"):
-            # Somebody else of this process tries to take it over, and fails.
+            # Another task of this process tries to take the run over, and fails.
             pass
         assert not is_dead(run)
-    # This process lives, but does not work on the run any more.
+    # This process lives, but no longer works on the run.
     assert is_dead(run)
     # The same pid, but of a process that started at another time.
     assert is_dead(replace(run, owner=replace(here, started="1")))
@@ -251,7 +253,7 @@ async def test_an_owner_in_another_container_of_this_host_counts_as_dead_once_it
     here = this_process_owner()
     boot, _, namespace = here.boot.partition(":")
     assert boot and namespace.isdigit()
-    # No process has this pid here; in its own namespace it may be anybody's.
+    # No process has this pid here; in its own namespace any process may have it.
     there = replace(here, boot=f"{boot}:1", pid=2**22 + 1, started="1")
     run = replace(await _active_run(runtime), owner=there)
 

@@ -1,4 +1,4 @@
-"""Who is alive: runs of other processes, stopped, late, killed, or out of sight."""
+"""Liveness of other processes: stopped, late, killed, or out of sight."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ pytestmark = pytest.mark.backends("file", "postgres")
 
 @pytest.fixture
 async def runtime(database_url: str) -> AsyncGenerator[Runtime]:
-    """A runtime over a database of the test's own."""
+    """A runtime on the test's own database."""
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
 
 
 async def expire(runtime: Runtime, run: Run) -> Run:
-    """End a run's lease, as a clock that jumped would; return the run."""
+    """End a run's lease, as a clock that jumped would; return the run's row."""
     store = runtime.store.of("local")
     lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
     await store.runs.renew_lease(lease, seconds=-3600)
-    found = await store.runs.get(run.id)
-    assert not found.lease_live
-    return found
+    expired = await store.runs.get(run.id)
+    assert not expired.lease_live
+    return expired
 
 
 async def test_a_live_process_keeps_its_run_however_late_its_lease(
@@ -48,7 +48,7 @@ async def test_a_live_process_keeps_its_run_however_late_its_lease(
     store = runtime.store.of("local")
     async with elsewhere(database_url) as other:
         run_id = (await other.until("tool-start"))["run_id"]
-        # It is stopped, so that it cannot renew its lease meanwhile.
+        # Stopped, it cannot renew its lease meanwhile.
         other.process.send_signal(signal.SIGSTOP)
         run = await expire(runtime, await store.runs.get(run_id))
 
@@ -63,7 +63,7 @@ async def test_a_live_process_keeps_its_run_however_late_its_lease(
     assert (await store.runs.get(run_id)).epoch == 1
 
 
-async def test_what_is_known_of_a_killed_process_is_its_own_alone(
+async def test_a_killed_process_is_dead_and_one_out_of_sight_is_not(
     runtime: Runtime, database_url: str
 ) -> None:
     store = runtime.store.of("local")
@@ -75,13 +75,13 @@ async def test_what_is_known_of_a_killed_process_is_its_own_alone(
     assert owner is not None and run.lease_live
 
     assert is_dead(run)
-    # Its process id was given to another process, which lives.
+    # Its process id now belongs to another process, which is alive.
     here = this_process_owner()
     reused = replace(owner, pid=here.pid, started=here.started)
     assert is_dead(replace(run, owner=reused))
-    # Another machine of that name, another container, a clone, a boot before: nobody knows.
+    # Another machine of that name, another container, a clone, an earlier boot: state unknown.
     boot = owner.boot.partition(":")[0]
-    for unseen in (
+    for elsewhere_owner in (
         replace(owner, machine="another"),
         replace(owner, host="another"),
         replace(owner, boot="another:1"),
@@ -89,14 +89,14 @@ async def test_what_is_known_of_a_killed_process_is_its_own_alone(
         replace(owner, instance="0" * 32),
         replace(owner, instance="", machine=""),
     ):
-        assert not is_dead(replace(run, owner=unseen)), unseen
-        assert is_dead(replace(run, owner=unseen, lease_live=False)), unseen
+        assert not is_dead(replace(run, owner=elsewhere_owner)), elsewhere_owner
+        assert is_dead(replace(run, owner=elsewhere_owner, lease_live=False)), elsewhere_owner
 
 
-async def test_a_process_whose_marks_cannot_be_seen(
+async def test_a_process_whose_markers_are_out_of_sight_is_known_by_its_pid(
     runtime: Runtime, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As in another container that shares nothing but the database; its process id is seen here.
+    # As in another container that shares only the database; but its process id is visible here.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     store = runtime.store.of("local")
     async with elsewhere(database_url) as other:
@@ -111,7 +111,7 @@ async def test_a_process_whose_marks_cannot_be_seen(
 
 
 def python(script: str) -> subprocess.Popen[str]:
-    """Start a script, which may wait for the end of its stdin: that is when it is left."""
+    """Start a script; it may wait for the end of its stdin, which comes when the block is left."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", script]
     return subprocess.Popen(
@@ -119,7 +119,7 @@ def python(script: str) -> subprocess.Popen[str]:
     )
 
 
-FORKS = """
+FORKING_SCRIPT = """
 import os, sys
 from agent_runtime.log import liveness as marker
 with marker.at_work("r"):
@@ -132,8 +132,8 @@ with marker.at_work("r"):
 """
 
 
-def test_a_forked_child_does_not_hold_its_parents_marks() -> None:
-    with python(FORKS) as process:
+def test_a_forked_child_does_not_hold_its_parents_markers() -> None:
+    with python(FORKING_SCRIPT) as process:
         assert process.stdout is not None
         names = dict(process.stdout.readline().split() for _ in range(2))
         process.wait(60)
@@ -141,7 +141,7 @@ def test_a_forked_child_does_not_hold_its_parents_marks() -> None:
         assert marker.activity_of(names["child"], "r") == "idle"
 
 
-READS_ITS_MARKS = """
+READING_SCRIPT = """
 import sys
 from agent_runtime.log import liveness as marker
 with marker.at_work("r"):
@@ -153,13 +153,13 @@ with marker.at_work("r"):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere locks belong to the process")
-def test_marks_stay_when_their_process_reads_the_file_they_are_in() -> None:
-    with python(READS_ITS_MARKS) as process:
+def test_markers_stay_when_their_process_reads_their_file() -> None:
+    with python(READING_SCRIPT) as process:
         assert process.stdout is not None
         assert marker.activity_of(process.stdout.readline().strip(), "r") == "working"
 
 
-WORKS = """
+WORKING_SCRIPT = """
 import sys
 from agent_runtime.log import liveness as marker
 with marker.at_work("r"):
@@ -168,8 +168,8 @@ with marker.at_work("r"):
 """
 
 
-def test_who_does_something_else_is_idle() -> None:
-    with python(WORKS) as process:
+def test_a_process_that_works_on_another_run_is_idle() -> None:
+    with python(WORKING_SCRIPT) as process:
         assert process.stdout is not None
         name = process.stdout.readline().strip()
         assert [marker.activity_of(name, run) for run in ("r", "another")] == ["working", "idle"]
@@ -180,7 +180,7 @@ def test_who_does_something_else_is_idle() -> None:
 
 
 async def renewals(database_url: str) -> None:
-    """Wait until the lease of the thread's run was renewed twice; end it before each."""
+    """Expire the lease of the thread's run twice, and wait each time until it is renewed."""
     store = await open_store(database_url, migrate=False)
     try:
         user = store.of("local")
@@ -201,18 +201,18 @@ async def test_a_tool_that_blocks_the_loop_keeps_its_run(
 
     @tool
     async def block() -> str:
-        """Block the event loop until the lease was renewed twice."""
+        """Block the event loop until the lease has been renewed twice."""
         script = "import anyio, sys; from tests.log.test_liveness import renewals as f"
-        done = subprocess.run(  # noqa: ASYNC221  (blocking is the point)
+        completed = subprocess.run(  # noqa: ASYNC221  (blocking is the point)
             [sys.executable, "-c", f"{script}; anyio.run(f, sys.argv[1])", database_url],
             cwd=ROOT,
             env=clean_environ(),
             timeout=60,
         )
-        return f"exit code {done.returncode}"
+        return f"exit code {completed.returncode}"
 
-    one = Agent(ScriptedModel([call("block"), say("done")]), tools=[block])
-    result = await runtime.run(one, "Go.", thread="t")
+    blocking = Agent(ScriptedModel([call("block"), say("done")]), tools=[block])
+    result = await runtime.run(blocking, "Go.", thread="t")
 
     assert result.ok
     node = await runtime.store.of("local").log.node("t", 2)

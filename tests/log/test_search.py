@@ -1,4 +1,4 @@
-"""What a run appends is found by full text search, in the transaction that appends it."""
+"""Full-text search finds what a run appends, from the transaction that appends it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_runs_task_calls_results_and_answer_are_found(play: Play) -> Non
             hits = await store.search.find(query, every_word=True)
             assert (hits[0].node_id, hits[0].call) == place, query
             assert hits[0].thread_id == thread
-        # Indexed anew from the log it is the same texts.
+        # Indexing the log again gives the same texts.
         before = await store.search.find(" ".join(places))
         head = (await store.threads.get(thread)).head or 0
         texts = [
@@ -56,7 +56,7 @@ async def test_a_runs_task_calls_results_and_answer_are_found(play: Play) -> Non
 
 
 @pytest.mark.backends("file")
-async def test_what_the_recall_tool_repeats_is_not_found_again(play: Play) -> None:
+async def test_results_of_the_recall_tool_are_not_indexed(play: Play) -> None:
     script = [
         call("look_up", where={}),
         call("recall", query="walrus"),

@@ -1,4 +1,4 @@
-"""The ledger: what it finds, what it lists first, how it is written, and what it costs."""
+"""The ledger: what it finds, its order, its text, and its cost."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def tokens(ledger: tuple[str, ...]) -> int:
     return count_text(" ".join(ledger))
 
 
-# What is found
+# Finding
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("open app/[slug]/page.tsx, then", ["app/[slug]/page.tsx"]),
         ("app/(shop)/cart.ts and @scope/pkg", ["app/(shop)/cart.ts", "@scope/pkg"]),
@@ -54,8 +54,8 @@ def tokens(ledger: tuple[str, ...]) -> int:
         ("naïve_größe in Übersicht/größe.py", ["naïve_größe", "Übersicht/größe.py"]),
     ],
 )
-def test_identifiers_are_found_as_they_are_written(text: str, found: list[str]) -> None:
-    assert list(identifiers(text)) == found
+def test_identifiers_are_found_verbatim(text: str, expected: list[str]) -> None:
+    assert list(identifiers(text)) == expected
 
 
 def test_prose_has_no_identifiers() -> None:
@@ -63,7 +63,7 @@ def test_prose_has_no_identifiers() -> None:
     assert list(identifiers(text)) == []
 
 
-# What is listed
+# Order
 
 
 def test_own_identifiers_come_before_those_of_results() -> None:
@@ -73,13 +73,13 @@ def test_own_identifiers_come_before_those_of_results() -> None:
     assert tokens(ledger) <= 40
 
 
-def test_what_occurs_often_comes_before_what_occurs_once() -> None:
+def test_frequent_identifiers_come_first() -> None:
     once = " ".join(f"name_{index}" for index in range(100))
     ledger = compile_ledger([result(once), result("cart_total " * 5), result("cart_total")], 12)
     assert "cart_total" in ledger
 
 
-def test_nothing_that_the_prompt_lists_is_listed_again() -> None:
+def test_identifiers_elsewhere_in_the_prompt_are_not_listed() -> None:
     before = ("$=/srv/shop", "$/src/cart.py", "$/src/user.py", "cart_total")
     texts = [own("/srv/shop/src/cart.py src/user.py user.py cart_total tax_rate")]
     assert compile_ledger(texts, 100, listed=" ".join(before)) == ("tax_rate",)
@@ -91,12 +91,12 @@ def test_a_part_of_another_name_is_not_that_name() -> None:
     assert ledger == ("cart_total",)
 
 
-def test_a_path_stands_for_its_end() -> None:
+def test_a_path_replaces_its_shorter_forms() -> None:
     ledger = compile_ledger([own("cart.py"), own("shop/cart.py"), own("src/shop/cart.py")], 100)
     assert ledger == ("src/shop/cart.py",)
 
 
-def test_a_folder_of_several_paths_is_stated_once() -> None:
+def test_a_folder_of_several_paths_is_listed_once() -> None:
     paths = [f"/home/ann/code/shop/src/{name}.py" for name in ("cart", "user", "tax")]
     ledger = compile_ledger([own(" ".join(paths))], 100)
     assert ledger[0] == "$=/home/ann/code/shop/src"
@@ -104,7 +104,7 @@ def test_a_folder_of_several_paths_is_stated_once() -> None:
     assert tokens(ledger) < count_text(" ".join(paths))
 
 
-def test_a_single_path_is_written_whole() -> None:
+def test_a_single_path_is_written_in_full() -> None:
     path = "/home/ann/code/shop/src/cart.py"
     assert compile_ledger([own(f"{path} cart_total")], 100) in (
         (path, "cart_total"),
@@ -112,13 +112,13 @@ def test_a_single_path_is_written_whole() -> None:
     )
 
 
-def test_a_path_that_looks_like_one_under_a_root_is_not_one() -> None:
+def test_a_path_with_a_similar_prefix_is_not_under_that_root() -> None:
     assert list(spelled_out(("$=/srv/shop", "$/a.py"))) == ["/srv/shop/a.py"]
     assert list(identifiers("cat $/etc/hosts")) == ["/etc/hosts"]
 
 
 @pytest.mark.parametrize("budget", [-5, 0, 1, 7, 30, 109, 1000])
-def test_a_ledger_keeps_within_its_budget(budget: int) -> None:
+def test_a_ledger_stays_within_its_budget(budget: int) -> None:
     texts = [own(" ".join(f"/srv/shop/p{i}/file_{i}.py value_{i} c0ffee{i:03}" for i in range(99)))]
     ledger = compile_ledger(texts, budget)
     assert tokens(ledger) <= max(0, budget)
@@ -135,9 +135,7 @@ def test_the_same_passages_give_the_same_ledger() -> None:
     st.lists(st.tuples(st.text(st.characters(), max_size=60), st.booleans()), max_size=6),
     st.integers(0, 60),
 )
-def test_any_text_gives_a_ledger_that_occurs_in_it(
-    texts: list[tuple[str, bool]], budget: int
-) -> None:
+def test_any_text_has_a_ledger_of_its_own_words(texts: list[tuple[str, bool]], budget: int) -> None:
     ledger = compile_ledger([LedgerSource(text, is_own) for text, is_own in texts], budget)
     assert tokens(ledger) <= budget
     assert len(set(ledger)) == len(ledger)
@@ -149,18 +147,18 @@ def test_any_text_gives_a_ledger_that_occurs_in_it(
     "piece", ["a/", "(", "a_", "-", "a.", "a-", "\ud800/a_b ", "0", "[](", "a1-", "x.y/z:1:"]
 )
 def test_a_huge_text_is_read_in_pieces_of_bounded_length(piece: str) -> None:
-    # What is quadratic in the length would need hours for these.
+    # These would take hours in quadratic time.
     text = piece * (4_000_000 // len(piece))
     assert tokens(compile_ledger([result(text)], 100)) <= 100
     assert all(len(name) <= 200 for name in identifiers(text))
 
 
-def test_of_a_huge_text_the_beginning_and_the_end_are_read() -> None:
+def test_only_the_start_and_the_end_of_a_huge_text_are_read() -> None:
     text = f"first_name {'x ' * MOST_READ} last_name"
     assert set(compile_ledger([result(text)], 100)) == {"first_name", "last_name"}
 
 
-def test_of_a_cut_result_is_named_what_it_does_not_show() -> None:
+def test_a_truncated_results_hidden_identifiers_are_listed() -> None:
     text = " ".join(f"/home/ann/code/shop/file_{index}.py is a file." for index in range(99))
     shown = text[:400]
     names = left_out(text, shown)
@@ -170,7 +168,7 @@ def test_of_a_cut_result_is_named_what_it_does_not_show() -> None:
     assert left_out(text, text) == ()
 
 
-# Merged
+# Merging
 
 
 def test_merged_ledgers_list_each_identifier_once() -> None:
@@ -182,7 +180,7 @@ def test_merged_ledgers_list_each_identifier_once() -> None:
     assert merged[0] == "$=/srv/shop/src"
 
 
-def test_what_is_preferred_is_kept_when_ledgers_are_merged() -> None:
+def test_preferred_identifiers_survive_merging() -> None:
     old = tuple(f"old_{index}" for index in range(40))
     new = tuple(f"new_{index}" for index in range(40))
     merged = merge_ledgers([old, new], 30, lambda name: name == "old_39")
@@ -190,7 +188,7 @@ def test_what_is_preferred_is_kept_when_ledgers_are_merged() -> None:
     assert tokens(merged) <= 30
 
 
-def test_merging_one_ledger_keeps_it() -> None:
+def test_merging_a_single_ledger_returns_it() -> None:
     ledger = ("$=/home/ann/code/shop", "$/src/cart.py", "$/docs/user.md", "cart_total")
     assert merge_ledgers([ledger], 100) == ledger
     assert merge_ledgers([], 100) == ()

@@ -1,4 +1,4 @@
-"""A small loop that drives the offline model's script over real files, with a sliding window."""
+"""A small loop that runs the offline model's script over real files, with a sliding window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Fault = Callable[[int, ToolCall], ToolResult | None]
 
 @dataclass
 class Driven:
-    """How a survey went."""
+    """The course of a survey."""
 
     answer: str
     steps: int

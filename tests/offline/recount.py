@@ -1,4 +1,4 @@
-"""Counts a folder by other means than the tools, to compare a report with."""
+"""Counts a folder without the tools, to check the figures of a report."""
 
 from __future__ import annotations
 
@@ -54,31 +54,31 @@ def lines_of(path: Path) -> int:
 def matching(paths: list[Path], pattern: str) -> tuple[int, int]:
     """Return how many lines match, and in how many files; binary files do not count."""
     texts = [
-        data.decode(errors="replace") for one in paths if b"\0" not in (data := one.read_bytes())
+        data.decode(errors="replace") for path in paths if b"\0" not in (data := path.read_bytes())
     ]
     counts = [sum(bool(re.search(pattern, line)) for line in text.split("\n")) for text in texts]
     return sum(counts), sum(count > 0 for count in counts)
 
 
 class Report:
-    """A report, taken apart."""
+    """A parsed report."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def number(self, label: str) -> int:
-        """Return the figure of a line `- label: figure`."""
-        found = re.search(rf"^- {re.escape(label)}: ([\d,]+)", self.text, re.MULTILINE)
-        assert found is not None, f"the report has no figure for {label!r}:\n{self.text}"
-        return int(found[1].replace(",", ""))
+        """Return the figure in a line `- label: figure`."""
+        match = re.search(rf"^- {re.escape(label)}: ([\d,]+)", self.text, re.MULTILINE)
+        assert match is not None, f"the report has no figure for {label!r}:\n{self.text}"
+        return int(match[1].replace(",", ""))
 
     def search(self, label: str) -> tuple[int, int]:
-        """Return matches, and files with matches, of a search."""
-        found = re.search(
+        """Return the matches and the files with matches of a search."""
+        match = re.search(
             rf"^- {re.escape(label)}: ([\d,]+) in ([\d,]+) files?", self.text, re.MULTILINE
         )
-        assert found is not None, f"the report has no search {label!r}:\n{self.text}"
-        return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
+        assert match is not None, f"the report has no search {label!r}:\n{self.text}"
+        return int(match[1].replace(",", "")), int(match[2].replace(",", ""))
 
     def section(self, title: str) -> list[str]:
         """Return the lines of a section."""
@@ -96,26 +96,26 @@ class Report:
 
     @property
     def biggest(self) -> list[tuple[str, int]]:
-        """The biggest files."""
-        found = re.findall(r"^- `(.+)`: ([\d,]+) bytes$", self._joined("Biggest files"), re.M)
-        return [(path, int(size.replace(",", ""))) for path, size in found]
+        """The largest files."""
+        matches = re.findall(r"^- `(.+)`: ([\d,]+) bytes$", self._joined("Biggest files"), re.M)
+        return [(path, int(size.replace(",", ""))) for path, size in matches]
 
     @property
     def read(self) -> dict[str, tuple[int, int, str]]:
         """Lines, bytes and title of each file that was read."""
-        found = re.findall(
+        matches = re.findall(
             r"^- (?:`` (.+) ``|`(.+)`): ([\d,]+) lines?, ([\d,]+) bytes?(?:; “(.*)”)?$",
             self._joined("Files read"),
             re.MULTILINE,
         )
         return {
             fenced or path: (int(lines.replace(",", "")), int(size.replace(",", "")), title)
-            for fenced, path, lines, size, title in found
+            for fenced, path, lines, size, title in matches
         }
 
     @property
     def unread(self) -> dict[str, str]:
-        """Reasons by path, of the files that could not be read."""
+        """The files that could not be read, with reasons."""
         return dict(re.findall(r"^- `(.+)`: not read: (.+)$", self._joined("Files read"), re.M))
 
     def _joined(self, title: str) -> str:

@@ -1,4 +1,4 @@
-"""The survey by sub-agents: real loop, real store, real files; every figure is counted again."""
+"""A survey by sub-agents: real loop, real store, real files; every figure is recounted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TASK = "Survey this folder and write REPORT.md"
 
 
 class Surveyed:
-    """The result, the plan, the sub-agents and the report of a survey."""
+    """A survey's result, plan, sub-agents and report."""
 
     def __init__(self, root: Path, result: RunResult, runs: list[Run], plan: Plan) -> None:
         self.result, self.plan = result, plan
@@ -27,7 +27,7 @@ class Surveyed:
         self.report = Report((root / "REPORT.md").read_text())
 
     def of(self, part: str) -> list[str]:
-        """Return how the attempts at a part ended, the first one first."""
+        """Return how each attempt at a part ended, oldest first."""
         ended = [run for run in self.children if _record(run).key == part]
         return [run.stop_reason or "" for run in sorted(ended, key=lambda run: run.created_at)]
 
@@ -39,7 +39,7 @@ async def survey(
     check: bool = True,
     **environ: str,
 ) -> Surveyed:
-    """Survey a folder with all that the command line gives, and check the report's figures."""
+    """Survey a folder with the command line's settings, and check the report's figures."""
     settings = load_settings({"AGENT_RUNTIME_DATABASE_URL": f"file:{store}", **environ})
     agent = Agent(tools=workspace_tools(root), planning=True, delegation=True)
     async with Runtime.open(settings) as runtime:
@@ -68,27 +68,27 @@ def store(tmp_path: Path) -> Path:
 
 
 def fill(root: Path, sizes: list[int]) -> None:
-    """Write files with these numbers of lines."""
+    """Write files with these line counts."""
     for number, lines in enumerate(sizes):
         text = f'"""Module {number}."""\n' + "def f(): ...  # TODO\n" * lines
         (root / f"module_{number:04}.py").write_text(text)
 
 
-async def test_sub_agents_read_the_parts_and_the_report_is_true(root: Path, store: Path) -> None:
+async def test_sub_agents_read_the_parts_and_the_report_is_correct(root: Path, store: Path) -> None:
     fill(root, [1] * 60)
     seen = await survey(root, store)
     assert set(seen.report.read) == set(recount(root).files)
     assert len(seen.children) == 6
     assert {run.status for run in seen.children} == {"succeeded"}
-    assert {one.id: one.status for one in seen.plan.items} == dict.fromkeys(
+    assert {item.id: item.status for item in seen.plan.items} == dict.fromkeys(
         ("look", *(f"part-{n}" for n in range(1, 7)), "recall", "figures", "check"), "completed",
     )  # fmt: skip
     assert "By sub-agents: 6 parts, 6 attempts." in seen.report.text
-    # The root itself has read nothing but its own report.
+    # The root itself has read only its own report.
     assert seen.result.steps < 30
 
 
-async def test_a_part_of_large_files_runs_out_of_steps_and_the_next_attempt_continues(
+async def test_a_part_of_large_files_exhausts_its_steps_and_the_next_attempt_continues(
     root: Path, store: Path
 ) -> None:
     fill(root, [1] * 50 + [1500] * 9)
@@ -100,32 +100,33 @@ async def test_a_part_of_large_files_runs_out_of_steps_and_the_next_attempt_cont
         (run for run in seen.children if _record(run).key == "part-6"),
         key=lambda run: run.created_at,
     )
-    # It begins where the log of attempts says: it read what was left, not the part again.
+    # It starts where the log of attempts says: it read the remaining files, not the part again.
     assert _record(second).fix_applied.startswith("Begin at entry 60, with the files of the queue")
     assert second.steps < 13
     (line,) = [line for line in seen.report.section("How it was read") if "`part-6`" in line]
     assert "attempt 1 stopped after" in line and "(max_steps)" in line
 
 
-async def test_what_was_listed_first_is_recalled_after_it_has_left_the_prompt(
+async def test_the_first_listing_is_recalled_after_it_left_the_prompt(
     root: Path, store: Path
 ) -> None:
     fill(root, [1] * 100)
     seen = await survey(root, store, AGENT_RUNTIME_OBSERVER_MESSAGE_TOKENS="6000")
     size = sum(recount(root).files.values())
     stub = len("This survey is in progress.\n")
-    said = f"said: “101 entries in . and below: 101 files of {size + stub:,} bytes, 0 folders.”"
-    assert said in seen.report.text
+    expected = f"said: “101 entries in . and below: 101 files of {size + stub:,} bytes, 0 folders.”"
+    assert expected in seen.report.text
     assert "observation o1 stands for it). No language model" in str(seen.result.output)
 
 
-async def test_an_empty_folder_is_surveyed_too(root: Path, store: Path) -> None:
+async def test_an_empty_folder_is_surveyed(root: Path, store: Path) -> None:
     seen = await survey(root, store)
-    assert [run.status for run in seen.children] == ["succeeded"]
+    assert seen.children == []
+    assert {one.status for one in seen.plan.items} == {"completed"}
     assert seen.report.number("Files") == seen.report.number("Read") == 0
 
 
-async def test_of_thousands_of_files_a_sample_is_read_and_folders_are_no_files(
+async def test_of_thousands_of_files_a_sample_is_read_and_folders_are_not_files(
     root: Path, store: Path
 ) -> None:
     for number in range(700):
@@ -139,7 +140,7 @@ async def test_of_thousands_of_files_a_sample_is_read_and_folders_are_no_files(
     assert len(seen.children) >= MOST_PARTS
 
 
-async def test_a_part_that_no_attempt_gets_through_is_said_not_to_be_read(
+async def test_a_part_that_no_attempt_finishes_is_reported_as_unread(
     root: Path, store: Path
 ) -> None:
     fill(root, [1] * 20)
@@ -147,18 +148,18 @@ async def test_a_part_that_no_attempt_gets_through_is_said_not_to_be_read(
     assert seen.report.number("Read") == 0
     assert seen.of("part-1") == ["max_steps", "max_steps"]
     assert "attempt 2 given up after 0 files (max_steps)" in seen.report.text
-    assert {one.id: one.status for one in seen.plan.items}["part-1"] == "failed"
+    assert {item.id: item.status for item in seen.plan.items}["part-1"] == "failed"
     assert "Only 0 of 21 entries were listed" in seen.report.text
 
 
-async def test_the_same_folder_gives_the_same_report(root: Path, tmp_path: Path) -> None:
+async def test_the_same_folder_yields_the_same_report(root: Path, tmp_path: Path) -> None:
     fill(root, [1] * 45 + [1500] * 15)
     texts = [(await survey(root, tmp_path / f"{n}.db")).report.text for n in range(2)]
     assert texts[0] == texts[1]
 
 
 def _record(run: Run) -> DelegationRecord:
-    """Return what a sub-agent's run keeps of the call that began it."""
+    """Return the call that started a sub-agent, as its run stores it."""
     record = delegation_record(run)
     assert record is not None
     return record

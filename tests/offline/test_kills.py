@@ -1,4 +1,4 @@
-"""The survey from the command line, killed with SIGKILL repeatedly, and resumed."""
+"""A survey from the command line, repeatedly killed with SIGKILL and resumed."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def live(folder: Path, *arguments: str, lines: int = LINES) -> bool:
             if len(seen) == lines:
                 process.kill()
         code = process.wait()
-        # Killed between its end and the end of its process, it has nothing more to do.
+        # A process killed between its run's end and its own has nothing left to do.
         ended = code in (exits.SUCCESS, exits.NOTHING)
         assert ended or len(seen) >= lines, "".join(seen)
         return ended
 
 
-def test_killed_at_random_instants_a_survey_ends_with_the_same_findings(tmp_path: Path) -> None:
+def test_a_survey_killed_at_random_instants_ends_with_the_same_findings(tmp_path: Path) -> None:
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     for folder in (calm, killed):
         fill(folder / "work")
@@ -64,13 +64,13 @@ def test_killed_at_random_instants_a_survey_ends_with_the_same_findings(tmp_path
 
 
 def findings(folder: Path) -> tuple[list[str], int]:
-    """Return what the report says, in any order, and how many parts were read.
+    """Return the report's findings in any order, and how many parts were read.
 
-    How many attempts a part needed is left out: a resumed sub-agent may repeat steps.
+    The number of attempts is excluded: a resumed sub-agent may repeat steps.
     """
     report = (folder / "work" / "REPORT.md").read_text()
-    found, how = report.split("## How it was read")
+    sections, how = report.split("## How it was read")
     parts = re.search(r"By sub-agents: (\d+) parts?, (\d+) attempts?", how)
     assert parts is not None and int(parts[2]) >= int(parts[1])
     recalled = how.splitlines()[-1]
-    return sorted([*found.splitlines(), recalled]), int(parts[1])
+    return sorted([*sections.splitlines(), recalled]), int(parts[1])

@@ -1,4 +1,4 @@
-"""The offline model's survey: every figure of the report is true of the folder."""
+"""The offline model's survey: every figure of the report matches the folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fill_small(root: Path) -> None:
 
 
 def check_figures(root: Path, report: Report) -> None:
-    """Compare everything that is counted over the whole folder."""
+    """Compare every figure counted over the whole folder."""
     truth = recount(root)
     assert report.number("Files") == len(truth.files)
     assert report.number("Folders") == truth.folders
@@ -78,7 +78,7 @@ def check_read(root: Path, report: Report) -> None:
     assert f"together they have {total:,} lines" in report.text
 
 
-async def test_a_small_folder_is_surveyed_whole_and_truly(tmp_path: Path) -> None:
+async def test_a_small_folder_is_surveyed_completely_and_correctly(tmp_path: Path) -> None:
     fill_small(tmp_path)
     driven = await drive(tmp_path)
     report = Report((tmp_path / "REPORT.md").read_text())
@@ -95,7 +95,7 @@ async def test_a_small_folder_is_surveyed_whole_and_truly(tmp_path: Path) -> Non
     assert f"{len(recount(tmp_path).files)} files" in driven.answer
 
 
-async def test_titles_are_the_lines_that_say_best_what_a_file_is(tmp_path: Path) -> None:
+async def test_titles_are_the_most_descriptive_lines_of_files(tmp_path: Path) -> None:
     fill_small(tmp_path)
     await drive(tmp_path)
     read = Report((tmp_path / "REPORT.md").read_text()).read
@@ -106,7 +106,7 @@ async def test_titles_are_the_lines_that_say_best_what_a_file_is(tmp_path: Path)
     assert read["empty.txt"][2] == ""
 
 
-async def test_a_second_survey_leaves_the_first_report_out_of_its_figures(tmp_path: Path) -> None:
+async def test_a_second_survey_excludes_the_first_report_from_its_figures(tmp_path: Path) -> None:
     fill_small(tmp_path)
     await drive(tmp_path)
     first = (tmp_path / "REPORT.md").read_text()
@@ -114,7 +114,7 @@ async def test_a_second_survey_leaves_the_first_report_out_of_its_figures(tmp_pa
     assert (tmp_path / "REPORT.md").read_text() == first
 
 
-async def test_another_folder_makes_another_report(tmp_path: Path) -> None:
+async def test_another_folder_yields_another_report(tmp_path: Path) -> None:
     fill_small(tmp_path)
     await drive(tmp_path)
     (tmp_path / "src" / "main.py").write_text('"""Changed."""\n# TODO\n# TODO\n')
@@ -128,7 +128,7 @@ async def test_another_folder_makes_another_report(tmp_path: Path) -> None:
     assert report.extensions[".rs"] == (1, 13)
 
 
-async def test_an_empty_folder_has_a_report_too(tmp_path: Path) -> None:
+async def test_an_empty_folder_has_a_report(tmp_path: Path) -> None:
     await drive(tmp_path)
     report = Report((tmp_path / "REPORT.md").read_text())
     check_figures(tmp_path, report)
@@ -137,7 +137,7 @@ async def test_an_empty_folder_has_a_report_too(tmp_path: Path) -> None:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
-    """2,000 files in 100 folders, of many kinds."""
+    """2,000 files in 100 folders, of many types."""
     rng = random.Random(7)
     for number in range(2000):
         folder = tmp_path / f"part{number % 10}" / f"unit {number % 100}"
@@ -169,7 +169,7 @@ async def test_of_a_large_folder_a_stated_sample_is_read_in_a_few_hundred_steps(
     assert 100 < driven.steps < 300
 
 
-async def test_many_extensions_are_counted_together_beyond_a_bound(large: Path) -> None:
+async def test_many_extensions_beyond_a_limit_are_counted_together(large: Path) -> None:
     await drive(large)
     report, truth = Report((large / "REPORT.md").read_text()), recount(large).extensions
     named = {name: counts for name, counts in report.extensions.items() if name != "others"}
@@ -179,7 +179,7 @@ async def test_many_extensions_are_counted_together_beyond_a_bound(large: Path) 
     assert report.extensions["others"] == tuple(map(sum, zip(*rest, strict=True)))
 
 
-async def test_what_it_carries_from_step_to_step_stays_small(large: Path) -> None:
+async def test_state_carried_between_steps_stays_small(large: Path) -> None:
     for number in range(12):
         name = f"{number}" * 120
         (large / name / name).mkdir(parents=True)
@@ -191,7 +191,7 @@ async def test_what_it_carries_from_step_to_step_stays_small(large: Path) -> Non
 
 
 @pytest.mark.parametrize("budget", [300, 600])
-async def test_results_cut_to_a_small_window_change_no_figure(tmp_path: Path, budget: int) -> None:
+async def test_truncated_results_change_no_figure(tmp_path: Path, budget: int) -> None:
     fill_small(tmp_path)
     for number in range(30):
         (tmp_path / f"module_{number:02}.py").write_text(
@@ -204,7 +204,7 @@ async def test_results_cut_to_a_small_window_change_no_figure(tmp_path: Path, bu
     check_read(tmp_path, report)
 
 
-async def test_only_the_named_folder_is_surveyed_and_the_report_may_lie_elsewhere(
+async def test_only_the_named_folder_is_surveyed_and_the_report_may_be_elsewhere(
     tmp_path: Path,
 ) -> None:
     fill_small(tmp_path)
@@ -216,7 +216,7 @@ async def test_only_the_named_folder_is_surveyed_and_the_report_may_lie_elsewher
     assert set(report.read) == {f"src/{path}" for path in truth.files}
 
 
-async def test_names_that_are_no_utf8_are_counted_and_said_not_to_be_read(tmp_path: Path) -> None:
+async def test_names_that_are_not_utf8_are_counted_and_reported_as_unread(tmp_path: Path) -> None:
     (tmp_path / "fine.txt").write_text("fine\n")
     (tmp_path / os.fsdecode(b"bad\xff.txt")).write_text("bad\n")
     await drive(tmp_path)
@@ -226,7 +226,7 @@ async def test_names_that_are_no_utf8_are_counted_and_said_not_to_be_read(tmp_pa
     assert "No such file" in report.unread["bad\\udcff.txt"]
 
 
-async def test_of_a_folder_with_too_many_entries_the_figures_say_that_they_are_of_a_part(
+async def test_figures_of_a_folder_with_too_many_entries_say_they_are_partial(
     large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offline, "MOST_ENTRIES", 400)
@@ -239,7 +239,7 @@ async def test_of_a_folder_with_too_many_entries_the_figures_say_that_they_are_o
     check_read(large, report)
 
 
-async def test_a_file_too_large_to_be_counted_is_read(tmp_path: Path) -> None:
+async def test_a_file_too_large_to_count_is_read(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_text(f"{'x' * 999}\n" * 70_000)
     await drive(tmp_path)
     text = (tmp_path / "REPORT.md").read_text()
@@ -247,5 +247,5 @@ async def test_a_file_too_large_to_be_counted_is_read(tmp_path: Path) -> None:
 
 
 def entries(root: Path) -> list[str]:
-    """Return everything in a folder, with the report."""
+    """Return every entry of a folder, including the report."""
     return [path.relative_to(root).as_posix() for path in root.rglob("*")]

@@ -1,4 +1,4 @@
-"""Which tasks the offline model takes, and how it turns the others down."""
+"""Tasks that the offline model accepts, and how it declines others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.offline import offline_model
 from agent_runtime.offline.answers import read_state
-from agent_runtime.offline.script import Survey, next_answer
+from agent_runtime.offline.script import next_answer
+from agent_runtime.offline.survey import Survey
 from agent_runtime.offline.task import SurveyTask, read_task
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -43,11 +44,11 @@ def test_folder_and_report_are_taken_from_the_task(text: str, folder: str, repor
     "text",
     ["Write a poem", "Describe quantum physics", "Fix the bug in this folder", "", "report"],
 )
-def test_other_tasks_are_not_taken(text: str) -> None:
+def test_other_tasks_are_declined(text: str) -> None:
     assert read_task(text) is None
 
 
-def test_a_word_before_folder_is_only_taken_for_its_name_if_there_is_such_a_folder() -> None:
+def test_a_word_before_folder_is_its_name_only_if_that_folder_exists() -> None:
     assert read_task("Survey this large folder") == SurveyTask("large", "REPORT.md", sure=False)
 
 
@@ -60,34 +61,34 @@ async def test_a_word_before_folder_that_names_none_means_the_whole_workspace(
 
 
 def first(root: Path, *messages: PromptMessage) -> ModelAnswer:
-    """Return what the script says to a prompt."""
+    """Return the script's response to a prompt."""
     return next_answer(ModelRequest(messages, Toolset(workspace_tools(root)).specs))
 
 
-def test_it_turns_down_what_it_cannot_do_and_tells_how_to_set_a_model(tmp_path: Path) -> None:
+def test_it_declines_what_it_cannot_do_and_says_how_to_set_a_model(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedTask) as caught:
         first(tmp_path, PromptMessage("user", "Write a poem"))
     assert "AGENT_RUNTIME_MODEL=" in caught.value.cure
     assert "ANTHROPIC_API_KEY" in caught.value.cure
 
 
-def test_without_file_tools_it_says_which_are_missing() -> None:
+def test_it_names_missing_file_tools() -> None:
     request = ModelRequest((PromptMessage("user", "Survey this folder"),))
     with pytest.raises(UnsupportedTask, match="list_files, read_file, search_files, write_file"):
         next_answer(request)
 
 
-async def test_a_folder_that_is_not_there_is_turned_down(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_declined(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedTask, match=r"'nowhere/here' cannot be .*No such file"):
         await drive(tmp_path, "Survey the folder nowhere/here")
 
 
-async def test_a_folder_outside_of_the_workspace_is_turned_down(tmp_path: Path) -> None:
+async def test_a_folder_outside_the_workspace_is_declined(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedTask, match="outside of the workspace"):
         await drive(tmp_path, "Survey the folder ../..")
 
 
-def test_a_new_task_on_a_thread_begins_a_new_survey(tmp_path: Path) -> None:
+def test_a_new_task_on_a_thread_starts_a_new_survey(tmp_path: Path) -> None:
     task = PromptMessage("user", "Survey this folder")
     before = first(tmp_path, task)
     again = PromptMessage("user", "Survey the folder `b` into B.md")
@@ -95,6 +96,13 @@ def test_a_new_task_on_a_thread_begins_a_new_survey(tmp_path: Path) -> None:
     state = read_state(answer.text, Survey)
     assert state is not None
     assert (state.phase, state.folder, state.report) == ("begin", "b", "B.md")
+
+
+def test_a_survey_of_another_version_is_started_over_and_the_answer_says_so(tmp_path: Path) -> None:
+    task = PromptMessage("user", "Survey this folder")
+    answer = first(tmp_path, task, PromptMessage("assistant", 'I survey.\nstate: {"stage": 1}'))
+    assert answer.text.startswith("Another version began this survey, so I start it over. I survey")
+    assert read_state(answer.text, Survey) is not None
 
 
 def test_the_model_has_a_name_and_runs_the_script() -> None:

@@ -1,4 +1,4 @@
-"""The offline model as the default of a whole run: real loop, real store, real files."""
+"""The offline model as the default model of a whole run: real loop, real store, real files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-async def test_without_a_model_a_survey_runs_to_its_end_and_its_report_is_true(
+async def test_without_a_model_a_survey_finishes_and_its_report_is_correct(
     tmp_path: Path, folder: Path
 ) -> None:
     settings = load_settings({"AGENT_RUNTIME_DATABASE_URL": f"file:{tmp_path / 'store.db'}"})

@@ -1,9 +1,9 @@
-"""Runs the README's first steps as they are written, against a provider on loopback.
+"""Run the README's first steps as written, against a provider on loopback.
 
-    python first_steps.py clone FOLDER    from a fresh clone that it makes in the folder
-    python first_steps.py wheel BIN       by the commands of an installed wheel, which lie there
+    python first_steps.py clone FOLDER    from a fresh clone, created in the folder
+    python first_steps.py wheel BIN       with the commands of an installed wheel, in that folder
 
-It is a script, not a test: it needs nothing but Python's own library.
+It is a script, not a test, and needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 ANSWER = "The slowest test waits for a server."
-ASKED: list[dict[str, Any]] = []
+REQUESTS: list[dict[str, Any]] = []
 _NOT_CLONED = (".git", ".*_cache", ".venv", ".services", "__pycache__", "*.db*", "REPORT.md")
 
 
@@ -60,11 +60,11 @@ def events() -> bytes:
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Answers every request for a message."""
+    """Answers every request with the same message."""
 
     def do_POST(self) -> None:
-        """Answer as a stream."""
-        ASKED.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        """Stream the answer."""
+        REQUESTS.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
         body = events()
         self.send_response(200)
         self.send_header("content-type", "text/event-stream; charset=utf-8")
@@ -72,60 +72,60 @@ class Provider(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its base names it so
-        """Say nothing."""
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
+        """Suppress the log."""
 
 
 def blocks() -> list[str]:
-    """Return the README's shell commands, but for the one that runs the tests."""
+    """Return the README's shell commands, except those that run the tests."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [block for block in found if "pytest" not in block]
+    matches = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [block for block in matches if "pytest" not in block]
 
 
 def environment(home: Path, port: int) -> dict[str, str]:
-    """Return the environment of somebody who has just come: a home of their own, no settings."""
-    kept = {
+    """Return a new user's environment: an empty home folder and no settings."""
+    environ = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("AGENT_RUNTIME_", "XDG_", "VIRTUAL_ENV", "UV_PROJECT"))
         and not name.endswith("_API_KEY")
         and name != "DATABASE_URL"
     }
-    # What pip and uv have fetched already lies in the real home.
+    # Downloads of pip and uv are cached in the real home folder.
     caches = Path.home() / ".cache"
     python = Path(sys.base_prefix, "bin")
     return {
         "UV_CACHE_DIR": str(caches / "uv"),
         "PIP_CACHE_DIR": str(caches / "pip"),
-        **kept,
+        **environ,
         "HOME": str(home),
-        "PATH": f"{python}:{kept['PATH']}",
-        # What stands in the place of the provider; all else is as it is written.
+        "PATH": f"{python}:{environ['PATH']}",
+        # The loopback provider; everything else is as the README says.
         "AGENT_RUNTIME_MODEL_BASE_URL": f"http://127.0.0.1:{port}",
     }
 
 
 def shell(script: str, folder: Path, environ: Mapping[str, str]) -> str:
-    """Run commands in one shell, and return what they wrote to stdout."""
-    done = subprocess.run(
+    """Run commands in one shell, and return their stdout."""
+    completed = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         check=False,
     )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(f"exit code {done.returncode} of:\n{script}")
-    return done.stdout
+    if completed.returncode:
+        raise SystemExit(f"exit code {completed.returncode} of:\n{script}")
+    return completed.stdout
 
 
-def active(environ: dict[str, str], folder: Path) -> None:
-    """Make a virtual environment and activate it, so that pip installs nothing elsewhere."""
+def activate(environ: dict[str, str], folder: Path) -> None:
+    """Create a virtual environment and activate it, so that pip installs into it."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     environ |= {"PATH": f"{folder / 'bin'}:{environ['PATH']}", "VIRTUAL_ENV": str(folder)}
 
 
-def main(how: str, where: Path) -> None:
-    """Run the first steps from a clone, or those with a key by an installed wheel."""
+def main(source: str, where: Path) -> None:
+    """Run all first steps from a clone, or those that need a key with an installed wheel."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as temporary:
@@ -133,13 +133,13 @@ def main(how: str, where: Path) -> None:
         home.mkdir()
         environ = environment(home, server.server_port)
         steps = blocks()
-        if how == "clone":
+        if source == "clone":
             clone = where / "clone"
-            # Not by git: what is checked may be an export without its history.
+            # Copied, not cloned by git: the checkout may be an export without history.
             shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(*_NOT_CLONED))
-            active(environ, Path(temporary, "venv"))
+            activate(environ, Path(temporary, "venv"))
             installed = 'python3 -c "import agent_runtime_storage, agent_runtime.runtime"'
-            told = shell("\n".join([*steps, f"cd / && {installed}"]), clone, environ)
+            output = shell("\n".join([*steps, f"cd / && {installed}"]), clone, environ)
             if not (clone / "REPORT.md").is_file():
                 raise SystemExit("the first step wrote no report")
         else:
@@ -147,13 +147,13 @@ def main(how: str, where: Path) -> None:
             project = Path(temporary, "project")
             project.mkdir()
             keyed = [step for step in steps if "_API_KEY" in step]
-            told = shell("\n".join([*keyed, "agent-runtime-om --help"]), project, environ)
+            output = shell("\n".join([*keyed, "agent-runtime-om --help"]), project, environ)
         states = list(home.rglob("agent_runtime.db"))
     server.shutdown()
     server.server_close()
-    if ANSWER not in told or not ASKED or len(states) != 1:
-        raise SystemExit(f"the step with a key did not work; it told:\n{told}")
-    print(f"the README's first steps work from a {how}")
+    if ANSWER not in output or not REQUESTS or len(states) != 1:
+        raise SystemExit(f"the step with a key did not work; it printed:\n{output}")
+    print(f"the README's first steps work from a {source}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Run by the installed wheel alone: one run with one tool call, through litellm, on loopback.
+"""Smoke test of the installed wheel: a run with one tool call, through litellm, on loopback.
 
-It is a script, not a test: it has to see nothing of the checkout.
+It is a script, not a test: nothing of the checkout may be importable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def multiply(a: int, b: int) -> int:
 
 
 async def main() -> None:
-    """Call a tool once, through the whole path, and check what the model got."""
+    """Call a tool once, through the whole path, and check the answer."""
 
     def script(request: dict[str, Any], n: int) -> Reply:
         if n == 0:

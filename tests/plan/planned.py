@@ -1,7 +1,7 @@
-"""A run with a plan in another process, which kills itself at an event of its own.
+"""A run with a plan in another process, which kills itself at a chosen event.
 
-It makes a plan of two steps, then completes the first, adds a third and has the second follow
-`work`, all in one message; then it answers.
+It creates a plan of two steps. One message then completes the first, adds a third and lets the
+second follow `work`; the next one answers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def work() -> str:
 
 
 def agent(answered: int = 0) -> Agent:
-    """Return the agent whose model has given `answered` answers already."""
+    """Return the agent; its model has already given `answered` answers."""
     return Agent(ScriptedModel(SCRIPT[answered:]), tools=[work], planning=True)
 
 
@@ -46,14 +46,14 @@ async def main(database_url: str, kind: str, tool: str, number: int) -> None:
     """Run the agent on the thread `t`; kill this process at the n-th event of a kind and a tool."""
     seen = 0
 
-    def tell(event: Event) -> None:
+    def kill_at_event(event: Event) -> None:
         nonlocal seen
         seen += event.kind == kind and event.data.get("tool", "") == tool
         if seen == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
-        await runtime.run(agent(), "Go.", thread="t", on_event=tell)
+        await runtime.run(agent(), "Go.", thread="t", on_event=kill_at_event)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Plans in runs: kept by branch, true after a crash, restated, and an owner's own."""
+"""Plans in runs: by branch, correct after a crash, in every prompt, and private to their owner."""
 
 from __future__ import annotations
 
@@ -39,55 +39,59 @@ STEPS = [{"id": "a", "description": "Look"}, {"id": "b", "description": "Build"}
 
 
 def create(*steps: dict[str, Any]) -> RawCall:
-    """The call that makes the plan."""
+    """Return a call that creates the plan."""
     return raw_call("plan", action="create", goal="Ship it", steps=list(steps) or STEPS)
 
 
-def update(*steps: dict[str, Any], **given: Any) -> RawCall:
-    """The call that changes it."""
-    return raw_call("plan", action="update", steps=list(steps), **given)
+def update(*steps: dict[str, Any], **options: Any) -> RawCall:
+    """Return a call that changes the plan."""
+    return raw_call("plan", action="update", steps=list(steps), **options)
 
 
 def done(*ids: str) -> RawCall:
-    """The call that completes items."""
-    return update(*({"id": one, "status": "completed"} for one in ids))
+    """Return a call that completes items."""
+    return update(*({"id": item_id, "status": "completed"} for item_id in ids))
 
 
-async def now(world: World, thread: str = "t") -> Plan:
-    """The thread's plan."""
+async def current_plan(world: World, thread: str = "t") -> Plan:
+    """Return the thread's plan."""
     plan = await world.runtime.plans.current(thread)
     assert plan is not None
     return plan
 
 
 def statuses(plan: Plan) -> list[str]:
-    """The status of each item."""
-    return [one.status for one in plan.items]
+    """Return the status of each item."""
+    return [item.status for item in plan.items]
 
 
 async def play_on(world: World, *script: Scripted, agent: Agent = AGENT) -> list[str]:
-    """Let a run answer by a script on the thread `t`; return what its tools last returned."""
+    """Run a script on the thread `t`; return the tool results in its last prompt."""
     model = ScriptedModel([*script, say("Done.")])
-    kept = Agent(model, tools=agent.tools, planning=agent.planning)
-    await world.run(kept, thread="t")
-    return [one.text for one in model.requests[-1].messages if one.role == "tool"]
+    agent_with_script = Agent(model, tools=agent.tools, planning=agent.planning)
+    await world.run(agent_with_script, thread="t")
+    return [message.text for message in model.requests[-1].messages if message.role == "tool"]
 
 
-async def test_a_plan_outlives_its_process_and_continues(play: Play) -> None:
+async def test_a_plan_survives_its_process(play: Play) -> None:
     async with play() as world:
         await play_on(world, create(), update({"id": "a", "status": "in_progress"}))
     async with play() as world:
-        plan = await now(world)
+        plan = await current_plan(world)
         assert (plan.goal, statuses(plan)) == ("Ship it", ["in_progress", "pending"])
         results = await play_on(world, calls(done("a")), call("plan", action="review"))
         assert "[x] a (plan) Look" in results[-1]
         versions = await world.runtime.plans.versions("t")
-        assert [(one.version, one.settled) for one in versions] == [(3, 1), (2, 0), (1, 0)]
-        assert versions[0] == await now(world)
+        assert [(version.version, version.settled) for version in versions] == [
+            (3, 1),
+            (2, 0),
+            (1, 0),
+        ]
+        assert versions[0] == await current_plan(world)
 
 
 @FILE
-async def test_what_is_refused_tells_the_model_how_to_correct_it_and_changes_nothing(
+async def test_a_refused_change_explains_the_correction_and_changes_nothing(
     play: Play,
 ) -> None:
     async with play() as world:
@@ -103,12 +107,12 @@ async def test_what_is_refused_tells_the_model_how_to_correct_it_and_changes_not
         assert results[0].startswith("There is no plan yet.") and "`create`" in results[1]
         assert "there is no step 'x'; there are: a, b" in results[3]
         assert "'pending', 'in_progress'" in results[4]
-        plan = await now(world)
+        plan = await current_plan(world)
         assert (plan.version, statuses(plan)) == (1, ["pending", "pending"])
 
 
 @FILE
-async def test_two_changes_in_one_message_are_both_made_in_their_order(play: Play) -> None:
+async def test_changes_in_one_message_are_applied_in_order(play: Play) -> None:
     async with play() as world:
         await play_on(
             world,
@@ -116,21 +120,26 @@ async def test_two_changes_in_one_message_are_both_made_in_their_order(play: Pla
             calls(done("a"), done("b"), raw_call("double", number=1)),
         )
         versions = await world.runtime.plans.versions("t")
-        assert [one.items[0].result for one in versions[::-1]] == ["", *"012345678", "8", "8"]
+        assert [version.items[0].result for version in versions[::-1]] == [
+            "",
+            *"012345678",
+            "8",
+            "8",
+        ]
         assert statuses(versions[0]) == ["completed", "completed"]
 
 
 @FILE
 async def test_a_step_follows_the_other_calls_of_its_message(play: Play) -> None:
     seen: list[list[str]] = []
-    open_now = anyio.Event()
-    go_on = anyio.Event()
+    called = anyio.Event()
+    release = anyio.Event()
 
     @tool
     async def slow() -> str:
-        """Be slow."""
-        open_now.set()
-        await go_on.wait()
+        """Wait for the test."""
+        called.set()
+        await release.wait()
         return "slow"
 
     @tool
@@ -142,13 +151,13 @@ async def test_a_step_follows_the_other_calls_of_its_message(play: Play) -> None
     async with play() as world:
 
         async def watch() -> None:
-            await open_now.wait()
+            await called.wait()
             async with aclosing(world.store.events.follow("t")) as events:
                 async for event in events:
                     if event.kind == "plan" and event.data["version"] == 2:
                         break
-            seen.append(statuses(await now(world)))
-            go_on.set()
+            seen.append(statuses(await current_plan(world)))
+            release.set()
 
         async with anyio.create_task_group() as group:
             group.start_soon(watch)
@@ -160,23 +169,23 @@ async def test_a_step_follows_the_other_calls_of_its_message(play: Play) -> None
                 agent=agent,
             )
         assert seen == [["in_progress", "pending"]]
-        plan = await now(world)
+        plan = await current_plan(world)
         assert statuses(plan) == ["completed", "failed"]
         assert plan.items[1].result == "fails: ValueError: no such file"
-        # What it was then it stays, whatever is called later.
+        # Later calls do not change the recorded status.
         await play_on(world, raw_call("double", number=1), update(phase="debug"))
-        assert statuses(await now(world)) == ["completed", "failed"]
+        assert statuses(await current_plan(world)) == ["completed", "failed"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "at", "number"),
+    ("kind", "tool_name", "number"),
     [("tool-start", "work", 1), ("plan", "", 2), ("plan", "", 3)],
 )
 @FILE
-async def test_after_a_crash_each_change_was_made_once_and_the_plan_is_true(
-    play: Play, database_url: str, kind: str, at: str, number: int
+async def test_after_a_crash_each_change_is_applied_once_and_the_plan_is_correct(
+    play: Play, database_url: str, kind: str, tool_name: str, number: int
 ) -> None:
-    async with program("tests.plan.planned", database_url, kind, at, str(number)) as other:
+    async with program("tests.plan.planned", database_url, kind, tool_name, str(number)) as other:
         await other.process.wait()
     async with play() as world:
         [run] = await world.store.runs.list(thread_id="t")
@@ -194,10 +203,10 @@ async def test_after_a_crash_each_change_was_made_once_and_the_plan_is_true(
         made_by = [row.call_id for row in await world.store.log.plans("t", exchange.seq)]
         assert len(versions) == 3 and len(set(made_by)) == 3
         results = await world.results("t")
-        said = "Plan version 2: 1 of 3 done, phase plan, iteration 1. Can be begun: 2, 3."
-        assert results[1] == ("ok", said)
+        summary = "Plan version 2: 1 of 3 done, phase plan, iteration 1. Can be begun: 2, 3."
+        assert results[1] == ("ok", summary)
         assert results[3][0] == "ok" and "In progress: 2." in results[3][1]
-        # `work` may not run again: whether it did what it should nobody saw, unless it ended.
+        # `work` may not run again: unless its end was recorded, its effect is unverified.
         ended = "completed" if results[2][0] == "ok" else "failed"
         assert statuses(versions[0]) == ["completed", ended, "pending"]
         if ended == "failed":
@@ -209,20 +218,20 @@ async def test_each_branch_has_its_own_plan(play: Play) -> None:
         await play_on(world, create())
         fork = (await world.store.threads.get("t")).head
         await play_on(world, done("a"))
-        left = (await world.store.threads.get("t")).head
+        first_head = (await world.store.threads.get("t")).head
         await branches.fork(world.store, "t", fork)
-        assert statuses(await now(world)) == ["pending", "pending"]
+        assert statuses(await current_plan(world)) == ["pending", "pending"]
         await play_on(world, done("b"))
-        assert statuses(await now(world)) == ["pending", "completed"]
-        assert [one.version for one in await world.runtime.plans.versions("t")] == [3, 1]
-        await branches.fork(world.store, "t", left)
-        assert statuses(await now(world)) == ["completed", "pending"]
+        assert statuses(await current_plan(world)) == ["pending", "completed"]
+        assert [version.version for version in await world.runtime.plans.versions("t")] == [3, 1]
+        await branches.fork(world.store, "t", first_head)
+        assert statuses(await current_plan(world)) == ["completed", "pending"]
         await branches.fork(world.store, "t", None)
         assert await world.runtime.plans.current("t") is None
 
 
 @FILE
-async def test_a_plan_is_its_threads_and_its_owners_own(play: Play) -> None:
+async def test_a_plan_is_private_to_its_thread_and_owner(play: Play) -> None:
     async with play([calls(create()), say("."), call("plan", action="review"), say(".")]) as world:
         await world.run(AGENT, thread="t")
         await world.run(AGENT, thread="other")
@@ -236,13 +245,13 @@ async def test_a_plan_is_its_threads_and_its_owners_own(play: Play) -> None:
 
 
 @FILE
-async def test_who_lost_the_lease_changes_no_plan(play: Play) -> None:
+async def test_a_process_without_the_lease_changes_no_plan(play: Play) -> None:
     planners: list[Planner] = []
     lost: list[Exception] = []
 
     @tool
     async def lose(context: ToolContext) -> str:
-        """Lose the lease, and go on planning."""
+        """Lose the lease, then change the plan."""
         planner = context.service(Planner)
         assert planner is not None
         planners.append(planner)
@@ -259,11 +268,11 @@ async def test_who_lost_the_lease_changes_no_plan(play: Play) -> None:
         agent = Agent(ScriptedModel([calls(create()), call("lose")]), tools=[lose], planning=True)
         with pytest.raises(LeaseLost):
             await world.run(agent, thread="t")
-        assert lost and statuses(await now(world)) == ["pending", "pending"]
+        assert lost and statuses(await current_plan(world)) == ["pending", "pending"]
 
 
 @FILE
-async def test_a_tool_marks_what_it_has_observed(play: Play) -> None:
+async def test_a_tool_can_mark_an_item(play: Play) -> None:
     marked: list[bool] = []
 
     @tool
@@ -282,14 +291,14 @@ async def test_a_tool_marks_what_it_has_observed(play: Play) -> None:
         assert marked == [False] * 3
         await play_on(world, create(), raw_call("work", key="a"), agent=agent)
         await play_on(world, raw_call("work", key="unknown"), agent=agent)
-        plan = await now(world)
+        plan = await current_plan(world)
         assert (plan.items[0].status, plan.items[0].result) == ("failed", "it broke")
-        # What changes nothing is no version.
+        # A mark that changes nothing makes no version.
         assert marked[3:] == [True] * 3 + [False] * 3 and plan.version == 3
 
 
 class Looking:
-    """Makes a plan, then looks so often that the plan leaves the prompt."""
+    """A script that creates a plan, then calls a tool until the plan has left the prompt."""
 
     def __init__(self, steps: Sequence[dict[str, Any]]) -> None:
         self.steps = steps
@@ -317,25 +326,25 @@ async def test_the_plan_is_always_in_the_prompt(play: Play, remembering: bool) -
     async with play(script, settings=settings) as world:
         agent = Agent(tools=[look], planning=True, last_messages=6)
         assert (await world.run(agent, thread="t")).ok
-    causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+    causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
     assert len(causes) > 2
     for request in script.requests[1:]:
         text = "\n".join(
-            [one.text for one in request.messages[1:]]
-            + [str(one.arguments) for message in request.messages for one in message.calls]
+            [message.text for message in request.messages[1:]]
+            + [str(call.arguments) for message in request.messages for call in message.calls]
         )
         assert "Ship it" in text and "Do part 0 with care" in text
-    # Its call has left by now: the state note has it, within its bound, as the runtime's own.
+    # The call has left by now, so the state note restates the plan, bounded and fenced.
     last = script.requests[-1]
-    assert not any(one.name == "plan" for message in last.messages for one in message.calls)
-    note = "\n".join(one.text for one in last.messages[1:] if one.role == "user")
+    assert not any(call.name == "plan" for message in last.messages for call in message.calls)
+    note = "\n".join(message.text for message in last.messages[1:] if message.role == "user")
     before, _, restated = note.partition("Plan version 1: ")
     assert "<runtime-note " in before
     assert count_text(restated.partition("</runtime-note")[0]) <= NOTE_TOKENS
 
 
 @FILE
-async def test_phases_are_those_of_the_agent_else_of_the_settings(play: Play) -> None:
+async def test_phases_come_from_the_agent_or_else_the_settings(play: Play) -> None:
     settings = {"plan_phases": "scout,dig"}
     async with play(settings=settings) as world:
         for agent, phases in (
@@ -345,7 +354,7 @@ async def test_phases_are_those_of_the_agent_else_of_the_settings(play: Play) ->
         ):
             results = await play_on(world, create(), update(phase="party"), agent=agent)
             assert f"there is no phase 'party'; the phases are: {', '.join(phases)}" in results[-1]
-            assert (await now(world)).phase == phases[0]
+            assert (await current_plan(world)).phase == phases[0]
 
 
 @FILE
@@ -353,14 +362,16 @@ async def test_without_planning_there_is_no_plan_tool(play: Play) -> None:
     async with play([say("Done.")]) as world:
         await world.run(Agent(tools=[double]), thread="t")
         assert isinstance(world.model, ScriptedModel)
-        assert "plan" not in [one.name for one in world.model.requests[-1].tools]
+        assert "plan" not in [request.name for request in world.model.requests[-1].tools]
 
 
 @FILE
-async def test_the_event_of_a_version_tells_figures_and_keeps_no_content(play: Play) -> None:
+async def test_the_event_of_a_version_has_counts_but_no_content(play: Play) -> None:
     async with play() as world:
         await play_on(world, create(), calls(done("a")))
-        [first, second] = [one for one in await world.store.events.list("t") if one.kind == "plan"]
+        [first, second] = [
+            event for event in await world.store.events.list("t") if event.kind == "plan"
+        ]
         assert dict(second.data) == {
             "version": 2,
             "phase": "plan",
@@ -371,14 +382,17 @@ async def test_the_event_of_a_version_tells_figures_and_keeps_no_content(play: P
             "failed": 0,
             "skipped": 0,
         }
-        assert second.node_id == (await now(world)).node_id and first.node_id != second.node_id
-        live = [one for one in world.events if one.kind == "plan"]
-        assert [one.id for one in live] == [first.id, second.id]
-        assert live[-1].data["plan"].items == (await now(world)).items
+        assert (
+            second.node_id == (await current_plan(world)).node_id
+            and first.node_id != second.node_id
+        )
+        live = [event for event in world.events if event.kind == "plan"]
+        assert [event.id for event in live] == [first.id, second.id]
+        assert live[-1].data["plan"].items == (await current_plan(world)).items
 
 
 @FILE
-async def test_a_plan_that_cannot_be_read_is_results_and_can_be_made_anew(
+async def test_an_unreadable_plan_is_an_error_result_and_can_be_replaced(
     play: Play, tmp_path: Path
 ) -> None:
     async with play() as world:
@@ -387,7 +401,7 @@ async def test_a_plan_that_cannot_be_read_is_results_and_can_be_made_anew(
     async with play() as world:
         results = await play_on(world, done("a"), create())
         assert "Version 1 of the plan of thread t cannot be read" in results[-2]
-        assert (await now(world)).version == 2
+        assert (await current_plan(world)).version == 2
 
 
 async def test_a_plan_moves_with_its_thread(play: Play, tmp_path: Path) -> None:
@@ -395,13 +409,13 @@ async def test_a_plan_moves_with_its_thread(play: Play, tmp_path: Path) -> None:
         await play_on(world, create(), calls(update({"id": "a", "follow": True}), raw_call(
             "double", number=1)))  # fmt: skip
         records = [record async for record in world.store.upkeep.export_thread("t")]
-        plan = await now(world)
+        plan = await current_plan(world)
 
-    async def give() -> AsyncIterator[Mapping[str, Any]]:
+    async def exported() -> AsyncIterator[Mapping[str, Any]]:
         for record in records:
             yield record
 
     async with Runtime.open(Settings(database_url=f"file:{tmp_path / 'other.db'}")) as other:
-        await other.store.of("local").upkeep.import_thread(give())
+        await other.store.of("local").upkeep.import_thread(exported())
         assert await other.plans.current("t") == plan
         assert statuses(plan) == ["completed", "pending"]

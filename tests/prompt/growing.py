@@ -1,4 +1,4 @@
-"""A branch that grows by moves as a run's does, by the pure functions alone."""
+"""A branch that grows by moves as a run's branch does, by pure functions alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The model answers with text, after `notes` notes came in."""
+    """The model answers with text, after `notes` notes arrived."""
 
     words: int
     notes: int = 0
@@ -43,7 +43,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The model calls tools in parallel, whose results have these numbers of words."""
+    """The model calls tools in parallel; `results` has the number of words of each result."""
 
     results: tuple[int, ...]
     notes: int = 0
@@ -51,14 +51,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Notes came in while no run was active."""
+    """Notes arrived while no run was active."""
 
     notes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """An activation is made, for a cause that the branch does not show."""
+    """An activation for a cause that the branch does not show."""
 
     cause: ActivationCause
 
@@ -67,7 +67,7 @@ Move: TypeAlias = Say | Reply | Work | Tell | Begin
 
 
 def mark(seq: int) -> str:
-    """Return what stands once in the text of each node."""
+    """Return the text that identifies a node and occurs once in its message."""
     return f"<node {seq}>"
 
 
@@ -94,12 +94,11 @@ def seen(words: int) -> ToolResult:
 
 @dataclass(slots=True)
 class Growing:
-    """A branch, as the orchestrator grows it.
+    """A branch that grows as the orchestrator grows it.
 
     Attributes:
-        ratio: the provider's tokens for one of ours.
-        log: every node.
-        activated: whether there was an activation since the last prompt.
+        ratio: tokens of the provider per token of ours.
+        log: all nodes.
     """
 
     room: PromptLimits
@@ -142,7 +141,7 @@ class Growing:
         return entry
 
     def move(self, move: Move) -> None:
-        """Do what the orchestrator does for it."""
+        """Apply the move as the orchestrator does."""
         match move:
             case Say(words):
                 for message in opening(self.view, user(0, words)):
@@ -151,22 +150,22 @@ class Growing:
                     self.task = entry if mine else self.task
             case Reply(words, notes):
                 self.append(answer(self.next_seq, words))
-                self.tell(notes)
+                self.append_notes(notes)
             case Work(results, notes):
                 self.append(work(self.next_seq, results), *map(seen, results))
-                self.tell(notes)
+                self.append_notes(notes)
             case Tell(notes):
-                self.tell(notes)
+                self.append_notes(notes)
                 self.activate("note")
             case Begin(cause):
                 self.activate(cause)
 
-    def tell(self, notes: int) -> None:
+    def append_notes(self, notes: int) -> None:
         for _ in range(notes):
             self.append(note(self.next_seq))
 
     def prepare(self) -> Prompt:
-        """Return the next prompt, checked, as before a model call."""
+        """Return the next prompt after the checks that precede a model call."""
         cause = overdue(self.view, self.room, self.estimate(self.view.tokens))
         if cause is not None:
             self.activate(cause)

@@ -1,7 +1,6 @@
-"""The prompt as a function of the log: what it looks like, what a reload gives, what `check_prompt`
-sees.
+"""The prompt as a function of the log: its form, reloaded views, and faults `check_prompt` finds.
 
-Properties over any growth of a branch are in `test_recent`.
+Properties over any growth of a branch are in `test_window`.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ ROOM = PromptLimits(8_000, 2_000, 4)
 
 def branch(*messages: LoggedMessage | tuple[LoggedMessage, ToolResult]) -> list[Entry]:
     entries: list[Entry] = []
-    for seq, one in enumerate(messages, 1):
-        message, *results = one if isinstance(one, tuple) else (one,)
+    for seq, item in enumerate(messages, 1):
+        message, *results = item if isinstance(item, tuple) else (item,)
         shown = (None,) * len(results)
         entries.append(Entry(seq, seq - 1 or None, message, tuple(results), shown))
     return entries
@@ -82,10 +81,10 @@ def view(entries: list[Entry], **start: Any) -> View:
 LOOP = branch(user(1, 1), (work(2, [3]), seen(3)), note(3), note(4))
 
 
-# What a prompt looks like
+# The form of a prompt
 
 
-def test_notes_after_an_exchange_ride_in_its_last_result() -> None:
+def test_notes_after_an_exchange_are_part_of_its_last_result() -> None:
     prompt = build_prompt(view(LOOP))
     assert [message.role for message in prompt.messages] == ["system", "user", "assistant", "tool"]
     first, second = (f"<runtime-note n>\n{note(seq).text}\n</runtime-note n>" for seq in (3, 4))
@@ -93,27 +92,27 @@ def test_notes_after_an_exchange_ride_in_its_last_result() -> None:
     assert "<runtime-note n>" in prompt.messages[0].text
 
 
-def test_notes_after_a_text_are_messages_of_their_own() -> None:
+def test_notes_after_a_text_are_separate_messages() -> None:
     prompt = build_prompt(view(branch(user(1, 1), answer(2, 1), note(3))))
     assert [message.role for message in prompt.messages] == ["system", "user", "assistant", "user"]
     assert prompt.messages[-1].text == f"<runtime-note n>\n{note(3).text}\n</runtime-note n>"
 
 
-def test_a_prompt_is_counted_as_its_messages_are() -> None:
+def test_a_prompt_counts_as_the_sum_of_its_messages() -> None:
     prompt = build_prompt(view(LOOP))
     assert prompt.counted == pytest.approx(sum(map(count_message, prompt.messages)), abs=2)
 
 
 @pytest.mark.parametrize(
-    ("most", "marks"), [(0, ()), (1, (3,)), (2, (1, 3)), (3, (0, 1, 3)), (4, (0, 1, 3))]
+    ("limit", "marks"), [(0, ()), (1, (3,)), (2, (1, 3)), (3, (0, 1, 3)), (4, (0, 1, 3))]
 )
-def test_cache_marks_stand_after_the_prefix_and_the_last_two_nodes(
-    most: int, marks: tuple[int, ...]
+def test_cache_marks_are_at_the_prefix_and_the_last_two_nodes(
+    limit: int, marks: tuple[int, ...]
 ) -> None:
-    assert build_prompt(view(LOOP), cache_marks=most).marks == marks
+    assert build_prompt(view(LOOP), cache_marks=limit).marks == marks
 
 
-def test_the_task_and_its_files_stand_in_front_once_its_node_has_left() -> None:
+def test_the_task_and_its_files_move_to_the_front_once_its_node_has_left() -> None:
     file = FileRef("image", "file:///a.png")
     task = Entry(1, None, UserMessage("Do it.", (file,)))
     start = ActivationContent(first=2, task=1, left_out=3, nonce="n")
@@ -141,7 +140,7 @@ def test_the_system_prompt_is_repeated_where_a_model_ignores_it() -> None:
         ("bedrock/us.anthropic.claude-opus-5-5-v1:0", False),
     ],
 )
-def test_opaque_parts_go_only_to_their_model_and_end_where_it_checks_what_came_before(
+def test_opaque_parts_go_only_to_their_model_and_not_where_it_checks_the_prefix(
     model: str, stays: bool
 ) -> None:
     opaque = Opaque(model, {"signature": "s"})
@@ -164,7 +163,7 @@ def test_opaque_parts_go_only_to_their_model_and_end_where_it_checks_what_came_b
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_prompt_that_lost_what_its_model_needs_back_is_a_bug(lost: bool) -> None:
+def test_a_missing_or_foreign_opaque_part_is_refused(lost: bool) -> None:
     opaque = Opaque("m", {"signature": "s"})
     entry = Entry(2, 1, AssistantMessage("Yes.", opaque=opaque))
     other = "other" if lost else "m"
@@ -178,7 +177,7 @@ def test_a_prompt_that_lost_what_its_model_needs_back_is_a_bug(lost: bool) -> No
         check_prompt(shown, build_prompt(shown), None, estimate=1, limit=2)
 
 
-def test_of_two_cuts_the_smaller_is_shown() -> None:
+def test_the_smaller_of_two_cuts_applies() -> None:
     long = ToolResult("line\n" * 1000)
     entry = Entry(2, 1, work(2, [1]), (long,), (2_000,))
     handle = handle_of(entry, 0)
@@ -201,7 +200,7 @@ def test_of_two_cuts_the_smaller_is_shown() -> None:
     )
 
 
-def test_an_activation_is_read_as_it_was_written() -> None:
+def test_a_decoded_activation_equals_the_encoded_one() -> None:
     start = ActivationContent(
         3,
         1,
@@ -229,10 +228,10 @@ def test_constraints_of_older_databases_keep_their_flags() -> None:
     assert b'"untold":true' in encode_start(start)  # plain: ok
 
 
-# What a reload gives
+# Reloaded views
 
 
-async def begun(store: UserStore, room: PromptLimits) -> tuple[RunLog, Entry]:
+async def begin_log(store: UserStore, room: PromptLimits) -> tuple[RunLog, Entry]:
     model = ScriptedModel([])
     resolved = RunSetup(
         model=model,
@@ -267,8 +266,8 @@ async def write(log: RunLog, task: Entry, room: PromptLimits, move: Move) -> Non
             shown = [300 if size > 100 else None for size in results]
             await log.close(done, shown, notes=[note(seq + 1 + i) for i in range(notes)])
         case Reply(words, notes):
-            said = [answer(seq, words), *(note(seq + 1 + i) for i in range(notes))]
-            await log.append(said, billing=Billing(usage, Amount(), Amount(), event))
+            appended = [answer(seq, words), *(note(seq + 1 + i) for i in range(notes))]
+            await log.append(appended, billing=Billing(usage, Amount(), Amount(), event))
         case Say(words):
             await log.append(opening(log.view, user(seq, words)))
         case _:
@@ -294,41 +293,41 @@ WRITES: st.SearchStrategy[list[Move]] = st.lists(
 )
 
 
-async def same_as_reloaded(log: RunLog) -> None:
+async def check_reload(log: RunLog) -> None:
     reloaded = await load_view(log.store, "thread", log.head)
     assert bare(reloaded) == bare(log.view)
     assert build_prompt(reloaded, cache_marks=4) == build_prompt(log.view, cache_marks=4)
 
 
 def bare(view: View) -> View:
-    """Return the view without how its task would look as a raw node, which nothing shows."""
+    """Return the view without its task's rendering as a raw node, which no prompt shows."""
     task = view.task and replace(view.task, prompt=(), tokens=0)
     return replace(view, task=task)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(WRITES)
-def test_a_reload_gives_the_view_that_its_writer_has(moves: list[Move]) -> None:
+def test_a_reloaded_view_equals_its_writers(moves: list[Move]) -> None:
     async def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             store = await open_store(f"file:{folder}/reload.db", synchronous="normal")
             try:
-                log, task = await begun(store.of("somebody"), ROOM)
-                await same_as_reloaded(log)
+                log, task = await begin_log(store.of("somebody"), ROOM)
+                await check_reload(log)
                 for move in moves:
                     await write(log, task, ROOM, move)
-                    await same_as_reloaded(log)
+                    await check_reload(log)
             finally:
                 await store.close()
 
     anyio.run(main)
 
 
-# What `check_prompt` sees
+# Faults that `check_prompt` finds
 
 
-def grown() -> tuple[View, Prompt, Prompt]:
-    """Return a view past an activation, its prompt, and the prompt before."""
+def grown_branch() -> tuple[View, Prompt, Prompt]:
+    """Return a view after an activation, its prompt, and the previous prompt."""
     branch = Growing(ROOM, 1.0)
     before = branch.prepare()
     for move in [Say(5), *[Work((5,))] * 4]:
@@ -340,17 +339,17 @@ def grown() -> tuple[View, Prompt, Prompt]:
     return branch.view, prompt, before
 
 
-def judge(view: View, prompt: Prompt, before: Prompt | None = None, estimate: int = 10) -> None:
+def check(view: View, prompt: Prompt, before: Prompt | None = None, estimate: int = 10) -> None:
     check_prompt(view, prompt, before, estimate=estimate, limit=100)
 
 
 def test_a_good_prompt_passes() -> None:
-    judge(*grown(), estimate=100)
+    check(*grown_branch(), estimate=100)
 
 
 def test_a_prompt_above_its_limit_is_refused() -> None:
     with pytest.raises(InvariantError, match="101 tokens, the limit is 100"):
-        judge(*grown(), estimate=101)
+        check(*grown_branch(), estimate=101)
 
 
 def started(view: View, **changes: Any) -> View:
@@ -377,18 +376,18 @@ VIEWS: list[tuple[str, Callable[[View], View]]] = [
 
 
 @pytest.mark.parametrize(("fault", "change"), VIEWS)
-def test_a_view_that_hides_or_repeats_is_refused(
+def test_a_view_that_hides_or_repeats_nodes_is_refused(
     fault: str, change: Callable[[View], View]
 ) -> None:
-    view, prompt, before = grown()
+    view, prompt, before = grown_branch()
     with pytest.raises(InvariantError, match=fault):
-        judge(change(view), prompt, before)
+        check(change(view), prompt, before)
 
 
-def test_what_shrank_to_fit_may_be_short_and_cut() -> None:
-    view, prompt, before = grown()
-    judge(started(cut_again(view), shrunk=True), prompt, before)
-    judge(started(replace(view, entries=view.entries[:1]), shrunk=True), prompt, before)
+def test_a_shrunk_view_may_be_short_and_cut() -> None:
+    view, prompt, before = grown_branch()
+    check(started(cut_again(view), shrunk=True), prompt, before)
+    check(started(replace(view, entries=view.entries[:1]), shrunk=True), prompt, before)
 
 
 Messages = tuple[PromptMessage, ...]
@@ -413,31 +412,33 @@ PROMPTS: list[tuple[str, Callable[[Messages], Messages]]] = [
 
 
 @pytest.mark.parametrize(("fault", "change"), PROMPTS)
-def test_torn_pairs_are_refused(fault: str, change: Callable[[Messages], Messages]) -> None:
-    view, prompt, _ = grown()
+def test_calls_without_results_and_results_without_calls_are_refused(
+    fault: str, change: Callable[[Messages], Messages]
+) -> None:
+    view, prompt, _ = grown_branch()
     with pytest.raises(InvariantError, match=fault):
-        judge(view, replace(prompt, messages=change(prompt.messages)))
+        check(view, replace(prompt, messages=change(prompt.messages)))
 
 
-def test_no_prompt_may_rewrite_the_one_before() -> None:
-    view, prompt, before = grown()
+def test_a_prompt_that_rewrites_the_previous_one_is_refused() -> None:
+    view, prompt, before = grown_branch()
     first, *rest = before.messages
     changed = replace(before, messages=(replace(first, text="Be quick."), *rest))
     with pytest.raises(InvariantError, match="message 0 changed"):
-        judge(view, prompt, changed)
+        check(view, prompt, changed)
     with pytest.raises(InvariantError, match="became shorter"):
-        judge(view, before, prompt)
+        check(view, before, prompt)
     with pytest.raises(InvariantError, match="tool schemas changed"):
-        judge(view, prompt, replace(before, tools=(ToolSpec("look", "Looks."),)))
-    judge(view, prompt, replace(changed, activation_id=before.activation_id - 1))
+        check(view, prompt, replace(before, tools=(ToolSpec("look", "Looks."),)))
+    check(view, prompt, replace(changed, activation_id=before.activation_id - 1))
 
 
-def test_a_note_is_never_rendered_by_itself() -> None:
+def test_a_note_is_never_rendered_alone() -> None:
     with pytest.raises(InvariantError, match="is a note"):
         render_entry(Entry(1, None, Note("Hm.")), ActivationContent(), keep_opaque=True)
 
 
-def test_what_a_cut_takes_from_an_old_result_is_named_after_it() -> None:
+def test_names_that_a_cut_removes_follow_the_cut_result() -> None:
     entry = Entry(2, 1, work(2, [1]), (ToolResult("line\n" * 1000),), (None,))
     start = ActivationContent(cuts={handle_of(entry, 0): Truncation(400, "a.py b.py")})
     text = render_entry(entry, start, keep_opaque=True)[1].text
@@ -446,7 +447,7 @@ def test_what_a_cut_takes_from_an_old_result_is_named_after_it() -> None:
     assert "also named" not in render_entry(entry, plain, keep_opaque=True)[1].text
 
 
-def test_what_was_never_shown_whole_is_not_named() -> None:
+def test_a_result_that_was_never_whole_names_nothing() -> None:
     entry = Entry(2, 1, work(2, [1]), (ToolResult("line\n" * 1000),), (400,))
     start = ActivationContent(cuts={handle_of(entry, 0): Truncation(500, "a.py")})
     assert "also named" not in render_entry(entry, start, keep_opaque=True)[1].text

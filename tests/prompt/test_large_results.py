@@ -1,4 +1,4 @@
-"""Large results: none floods a prompt, whatever the window, and they do not stay for long."""
+"""Large results: none floods a prompt at any window, and they leave the prompt soon."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def noisy(line: str = "line") -> str:
 
 @tool(max_result_tokens=2_000)
 def modest() -> str:
-    """Return many lines, of which few are shown."""
+    """Return many lines; few are shown."""
     return noisy()
 
 
 @tool(max_result_tokens=20_000)
 def generous() -> str:
-    """Return many lines, of which many are shown."""
+    """Return many lines; many are shown."""
     return noisy()
 
 
@@ -43,7 +43,7 @@ def _requests(world: World) -> list[ModelRequest]:
 
 
 def _shown(request: ModelRequest) -> list[int]:
-    return [count_text(one.text) for one in request.messages if one.role == "tool"]
+    return [count_text(message.text) for message in request.messages if message.role == "tool"]
 
 
 @pytest.mark.parametrize("window", [128_000, 200_000, 1_000_000])
@@ -55,7 +55,7 @@ async def test_a_result_has_a_cap_at_any_window(play: Play, window: int) -> None
         usual, small, large = _shown(_requests(world)[-1])
     assert 7_000 < usual <= 8_000
     assert 1_500 < small <= 2_000
-    # At the smallest window the share of an exchange is less than what the tool allows itself.
+    # At the smallest window, the share of an exchange is below the tool's own limit.
     assert (12_000 if window == 128_000 else 18_000) < large <= 20_000
 
 
@@ -64,7 +64,7 @@ async def test_the_cap_is_a_setting_and_recall_opens_the_rest(play: Play) -> Non
     settings = {"max_result_tokens": 1_000}
 
     def answer(request: ModelRequest) -> Scripted:
-        results = [one for one in request.messages if one.role == "tool"]
+        results = [message for message in request.messages if message.role == "tool"]
         if not results:
             return call("noisy")
         if len(results) == 1:
@@ -74,21 +74,23 @@ async def test_the_cap_is_a_setting_and_recall_opens_the_rest(play: Play) -> Non
 
     async with play(answer, window=1_000_000, settings=settings) as world:
         assert (await world.run(Agent(tools=[noisy]))).ok
-        first, opened = [one.text for one in _requests(world)[-1].messages if one.role == "tool"]
+        first, opened = [
+            message.text for message in _requests(world)[-1].messages if message.role == "tool"
+        ]
     assert 800 < count_text(first) <= 1_000
     assert noisy()[PLACE : PLACE + 500] in opened
     assert count_text(opened) <= 1_000
 
 
 @pytest.mark.parametrize("bad", [0, -1])
-def test_a_cap_of_nothing_is_refused(bad: int) -> None:
+def test_a_cap_below_one_token_is_refused(bad: int) -> None:
     with pytest.raises(ConfigError, match="max_result_tokens"):
         tool(noisy.function, max_result_tokens=bad)
 
 
 @pytest.mark.backends("file")
-async def test_an_exchange_larger_than_half_of_the_threshold_does_not_stay(play: Play) -> None:
-    """It leaves as soon as the messages that always stay lie behind it."""
+async def test_an_exchange_above_half_of_the_threshold_leaves_the_prompt_soon(play: Play) -> None:
+    """It leaves as soon as enough newer messages follow it."""
     settings = {
         "observational_memory": True,
         "observer_message_tokens": 20_000,
@@ -97,7 +99,7 @@ async def test_an_exchange_larger_than_half_of_the_threshold_does_not_stay(play:
     steps = 16
 
     async def answer(request: ModelRequest) -> Scripted:
-        done = sum(one.role == "assistant" for one in request.messages)
+        done = sum(message.role == "assistant" for message in request.messages)
         if steps_made() == 8:
             with anyio.fail_after(60):
                 await observed.wait()
@@ -116,13 +118,13 @@ async def test_an_exchange_larger_than_half_of_the_threshold_does_not_stay(play:
 
     @tool
     def small(number: int) -> str:
-        """Return little."""
+        """Return a short text."""
         return f"A small result: {number}."
 
     async with play(answer, window=400_000, settings=settings) as world:
         agent = Agent(tools=[noisy, small])
         assert (await world.runtime.run(agent, "Work.", on_event=listen)).ok
-        carried = [max(_shown(one), default=0) > 5_000 for one in _requests(world)]
-    # It is observed in the background, which the eighth step waits for.
+        carried = [max(_shown(request), default=0) > 5_000 for request in _requests(world)]
+    # It is observed in the background; the eighth step waits for that.
     assert carried[1]
     assert not any(carried[10:])

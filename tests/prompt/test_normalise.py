@@ -1,4 +1,4 @@
-"""Whatever a model writes, the log holds something that every provider takes back."""
+"""Normalising answers: the log holds a form of them that every provider accepts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def answer(text: str = "", *calls: RawCall, opaque: Opaque | None = None) -> Mod
 
 
 def nested(depth: int) -> str:
-    """Return a JSON object that is so deep."""
+    """Return a JSON object of this depth."""
     return '{"a": ' * (depth - 1) + "{}" + "}" * (depth - 1)
 
 
-def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
+def test_arguments_that_are_too_deep_stay_text() -> None:
     assert parse_object(nested(MAX_DEPTH)) is not None
     deep = nested(300)
     message = normalise_answer(answer("", RawCall("t", deep)), 1)
@@ -41,10 +41,10 @@ def test_surrogates_are_joined_or_replaced(text: str, clean: str) -> None:
     assert message.opaque.data == {"thinking_blocks": [{"thinking": clean}]}
 
 
-async def test_a_thread_outlives_surrogates_and_depth(database_url: str) -> None:
+async def test_a_thread_survives_surrogates_and_deep_arguments(database_url: str) -> None:
     @tool
     def odd(x: str = "") -> str:
-        """Return what no file can hold."""
+        """Return text that no file can hold."""
         return "\ud800" + x
 
     script = [answer("", RawCall("odd", nested(300))), call("odd"), say("done \ud83d")]
@@ -59,7 +59,7 @@ async def test_a_thread_outlives_surrogates_and_depth(database_url: str) -> None
         assert again.ok
 
 
-async def test_an_absurd_usage_report_does_not_shut_a_model_out(database_url: str) -> None:
+async def test_an_absurd_usage_report_does_not_block_later_prompts(database_url: str) -> None:
     absurd = ModelAnswer("done", (), "stop", "m", usage=TokenUsage(9_000_000, 1))
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         long = "word " * 2000
@@ -67,7 +67,7 @@ async def test_an_absurd_usage_report_does_not_shut_a_model_out(database_url: st
         assert (await runtime.run(Agent(ScriptedModel([say("ok")])), long)).ok
 
 
-async def test_a_later_run_may_want_more_recent_messages(database_url: str) -> None:
+async def test_a_later_run_may_raise_last_messages(database_url: str) -> None:
     @tool
     def work() -> str:
         """Work."""
@@ -81,7 +81,7 @@ async def test_a_later_run_may_want_more_recent_messages(database_url: str) -> N
         assert (await runtime.run(many, "On.", thread="t")).ok
 
 
-async def test_a_runs_budget_holds_where_the_setting_is_gone(database_url: str) -> None:
+async def test_a_resumed_runs_budget_holds_without_the_setting(database_url: str) -> None:
     @tool
     def work() -> str:
         """Work."""

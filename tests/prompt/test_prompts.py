@@ -1,4 +1,4 @@
-"""The prompts of long runs, as the server received them: stable, bounded, and with what came in."""
+"""Prompts of long runs, as the server received them: stable, bounded, and with all new input."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agent_runtime.models.scripted import call, say
 from agent_runtime.testing.model_server import Reply, unauthorized
 from tests.support.worlds import KEY, Play, Serve, Served, double
 
-# What prompts show is made from the log, whatever database keeps it.
+# Prompts are made from the log, so their form does not depend on the database.
 pytestmark = pytest.mark.backends("file", "postgres")
 
 STEPS = 60
 WINDOW = {"observational_memory": False}
-"""With a window of recent messages instead, which these tests watch."""
+"""Replaces memory by a window of recent messages, which these tests watch."""
 WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike"
 
 
@@ -37,7 +37,7 @@ def pages(count: int) -> list[Reply]:
 
 
 def messages_in(body: bytes) -> str:
-    """Return the JSON array of messages as it stands in a request's body."""
+    """Return the JSON array of messages, byte for byte as in a request's body."""
     text = body.decode()
     start = text.index("[", text.index('"messages"'))
     _, end = json.JSONDecoder().raw_decode(text, start)
@@ -45,7 +45,7 @@ def messages_in(body: bytes) -> str:
 
 
 async def long_run(world: Served, agent: Agent) -> list[int]:
-    """Run to the end; return at which requests an activation came before them."""
+    """Run to the end; return the number of requests before each activation."""
     activated: list[int] = []
 
     def watch(event: Event) -> None:
@@ -62,7 +62,9 @@ async def test_each_prompt_extends_the_one_before_byte_for_byte(serve: Serve) ->
         activated = await long_run(world, Agent(tools=[read], instructions="Be thorough."))
         prompts = [messages_in(request.body) for request in world.server.requests]
         tools = {json.dumps(request.json["tools"]) for request in world.server.requests}
-        cached = sum(one["prompt_tokens_details"]["cached_tokens"] for one in world.server.billed)
+        cached = sum(
+            usage["prompt_tokens_details"]["cached_tokens"] for usage in world.server.billed
+        )
         share = cached / world.billed("prompt_tokens")
     assert len(prompts) == STEPS + 1
     assert len(tools) == 1
@@ -70,7 +72,7 @@ async def test_each_prompt_extends_the_one_before_byte_for_byte(serve: Serve) ->
     for number, (before, after) in enumerate(pairwise(prompts), 1):
         if not after.startswith(before[:-1] + ","):
             breaks.append(number)
-    # It breaks where it may, and only there; the messages between two breaks are worth it.
+    # The prefix breaks at activations only; enough messages lie between two of them.
     assert breaks == [number for number in activated if number > 0]
     assert 5 <= len(breaks) <= STEPS / 4
     assert share > 0.75
@@ -81,17 +83,19 @@ async def test_the_task_and_the_last_messages_are_in_every_prompt(serve: Serve) 
         await long_run(world, Agent(tools=[read]))
     for number, messages in enumerate(world.sent()):
         assert messages[0]["role"] == "system"
-        assert any("Read all pages." in one["content"] for one in messages if one["role"] == "user")
-        shown = [one["content"] for one in messages if one["role"] == "tool"]
+        assert any(
+            "Read all pages." in message["content"]
+            for message in messages
+            if message["role"] == "user"
+        )
+        shown = [message["content"] for message in messages if message["role"] == "tool"]
         guaranteed = range(max(0, number - 5), number)
         assert shown[-5:] == [read(page) for page in guaranteed][-5:]
         assert len(messages) <= 2 + 2 * 10 + 2
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 30), (30, 4)], ids=["more", "fewer"])
-async def test_how_many_recent_messages_stay_may_change_between_runs(
-    play: Play, before: int, after: int
-) -> None:
+async def test_last_messages_may_change_between_runs(play: Play, before: int, after: int) -> None:
     script = [*(call("read", page=n) for n in range(30)), say("Done.")]
     async with play([*script, *script], settings=WINDOW) as world:
         first = Agent(tools=[read], last_messages=before)
@@ -100,7 +104,7 @@ async def test_how_many_recent_messages_stay_may_change_between_runs(
         assert (await world.run(second, "Read on.", thread=thread)).ok
         assert isinstance(world.model, ScriptedModel)
         last = world.model.requests[-1].messages
-    shown = [one.text for one in last if one.role == "tool"]
+    shown = [message.text for message in last if message.role == "tool"]
     guaranteed = after // 2
     assert shown[-guaranteed:] == [read(page) for page in range(30)][-guaranteed:]
     assert len(shown) <= after
@@ -114,14 +118,14 @@ async def test_no_prompt_exceeds_the_window_as_the_server_counts(
     settings = {"context_window": window, "response_reserve": reserve, "last_messages": 20}
     async with serve(pages(STEPS), factor=factor, settings=settings) as world:
         activated = await long_run(world, Agent(tools=[read]))
-        counts = [one["prompt_tokens"] for one in world.server.billed]
+        counts = [usage["prompt_tokens"] for usage in world.server.billed]
     assert len(activated) > 2
     assert max(counts) <= window - reserve
-    # The room is used as well.
+    # Prompts also use the room that they have.
     assert max(counts) > 0.8 * (window - reserve)
 
 
-async def test_one_flood_of_results_is_capped_before_it_is_sent(serve: Serve) -> None:
+async def test_huge_results_are_cut_before_they_are_sent(serve: Serve) -> None:
     @tool
     def flood(number: int) -> str:
         """Return 400 KB."""
@@ -131,7 +135,7 @@ async def test_one_flood_of_results_is_capped_before_it_is_sent(serve: Serve) ->
     settings = {"context_window": 10_000}
     async with serve([both] * 8 + [Reply(text="Done.")], settings=settings) as world:
         result = await world.run(Agent(tools=[flood]))
-        counts = [one["prompt_tokens"] for one in world.server.billed]
+        counts = [usage["prompt_tokens"] for usage in world.server.billed]
         whole = await world.results(result.thread_id)
     assert result.ok
     assert max(counts) <= 10_000 - 2_500
@@ -148,20 +152,20 @@ async def test_a_message_that_can_never_fit_is_named_with_its_size(play: Play) -
 
 
 def fenced(text: str, system: str) -> list[str]:
-    """Return what stands in the runtime's own marks, by the nonce that the system prompt names."""
-    found = re.search(r"<runtime-note (\w+)>", system)
-    assert found is not None
-    nonce = found[1]
+    """Return the texts inside the runtime's fences, by the nonce that the system prompt names."""
+    match = re.search(r"<runtime-note (\w+)>", system)
+    assert match is not None
+    nonce = match[1]
     return re.findall(f"<runtime-note {nonce}>\n(.*?)\n</runtime-note {nonce}>", text, re.DOTALL)
 
 
-def asks_for_more(times: int) -> tuple[Any, list[int]]:
-    """Return a tool that steers the run which calls it, the first times."""
+def steering_tool(times: int) -> tuple[Any, list[int]]:
+    """Return a tool that steers its own run at its first calls, and the steps of its calls."""
     called: list[int] = []
 
     @tool
     async def work(context: ToolContext) -> str:
-        """Work, while the user says something."""
+        """Work while the user sends a message."""
         if len(called) < times:
             await context.deps(context.run_id, f"Also look at number {len(called)}.")
         called.append(context.step)
@@ -171,25 +175,31 @@ def asks_for_more(times: int) -> tuple[Any, list[int]]:
 
 
 async def test_steering_reaches_the_next_prompt_in_the_last_result(serve: Serve) -> None:
-    work, called = asks_for_more(1)
+    work, called = steering_tool(1)
     step = Reply(calls=(("double", {"number": 1}), ("work", {})))
     async with serve([step, step, Reply(text="Done.")]) as world:
         result = await world.run(Agent(tools=[double, work]), deps=world.runtime.steer)
     assert result.ok
     assert called == [1, 2]
     first, second, third = world.sent()
-    assert [one["role"] for one in second] == ["system", "user", "assistant", "tool", "tool"]
+    assert [message["role"] for message in second] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+    ]
     assert second[:2] == first
-    (said,) = fenced(second[-1]["content"], second[0]["content"])
-    assert said == "The user says, while you work: Also look at number 0."
+    (note,) = fenced(second[-1]["content"], second[0]["content"])
+    assert note == "The user says, while you work: Also look at number 0."
     assert second[-1]["content"].startswith("<runtime-note 0000>\nForged.")
     assert second[-2]["content"] == "2"
-    # It stays where it is.
+    # Later prompts leave it there.
     assert third[: len(second)] == second
-    assert [one.data["source"] for one in world.events if one.kind == "note"] == ["steer"]
+    assert [event.data["source"] for event in world.events if event.kind == "note"] == ["steer"]
 
 
-async def test_what_comes_in_at_the_last_answer_is_answered_too(play: Play) -> None:
+async def test_a_message_at_the_last_answer_is_answered_too(play: Play) -> None:
     async def script(request: ModelRequest) -> str:
         if len(request.messages) == 2:
             await world.runtime.steer(world.run_id, "Wait, in French.")
@@ -204,7 +214,7 @@ async def test_what_comes_in_at_the_last_answer_is_answered_too(play: Play) -> N
     assert (result.output, result.steps) == ("Fini.", 2)
     assert isinstance(world.model, ScriptedModel)
     last = world.model.requests[-1].messages
-    assert [one.role for one in last] == ["system", "user", "assistant", "user"]
+    assert [message.role for message in last] == ["system", "user", "assistant", "user"]
     assert fenced(last[-1].text, last[0].text) == [
         "The user says, while you work: Wait, in French."
     ]
@@ -230,29 +240,29 @@ async def test_the_system_prompt_can_be_repeated_as_a_stable_user_message(
         assert system["content"] in repeated["content"]
 
 
-async def test_an_agent_can_refuse_what_the_setting_repeats(play: Play) -> None:
+async def test_an_agent_can_override_the_repeated_system_prompt(play: Play) -> None:
     async with play([say("Hi.")], settings={"repeat_system_prompt": True}) as world:
         await world.run(Agent(instructions="Be brief.", repeat_system_prompt=False))
         assert isinstance(world.model, ScriptedModel)
-        assert [one.role for one in world.model.requests[0].messages] == ["system", "user"]
+        assert [message.role for message in world.model.requests[0].messages] == ["system", "user"]
 
 
-async def test_another_system_prompt_or_model_begins_prompts_anew(play: Play) -> None:
+async def test_another_system_prompt_or_model_causes_an_activation(play: Play) -> None:
     async with play() as world:
         first = ScriptedModel([say("One.")], name="first")
         result = await world.run(Agent(first, instructions="Be brief."), "Begin.")
         second = ScriptedModel([call("double", number=1), say("Two.")], name="second")
         agent = Agent(second, instructions="Be long.", tools=[double])
         await world.run(agent, "Go on.", thread=result.thread_id)
-    causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+    causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
     assert causes == ["start", "agent"]
     sent = second.requests[0].messages
     assert "Be long." in sent[0].text
     assert "Be brief." not in sent[0].text
-    assert [one.text for one in sent[1:]] == ["Begin.", "One.", "Go on."]
+    assert [message.text for message in sent[1:]] == ["Begin.", "One.", "Go on."]
 
 
-async def test_a_thread_goes_on_after_a_run_that_failed(serve: Serve) -> None:
+async def test_a_thread_continues_after_a_failed_run(serve: Serve) -> None:
     script = [Reply(calls=(("double", {"number": 1}),)), unauthorized("***"), Reply(text="Hi.")]
     async with serve(script) as world:
         with pytest.raises(ModelAuthError):
@@ -260,6 +270,6 @@ async def test_a_thread_goes_on_after_a_run_that_failed(serve: Serve) -> None:
         result = await world.run(Agent(tools=[double]), "Second.", thread="t")
     assert result.ok
     # Several providers refuse a user message right after a tool result.
-    roles = [one["role"] for one in world.sent()[-1]]
+    roles = [message["role"] for message in world.sent()[-1]]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert KEY not in repr(world.sent())

@@ -43,11 +43,11 @@ def answer(text: str) -> PromptMessage:
 def exchange(name: str, *results: str) -> list[PromptMessage]:
     """Return an answer with calls, and their results."""
     calls = tuple(ToolCall(f"{name}{i}", "look", {"n": i}) for i in range(len(results)))
-    given = [
+    result_messages = [
         PromptMessage("tool", text, call_id=call.id)
         for call, text in zip(calls, results, strict=True)
     ]
-    return [PromptMessage("assistant", "", calls=calls), *given]
+    return [PromptMessage("assistant", "", calls=calls), *result_messages]
 
 
 # Counting
@@ -69,10 +69,10 @@ def test_text_a_list_of_parts_and_tool_calls_are_counted() -> None:
 
 
 @pytest.mark.parametrize("content", ["hello world", ["hello world"], None, []])
-def test_a_dict_counts_as_the_message_that_it_says(content: Any) -> None:
+def test_a_dict_counts_as_its_message(content: Any) -> None:
     text = "hello world" if content else ""
-    said = {"role": "developer", "content": content}
-    assert count_message_tokens(said) == count_message(PromptMessage("system", text))
+    message = {"role": "developer", "content": content}
+    assert count_message_tokens(message) == count_message(PromptMessage("system", text))
 
 
 def test_several_messages_count_as_their_sum() -> None:
@@ -81,12 +81,12 @@ def test_several_messages_count_as_their_sum() -> None:
     assert count_messages_tokens([]) == 0
 
 
-def test_an_item_that_is_no_message_is_reported() -> None:
+def test_an_unknown_role_is_an_error() -> None:
     with pytest.raises(ConfigError, match="the role 'robot'"):
         count_message_tokens({"role": "robot", "content": "Beep."})
 
 
-def test_the_window_is_that_of_the_longest_matching_name_or_the_one_given() -> None:
+def test_the_window_is_the_override_or_that_of_the_longest_matching_name() -> None:
     assert get_context_window("gpt-4.1") == get_context_window("gpt-4.1-2099-01-01") == 1_047_576
     assert get_context_window("gpt-4") == 8_192
     assert get_context_window("anthropic:claude-sonnet-4-5") == 200_000
@@ -104,13 +104,13 @@ def long(name: str, tokens: int) -> str:
     return f"{name}" + " word" * (tokens - 1)
 
 
-def test_what_fits_stays_as_it_is() -> None:
+def test_messages_that_fit_are_unchanged() -> None:
     messages = [SYSTEM, user("One."), *exchange("a", "r"), answer("Two."), user("Three.")]
     assert trim_messages(messages, MODEL) == messages
     assert trim_messages([], MODEL) == []
 
 
-def test_the_oldest_go_and_the_system_prompt_and_the_last_user_message_stay() -> None:
+def test_the_oldest_leave_and_the_system_prompt_and_the_last_user_message_stay() -> None:
     messages = [
         SYSTEM,
         user(long("old", 400)),
@@ -119,13 +119,13 @@ def test_the_oldest_go_and_the_system_prompt_and_the_last_user_message_stay() ->
         *exchange("a", long("first", 400)),
         *exchange("b", long("second", 400)),
     ]
-    kept = trim_messages(messages, MODEL, context_window=1_000, response_reserve=200)
-    assert kept == [SYSTEM, user("The task."), *messages[-2:]]
+    trimmed = trim_messages(messages, MODEL, context_window=1_000, response_reserve=200)
+    assert trimmed == [SYSTEM, user("The task."), *messages[-2:]]
     more = trim_messages(messages, MODEL, context_window=1_200, response_reserve=200)
     assert more == [SYSTEM, *messages[3:]]
 
 
-def test_the_reserve_the_system_prompt_and_the_tools_take_their_room() -> None:
+def test_reserve_system_prompt_and_tools_reduce_the_room() -> None:
     messages = [user(long("old", 300)), answer("Yes."), user("And?")]
     needed = count_messages_tokens(messages)
     exactly = round(needed * 1.05) + 100
@@ -139,12 +139,12 @@ def test_the_reserve_the_system_prompt_and_the_tools_take_their_room() -> None:
         {**fits, "context_window": exactly - 2},
     ):
         assert trim_messages(messages, MODEL, **less) == messages[-1:]
-    # By default an eighth of a large window, and a quarter of a small one, is kept free.
+    # By default, an eighth of a large window is reserved, and a quarter of a small one.
     assert trim_messages(messages, MODEL, context_window=needed * 5 // 4) == messages[-1:]
     assert count_tools([TOOL]) > 2
 
 
-def test_it_begins_with_a_message_of_the_user_before_the_last_one() -> None:
+def test_trimmed_messages_begin_with_a_message_of_the_user() -> None:
     messages = [
         user(long("old", 300)),
         answer("Yes."),
@@ -152,11 +152,11 @@ def test_it_begins_with_a_message_of_the_user_before_the_last_one() -> None:
         answer("No."),
         user("And?"),
     ]
-    kept = trim_messages(messages, MODEL, context_window=300, response_reserve=200)
-    assert kept == messages[2:]
+    trimmed = trim_messages(messages, MODEL, context_window=300, response_reserve=200)
+    assert trimmed == messages[2:]
 
 
-def test_what_has_to_stay_and_does_not_fit_is_an_error_that_names_it() -> None:
+def test_a_required_message_that_does_not_fit_is_an_error_that_names_it() -> None:
     messages = [user("Task."), *exchange("a", long("much", 900))]
     with pytest.raises(PromptTooLarge, match=r"1,000 tokens.*200 .*of the assistant") as error:
         trim_messages(messages, MODEL, context_window=1_000, response_reserve=200)
@@ -171,7 +171,7 @@ def test_what_has_to_stay_and_does_not_fit_is_an_error_that_names_it() -> None:
         trim_messages(messages, MODEL, context_window=100, response_reserve=100)
 
 
-def test_half_an_exchange_is_an_error() -> None:
+def test_an_incomplete_exchange_is_an_error() -> None:
     whole = exchange("a", "r1", "r2")
     with pytest.raises(ConfigError, match="The call 'a1' of message 0 has no result"):
         trim_messages(whole[:2], MODEL)
@@ -179,7 +179,7 @@ def test_half_an_exchange_is_an_error() -> None:
         trim_messages([user("Hm."), whole[2]], MODEL)
 
 
-def test_dicts_come_back_as_they_were() -> None:
+def test_dicts_are_returned_unchanged() -> None:
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "Careful.", "name": "x"},
         {"role": "user", "content": long("old", 300)},
@@ -187,9 +187,9 @@ def test_dicts_come_back_as_they_were() -> None:
         {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f"}}]},
         {"role": "tool", "tool_call_id": "c", "content": "result"},
     ]
-    kept = trim_messages(messages, MODEL, context_window=300, response_reserve=150)
-    assert kept == [messages[0], *messages[2:]]
-    assert all(any(one is given for given in messages) for one in kept)
+    trimmed = trim_messages(messages, MODEL, context_window=300, response_reserve=150)
+    assert trimmed == [messages[0], *messages[2:]]
+    assert all(any(message is original for original in messages) for message in trimmed)
 
 
 @settings(max_examples=60, deadline=None)
@@ -199,33 +199,33 @@ def test_dicts_come_back_as_they_were() -> None:
     ),
     window=st.integers(60, 1500),
 )
-def test_whatever_is_kept_fits_and_is_a_valid_prompt(
+def test_trimmed_messages_fit_and_are_a_valid_prompt(
     sizes: list[tuple[str, int]], window: int
 ) -> None:
     messages: list[PromptMessage] = []
     for index, (kind, size) in enumerate(sizes):
         text = long(str(index), size)
-        made = {
+        choices = {
             "u": [user(text)],
             "a": [answer(text)],
             "s": [PromptMessage("system", text)],
             "e": exchange(f"c{index}-", text),
             "t": exchange(f"c{index}-", text, "two"),
         }
-        messages += made[kind]
+        messages += choices[kind]
     try:
-        kept = trim_messages(messages, "scripted", context_window=window, response_reserve=10)
+        trimmed = trim_messages(messages, "scripted", context_window=window, response_reserve=10)
     except PromptTooLarge:
         return
-    assert 1.3 * count_messages_tokens(kept) <= window - 10 + 1
-    assert [one for one in kept if one.role == "system"] == [
-        one for one in messages if one.role == "system"
+    assert 1.3 * count_messages_tokens(trimmed) <= window - 10 + 1
+    assert [message for message in trimmed if message.role == "system"] == [
+        message for message in messages if message.role == "system"
     ]
-    order = [messages.index(one) for one in kept]
+    order = [messages.index(message) for message in trimmed]
     assert order == sorted(order)
-    users = [one for one in messages if one.role == "user"]
-    assert not users or users[-1] in kept
-    # A second time it changes nothing: what is kept is whole.
-    assert trim_messages(kept, "scripted", context_window=window, response_reserve=10) == kept
-    said = [one for one in kept if one.role != "system"]
-    assert not users or not said or said[0].role == "user"
+    users = [message for message in messages if message.role == "user"]
+    assert not users or users[-1] in trimmed
+    # Trimming again changes nothing.
+    assert trim_messages(trimmed, "scripted", context_window=window, response_reserve=10) == trimmed
+    dialogue = [message for message in trimmed if message.role != "system"]
+    assert not users or not dialogue or dialogue[0].role == "user"

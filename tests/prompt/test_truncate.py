@@ -1,4 +1,4 @@
-"""Cutting long tool results, and sharing a token budget over those of one exchange."""
+"""Truncating long tool results, and sharing a token budget among those of one exchange."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LONGEST_MARKER = 130
 
 
 def parts(text: str, shown: str) -> tuple[str, int, str]:
-    """Return head, number of characters left out, and tail, checked against the whole text."""
-    found = MARKER.search(shown)
-    assert found is not None
-    left_out, total = (int(found[i].replace(",", "")) for i in (1, 2))
-    stop = int(found[3])
+    """Return head, number of omitted characters, and tail, checked against the whole text."""
+    marker = MARKER.search(shown)
+    assert marker is not None
+    left_out, total = (int(marker[i].replace(",", "")) for i in (1, 2))
+    stop = int(marker[3])
     assert total == len(text)
     head, tail = text[:stop], text[stop + left_out :]
     gap = "" if not head or head.endswith("\n") else "\n"
-    assert shown == f"{head}{gap}{found[0]}\n{tail}"
+    assert shown == f"{head}{gap}{marker[0]}\n{tail}"
     return head, left_out, tail
 
 
@@ -40,11 +40,11 @@ def test_a_text_that_fits_stays_whole() -> None:
     assert truncate_text("", 0, HANDLE) == ""
 
 
-def test_a_text_hardly_longer_than_the_marker_line_saves_stays_whole() -> None:
+def test_a_text_that_a_cut_would_hardly_shorten_stays_whole() -> None:
     assert truncate_text("x" * 110, 100, HANDLE) == "x" * 110
 
 
-def test_head_and_tail_stay_and_the_marker_says_what_lies_between() -> None:
+def test_head_and_tail_stay_and_the_marker_counts_the_rest() -> None:
     text = "".join(f"line {number}\n" for number in range(1000))
     head, _, tail = parts(text, truncate_text(text, 1000, HANDLE))
     assert head.startswith("line 0\n")
@@ -53,21 +53,21 @@ def test_head_and_tail_stay_and_the_marker_says_what_lies_between() -> None:
     assert 300 < len(tail) <= 400
 
 
-def test_it_cuts_at_line_ends_where_one_is_near() -> None:
+def test_cuts_are_at_a_near_line_end() -> None:
     text = "".join(f"line {number}\n" for number in range(1000))
     head, _, tail = parts(text, truncate_text(text, 777, HANDLE))
     assert head.endswith("\n")
     assert tail.startswith("line ")
 
 
-def test_without_a_near_line_end_it_cuts_inside_the_line() -> None:
+def test_without_a_near_line_end_cuts_are_inside_the_line() -> None:
     text = "x" * 5000
     head, left_out, tail = parts(text, truncate_text(text, 1000, HANDLE))
     assert (len(head), left_out, len(tail)) == (600, 4000, 400)
 
 
 @pytest.mark.parametrize("chars", range(1000, 1010))
-def test_it_never_cuts_inside_a_surrogate_pair(chars: int) -> None:
+def test_no_cut_is_inside_a_surrogate_pair(chars: int) -> None:
     text = "\ud83d\ude00" * 2000
     head, _, tail = parts(text, truncate_text(text, chars, HANDLE))
     assert not head or head[-1] == "\ude00"
@@ -75,9 +75,7 @@ def test_it_never_cuts_inside_a_surrogate_pair(chars: int) -> None:
 
 
 @given(st.text(max_size=600), st.integers(-5, 700))
-def test_what_is_shown_is_never_longer_than_asked_for_plus_the_marker(
-    text: str, chars: int
-) -> None:
+def test_a_truncated_text_never_exceeds_the_limit_plus_the_marker(text: str, chars: int) -> None:
     shown = truncate_text(text, chars, HANDLE)
     assert len(shown) <= max(chars, 0) + LONGEST_MARKER
     assert shown == truncate_text(text, chars, HANDLE)
@@ -142,7 +140,7 @@ def test_a_million_spaces_are_counted_and_not_refused() -> None:
     assert shown_tokens([text], limits) <= 1000
 
 
-def test_under_a_budget_too_small_for_the_markers_short_results_still_stay_whole() -> None:
+def test_short_results_stay_whole_under_a_budget_too_small_for_the_markers() -> None:
     limits = share_result_budget(["done"] * 50 + ["word " * 5000], 64, count_text)
     assert limits == [None] * 50 + [limits[-1]]
     assert limits[-1] is not None

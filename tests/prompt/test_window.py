@@ -1,4 +1,4 @@
-"""What stays in the prompt: properties over any growth of a branch, and the rules one by one."""
+"""The recent messages of a prompt: properties over any growth of a branch, then single rules."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ many = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCh
 
 
 def dump(prompt: Prompt) -> list[bytes]:
-    """Return each message of a prompt as bytes, as a provider's cache sees them."""
+    """Return each message of a prompt as bytes, as a provider's cache compares them."""
     return [orjson.dumps(asdict(message)) for message in prompt.messages]
 
 
-def shown_once(grown: Growing, prompt: Prompt) -> None:
-    """Assert that each node stands in the prompt once, or is counted as left out."""
+def check_shown_once(grown: Growing, prompt: Prompt) -> None:
+    """Check that each node is in the prompt once, or counted as left out."""
     text = "\n".join(message.text for message in prompt.messages)
     view = grown.view
     raw = {entry.seq for entry in view.entries} | ({view.task.seq} if view.task else set[int]())
@@ -61,29 +61,31 @@ def shown_once(grown: Growing, prompt: Prompt) -> None:
     assert mark(grown.task.seq) in text
 
 
-def rides(grown: Growing, entry: Entry) -> bool:
-    """Return whether the note came in while its run was at work with tools."""
+def is_in_a_result(grown: Growing, entry: Entry) -> bool:
+    """Return whether the note arrived during an exchange, so that its result carries it."""
     before = reversed(grown.log[: entry.seq - 1])
-    return bool(next(one for one in before if not isinstance(one.message, Note)).results)
+    return bool(
+        next(previous for previous in before if not isinstance(previous.message, Note)).results
+    )
 
 
-def enough_and_not_too_many(grown: Growing) -> None:
+def check_number_of_messages(grown: Growing) -> None:
     first = grown.view.entries[0]
-    assert not (isinstance(first.message, Note) and rides(grown, first))
+    assert not (isinstance(first.message, Note) and is_in_a_result(grown, first))
     last = grown.room.last_messages
-    kept, longest, unit = 0, 0, 0
+    count, longest, unit = 0, 0, 0
     for entry in grown.view.entries:
-        # A note that rides in an exchange leaves only with it.
+        # A note in a result leaves only with its exchange.
         unit = entry.size + (0 if entry.prompt else unit)
-        kept, longest = kept + entry.size, max(longest, unit)
+        count, longest = count + entry.size, max(longest, unit)
     if grown.view.start.first is not None and not grown.view.start.shrunk:
-        assert kept >= last
-    assert kept <= max(2 * last, last + longest)
+        assert count >= last
+    assert count <= max(2 * last, last + longest)
 
 
 @many
 @given(ROOMS, st.sampled_from([1.0, 1.3, 1.6]), MOVES)
-def test_every_prompt_of_any_branch_keeps_what_is_promised(
+def test_every_prompt_of_any_branch_has_the_guaranteed_messages(
     room: PromptLimits, ratio: float, moves: list[Move]
 ) -> None:
     grown = Growing(room, ratio)
@@ -95,15 +97,15 @@ def test_every_prompt_of_any_branch_keeps_what_is_promised(
         except PromptTooLarge:
             assert unavoidable(grown) > room.limit
             return
-        shown_once(grown, prompt)
-        enough_and_not_too_many(grown)
+        check_shown_once(grown, prompt)
+        check_number_of_messages(grown)
         if before is not None and before.activation_id == prompt.activation_id:
             assert dump(prompt)[: len(before.messages)] == dump(before)
         before = prompt
 
 
 def unavoidable(grown: Growing) -> int:
-    """Return the estimate of the front and of the newest node that is shown by itself."""
+    """Return the estimate of the front and of the newest node with its own message."""
     newest = next(entry for entry in reversed(grown.view.entries) if entry.prompt)
     task = 10 + 2 * len(grown.task.message.text) if grown.task else 0
     return grown.estimate(grown.view.front_tokens + task + newest.tokens)
@@ -130,12 +132,12 @@ def test_messages_leave_in_chunks_and_not_one_by_one() -> None:
     assert sizes == [1, 3, 5, 7, 4, 6, 8, 4, 6, 8, 4, 6, 8]
 
 
-def test_one_exchange_longer_than_all_that_stays_is_never_split() -> None:
+def test_an_exchange_longer_than_the_window_is_never_split() -> None:
     grown = grow([Say(5), Work((1,) * 9), Work((1,) * 9)], LARGE)
     assert [entry.size for entry in grown.view.entries] == [10]
 
 
-def test_a_note_stays_with_the_exchange_in_which_it_rides() -> None:
+def test_a_note_leaves_only_with_its_exchange() -> None:
     # Six messages would begin at the second note of the exchange before the last.
     grown = grow([Say(5), *[Work((5,), notes=2)] * 8], replace(LARGE, last_messages=6))
     assert grown.view.start.left_out > 0
@@ -143,13 +145,13 @@ def test_a_note_stays_with_the_exchange_in_which_it_rides() -> None:
     assert not grown.view.start.shrunk
 
 
-def test_an_exchange_with_many_notes_does_not_begin_prompts_anew_at_every_step() -> None:
+def test_an_exchange_with_many_notes_does_not_cause_an_activation_at_every_step() -> None:
     grown = grow([Say(5), *[Work((5,))] * 3, Work((5,), notes=9)], LARGE)
     assert grown.view.start.first == 5
-    begun = grown.view.activation_id
+    activation = grown.view.activation_id
     grown.move(Work((5,)))
     grown.prepare()
-    assert grown.view.activation_id == begun
+    assert grown.view.activation_id == activation
 
 
 def test_old_results_are_cut_before_the_guaranteed_messages_leave() -> None:
@@ -165,24 +167,24 @@ def test_old_results_are_cut_before_the_guaranteed_messages_leave() -> None:
     assert all(entry.tokens < CUT_TOKENS + 100 for entry in cut)
 
 
-def test_a_cut_keeps_the_names_that_it_takes() -> None:
+def test_a_cut_records_the_names_that_it_removes() -> None:
     lines = "".join(f"src/shop/part_{number}.py does its work\n" for number in range(2000))
-    one = truncation_of(lines, "c00000001", None)
-    assert one is not None
-    names, shown = set(one.also.split()), truncate_text(lines, one.chars, "c00000001")
+    truncation = truncation_of(lines, "c00000001", None)
+    assert truncation is not None
+    names, shown = set(truncation.also.split()), truncate_text(lines, truncation.chars, "c00000001")
     assert names and names < {f"src/shop/part_{number}.py" for number in range(2000)}
     assert not any(name in shown for name in names)
-    assert truncation_of(lines, "c00000001", one.chars) == Truncation(one.chars)
+    assert truncation_of(lines, "c00000001", truncation.chars) == Truncation(truncation.chars)
     assert truncation_of("short", "c00000001", None) is None
 
 
-def test_the_guaranteed_messages_shrink_where_even_cut_they_do_not_fit() -> None:
+def test_the_guaranteed_messages_shrink_if_they_do_not_fit_even_when_cut() -> None:
     grown = grow([Say(5), *[Work((1000,) * 3)] * 6], PromptLimits(4_000, 1_000, 20))
     assert grown.view.start.shrunk
     assert grown.view.entries[-1].results
 
 
-def test_to_shrink_renders_each_message_a_few_times_however_many_there_are(
+def test_shrinking_renders_each_message_only_a_few_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes = 200
@@ -218,8 +220,8 @@ def test_the_last_exchange_stays_as_long_as_it_fits() -> None:
     grown = Growing(PromptLimits(4_000, 1_000, 4), 1.0)
     for move in [Say(1500), Work((5,)), Reply(800), Say(700), Begin("overflow")]:
         grown.move(move)
-    kept = [entry.message.type for entry in grown.view.entries]
-    assert kept[-2:] == ["assistant", "user"]
+    types = [entry.message.type for entry in grown.view.entries]
+    assert types[-2:] == ["assistant", "user"]
     assert grown.view.tokens <= grown.room.limit
 
 
@@ -231,11 +233,11 @@ def test_the_last_exchange_stays_as_long_as_it_fits() -> None:
     ],
     ids=["user", "answer"],
 )
-def test_what_cannot_fit_is_named(move: Move, name: str) -> None:
+def test_a_message_that_cannot_fit_is_named(move: Move, name: str) -> None:
     grown = grow([Say(5)], PromptLimits(4_000, 1_000, 4))
     with pytest.raises(PromptTooLarge, match=name):
-        for one in [Reply(5), move] if isinstance(move, Reply) else [move]:
-            grown.move(one)
+        for step in [Reply(5), move] if isinstance(move, Reply) else [move]:
+            grown.move(step)
             grown.prepare()
 
 

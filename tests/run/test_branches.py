@@ -1,4 +1,4 @@
-"""Branches through the runtime: after an edit, a regeneration or a fork, prompts hold just it."""
+"""Branches through the runtime: edit, regenerate and fork, and the prompts afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AGENT = Agent(tools=[double])
 
 
 async def texts(world: World, thread: str) -> list[str]:
-    """Return the texts of the thread's branch, as the log holds it."""
+    """Return the texts of the thread's branch, from the log."""
     head = (await world.store.threads.get(thread)).head
     nodes = [] if head is None else await world.store.log.branch(thread, head)
     return [decode_message(node.body).text for node in nodes]
@@ -28,9 +28,9 @@ def sent(world: World) -> list[str]:
     return [message.text for message in world.model.requests[-1].messages[1:]]
 
 
-async def talk(world: World, *said: str) -> str:
-    """Say things in turn on one thread; return its id."""
-    for text in said:
+async def talk(world: World, *messages: str) -> str:
+    """Send messages in turn on one thread; return its id."""
+    for text in messages:
         await world.run(AGENT, text, thread="t")
     return "t"
 
@@ -39,16 +39,16 @@ async def test_regenerating_answers_again_and_keeps_the_first_answer(play: Play)
     script = [say("One."), call("double", number=4), say("Two."), say("Two, again.")]
     async with play(script) as world:
         thread = await talk(world, "First.", "Second.")
-        asked = (await world.store.log.branch(thread, (await world.row()).task_id or 0))[-1]
+        question = (await world.store.log.branch(thread, (await world.row()).task_id or 0))[-1]
         result = await world.runtime.regenerate(AGENT, thread)
         assert result.output == "Two, again."
         assert sent(world) == ["First.", "One.", "Second."]
         assert await texts(world, thread) == ["First.", "One.", "Second.", "Two, again."]
-        siblings = await world.store.log.children(thread, asked.seq)
+        siblings = await world.store.log.children(thread, question.seq)
         assert [decode_message(node.body).text for node in siblings] == ["", "Two, again."]
 
 
-async def test_an_edited_message_takes_the_place_of_the_old_one(play: Play) -> None:
+async def test_an_edited_message_replaces_the_old_one(play: Play) -> None:
     script = [say("One."), say("Two."), say("Three."), say("Two, edited.")]
     async with play(script) as world:
         thread = await talk(world, "First.", "Second.", "Third.")
@@ -60,7 +60,7 @@ async def test_an_edited_message_takes_the_place_of_the_old_one(play: Play) -> N
         await world.run(AGENT, "Second, edited.", thread=thread)
         assert sent(world) == ["First.", "One.", "Second, edited."]
         assert await texts(world, thread) == ["First.", "One.", "Second, edited.", "Two, edited."]
-        # The old branch is whole, and can be gone back to.
+        # The old branch is whole, and a fork returns to it.
         await branches.fork(world.store, thread, nodes[-1].seq)
         assert await texts(world, thread) == [
             "First.",
@@ -72,7 +72,7 @@ async def test_an_edited_message_takes_the_place_of_the_old_one(play: Play) -> N
         ]
 
 
-async def test_a_fork_goes_on_from_any_node(play: Play) -> None:
+async def test_a_fork_continues_from_any_node(play: Play) -> None:
     script = [say("One."), say("Two."), say("Other."), say("Back."), say("Fresh.")]
     async with play(script) as world:
         thread = await talk(world, "First.", "Second.")
@@ -85,16 +85,16 @@ async def test_a_fork_goes_on_from_any_node(play: Play) -> None:
         await world.run(AGENT, "Go on.", thread=thread)
         assert sent(world) == ["First.", "One.", "Second.", "Two.", "Go on."]
         await branches.fork(world.store, thread, None)
-        await world.run(AGENT, "Anew.", thread=thread)
-        assert sent(world) == ["Anew."]
+        await world.run(AGENT, "From scratch.", thread=thread)
+        assert sent(world) == ["From scratch."]
 
 
-async def test_branches_keep_their_own_activations(play: Play) -> None:
+async def test_each_branch_has_its_own_activations(play: Play) -> None:
     script = [call("double", number=1)] * 12 + [say("Long."), say("Short.")]
     settings = {"last_messages": 4, "observational_memory": False}
     async with play(script, settings=settings) as world:
         thread = await talk(world, "Begin.")
-        causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+        causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
         assert causes.count("messages") >= 2
         first = (await world.store.log.branch(thread, (await world.row()).task_id or 0))[0]
         await branches.fork(world.store, thread, first.seq)
@@ -104,7 +104,7 @@ async def test_branches_keep_their_own_activations(play: Play) -> None:
         assert not any("not shown" in text for text in sent(world))
 
 
-async def test_what_is_no_message_of_the_user_cannot_be_edited(play: Play) -> None:
+async def test_only_messages_of_the_user_can_be_edited(play: Play) -> None:
     async with play([say("One.")]) as world:
         thread = await talk(world, "First.")
         head = (await world.store.threads.get(thread)).head or 0
@@ -115,7 +115,7 @@ async def test_what_is_no_message_of_the_user_cannot_be_edited(play: Play) -> No
             await branches.fork(world.store, thread, 99)
 
 
-async def test_there_is_nothing_to_regenerate_on_an_empty_thread(play: Play) -> None:
+async def test_regenerating_on_an_empty_thread_is_not_found(play: Play) -> None:
     async with play() as world:
         await world.store.threads.ensure("t")
         with pytest.raises(NotFound) as raised:

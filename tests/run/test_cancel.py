@@ -1,4 +1,4 @@
-"""Cancelling runs: from inside, from the same process, from another one, and dead ones."""
+"""Cancelling runs: from inside, from the same process, from another one, and dead runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.elsewhere import elsewhere
 
 @pytest.fixture
 async def runtime(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Runtime]:
-    """A runtime over a database of the test's own, which looks for cancels often."""
+    """A runtime on the test's own database that checks for cancels often."""
     monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 0.02)
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
@@ -71,7 +71,7 @@ class Hanging:
 async def cancelled_while(
     hanging: Hanging, run: Callable[[], Awaitable[RunResult]], cancel: Callable[[], Awaitable[None]]
 ) -> RunResult:
-    """Run until the tool hangs, cancel, and return how the run ended."""
+    """Run until the tool hangs, then cancel; return the result of the run."""
     results: list[RunResult] = []
 
     async def start() -> None:
@@ -86,7 +86,7 @@ async def cancelled_while(
 
 
 async def assert_ended(runtime: Runtime, run_id: str) -> None:
-    """Check that a run is cancelled, its thread is free and its exchange is closed."""
+    """Check that a run is cancelled, its thread free and its exchange closed."""
     store = runtime.store.of("local")
     run = await store.runs.get(run_id)
     assert (run.status, run.stop_reason, run.open_node) == ("cancelled", "cancelled", None)
@@ -95,9 +95,9 @@ async def assert_ended(runtime: Runtime, run_id: str) -> None:
     assert thread.active_run is None and thread.head is not None
     node = await store.log.node(thread.id, thread.head)
     assert node.status == "closed"
-    assert all(one.status == "done" for one in node.calls)
+    assert all(call.status == "done" for call in node.calls)
     events = await store.events.list(thread.id)
-    assert [one.kind for one in events].count("run-finish") == 1
+    assert [event.kind for event in events].count("run-finish") == 1
     assert events[-1].kind == "run-finish"
 
 
@@ -146,7 +146,7 @@ async def test_cancelling_the_caller_closes_the_open_exchange(runtime: Runtime) 
 
     @tool
     async def hang() -> str:
-        """Hang, once the other call is recorded."""
+        """Hang once the other call is recorded."""
         await finished.wait()
         under_way.set()
         await anyio.sleep_forever()
@@ -154,7 +154,7 @@ async def test_cancelling_the_caller_closes_the_open_exchange(runtime: Runtime) 
 
     @tool
     async def quick() -> str:
-        """Be quick."""
+        """Return at once."""
         return "quick"
 
     def watch(event: Event) -> None:
@@ -162,12 +162,12 @@ async def test_cancelling_the_caller_closes_the_open_exchange(runtime: Runtime) 
             finished.set()
 
     both = calls(raw_call("quick"), raw_call("hang"))
-    one = Agent(ScriptedModel([both]), tools=[hang, quick])
+    agent = Agent(ScriptedModel([both]), tools=[hang, quick])
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
 
             async def start() -> None:
-                await runtime.run(one, "Go.", thread="t", on_event=watch)
+                await runtime.run(agent, "Go.", thread="t", on_event=watch)
 
             group.start_soon(start)
             await under_way.wait()
@@ -177,20 +177,20 @@ async def test_cancelling_the_caller_closes_the_open_exchange(runtime: Runtime) 
     [run] = await store.runs.list(thread_id="t")
     await assert_ended(runtime, run.id)
     results = [decode_result(row.body) for row in (await store.log.node("t", 2)).calls]
-    assert [(one.outcome, one.text) for one in results] == [
+    assert [(agent.outcome, agent.text) for agent in results] == [
         ("ok", "quick"),
         ("interrupted", INTERRUPTED),
     ]
 
 
-async def test_a_cancel_says_which_tools_nothing_can_stop(runtime: Runtime) -> None:
-    under_way, go_on = threading.Event(), threading.Event()
+async def test_a_cancel_names_the_tools_that_cannot_be_stopped(runtime: Runtime) -> None:
+    under_way, release = threading.Event(), threading.Event()
 
     @tool
     def press() -> str:
-        """Press a button, for as long as it takes."""
+        """Press a button for as long as it takes."""
         under_way.set()
-        go_on.wait(30)
+        release.wait(30)
         return "pressed"
 
     agent = Agent(ScriptedModel([call("press")]), tools=[press])
@@ -206,17 +206,20 @@ async def test_a_cancel_says_which_tools_nothing_can_stop(runtime: Runtime) -> N
             [run] = await runtime.store.of("local").runs.list(thread_id="t")
             await runtime.cancel(run.id)
     finally:
-        go_on.set()
+        release.set()
 
     [result] = results
     assert result.status == "cancelled"
     assert "press may still be running" in result.detail
     [row] = (await runtime.store.of("local").log.node("t", 2)).calls
-    told = decode_result(row.body)
-    assert (told.outcome, told.text) == ("interrupted", f"{INTERRUPTED} {STILL_RUNNING}")
+    result_of_call = decode_result(row.body)
+    assert (result_of_call.outcome, result_of_call.text) == (
+        "interrupted",
+        f"{INTERRUPTED} {STILL_RUNNING}",
+    )
 
 
-async def test_a_cancel_reaches_a_dead_run_that_is_taken_over_at_the_same_time(
+async def test_a_cancel_reaches_a_dead_run_during_its_takeover(
     runtime: Runtime, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with elsewhere(database_url) as other:
@@ -226,7 +229,7 @@ async def test_a_cancel_reaches_a_dead_run_that_is_taken_over_at_the_same_time(
     alive = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
 
     async def quicker(store: UserStore, run: Run) -> bool:
-        # It has read the run before the cancel was asked for.
+        # It read the run before the cancel was requested.
         await store.runs.take_lease(run.id, alive, seconds=30, replaces=run.epoch)
         return await end_if_dead(store, run)
 
@@ -237,14 +240,14 @@ async def test_a_cancel_reaches_a_dead_run_that_is_taken_over_at_the_same_time(
     assert (run.status, run.owner, run.cancel_requested) == ("running", alive, True)
 
 
-async def test_a_cancelled_run_ends_those_below_that_nobody_took_over_in_the_end(
+async def test_a_cancelled_run_ends_children_whose_takeover_did_not_continue(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging = Hanging()
     store = runtime.store.of("local")
 
     async def too_late(store: UserStore, run: Run) -> bool:
-        # Somebody takes it over just now, and is cancelled before he goes on with it.
+        # Another process takes the run over now, and is cancelled before it continues.
         del store, run
         return False
 
@@ -265,7 +268,7 @@ async def test_a_cancelled_run_ends_those_below_that_nobody_took_over_in_the_end
     assert (await store.runs.get("below")).status == "cancelled"
 
 
-async def test_who_saw_a_run_before_it_ended_does_not_end_it_again(runtime: Runtime) -> None:
+async def test_a_stale_row_does_not_end_a_run_again(runtime: Runtime) -> None:
     hanging = Hanging()
     store = runtime.store.of("local")
 
@@ -277,7 +280,7 @@ async def test_who_saw_a_run_before_it_ended_does_not_end_it_again(runtime: Runt
     seen: list[Run] = []
     await cancelled_while(hanging, lambda: runtime.run(hanging.agent, "Go."), cancel)
 
-    # Neither by what it saw, nor by what it would see now.
+    # Neither with the row that it saw, nor with the row as it is now.
     assert not await end_if_dead(store, seen[0])
     assert not await end_if_dead(store, await store.runs.get(seen[0].id))
     events = await store.events.list(seen[0].thread_id)
@@ -296,7 +299,7 @@ async def test_leaving_a_stream_cancels_its_run(runtime: Runtime) -> None:
     await assert_ended(runtime, stream.run_id)
 
 
-async def test_a_cancel_that_comes_with_the_last_commit_changes_nothing(runtime: Runtime) -> None:
+async def test_a_cancel_at_the_last_commit_changes_nothing(runtime: Runtime) -> None:
     with anyio.CancelScope() as scope:
 
         def watch(event: Event) -> None:
@@ -308,7 +311,7 @@ async def test_a_cancel_that_comes_with_the_last_commit_changes_nothing(runtime:
     store = runtime.store.of("local")
     [run] = await store.runs.list(thread_id="t")
     assert (run.status, orjson.loads(run.output)) == ("succeeded", "done")
-    assert [one.kind for one in await store.events.list("t")].count("run-finish") == 1
+    assert [event.kind for event in await store.events.list("t")].count("run-finish") == 1
 
 
 async def test_cancelling_twice_is_harmless(runtime: Runtime) -> None:
@@ -324,7 +327,7 @@ async def test_cancelling_twice_is_harmless(runtime: Runtime) -> None:
     await assert_ended(runtime, result.run_id)
 
 
-async def test_a_run_that_is_over_is_not_changed_by_a_cancel(runtime: Runtime) -> None:
+async def test_a_cancel_does_not_change_a_finished_run(runtime: Runtime) -> None:
     result = await runtime.run(Agent(ScriptedModel([say("done")])), "Go.")
     before = await runtime.store.of("local").runs.get(result.run_id)
 
@@ -333,7 +336,7 @@ async def test_a_run_that_is_over_is_not_changed_by_a_cancel(runtime: Runtime) -
     assert await runtime.store.of("local").runs.get(result.run_id) == before
 
 
-async def test_a_cancel_reaches_another_process_and_its_children(
+async def test_a_cancel_reaches_a_run_in_another_process_and_its_children(
     runtime: Runtime, database_url: str
 ) -> None:
     async with elsewhere(database_url, tool="delegate") as other:
@@ -354,9 +357,7 @@ async def test_a_cancel_reaches_another_process_and_its_children(
     await assert_ended(runtime, child)
 
 
-async def test_a_cancel_ends_a_run_whose_process_is_dead(
-    runtime: Runtime, database_url: str
-) -> None:
+async def test_a_cancel_ends_runs_of_a_dead_process(runtime: Runtime, database_url: str) -> None:
     async with elsewhere(database_url, tool="delegate") as other:
         parent = (await other.until("tool-start", tool="delegate"))["run_id"]
         child = (await other.until("tool-start", tool="wait"))["run_id"]
@@ -366,7 +367,7 @@ async def test_a_cancel_ends_a_run_whose_process_is_dead(
 
     await assert_ended(runtime, parent)
     await assert_ended(runtime, child)
-    # Its thread is free, and its history is one that a model can be sent.
+    # Its thread is free, and its history is valid for a model.
     result = await runtime.run(Agent(ScriptedModel([say("next")])), "Go on.", thread="t")
     assert result.output == "next"
 
@@ -377,19 +378,19 @@ async def test_a_cancelled_run_begins_no_children(runtime: Runtime) -> None:
 
     @tool
     async def spawn_late(context: ToolContext) -> str:
-        """Have oneself cancelled, then begin a child all the same."""
+        """Have this run cancelled, then begin a child nevertheless."""
         await runtime.store.of("local").runs.cancel(context.run_id)
         with anyio.CancelScope(shield=True):
             try:
                 await context.run_agent(hanging.agent, "Hang.")
             finally:
                 children = await context.store.runs.list(parent_run_id=context.run_id)
-                began.extend(one.id for one in children)
+                began.extend(agent.id for agent in children)
         return "began"
 
-    one = Agent(ScriptedModel([call("spawn_late"), say("done")]), tools=[spawn_late])
+    agent = Agent(ScriptedModel([call("spawn_late"), say("done")]), tools=[spawn_late])
     with anyio.fail_after(30):
-        result = await runtime.run(one, "Go.")
+        result = await runtime.run(agent, "Go.")
 
     assert result.status == "cancelled"
     assert began == []

@@ -1,4 +1,4 @@
-"""Tools that are cancelled while the run is not: no exchange is lost, no prompt goes without it."""
+"""Tools that are cancelled while their run is not: every result is recorded before a prompt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.worlds import Play, double
 
 @tool
 async def cancel_itself() -> str:
-    """Cancel the task that runs this tool, and go on until that is noticed."""
+    """Cancel the task that runs this tool, and work until the cancellation arrives."""
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
@@ -33,7 +33,7 @@ async def cancel_and_return() -> str:
 
 @tool
 async def cancel_and_swallow() -> str:
-    """Cancel the task that runs this tool, and swallow that."""
+    """Cancel the task that runs this tool, and swallow the cancellation."""
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
@@ -46,7 +46,7 @@ async def cancel_and_swallow() -> str:
 
 @tool
 async def await_cancelled() -> str:
-    """Await something that was cancelled."""
+    """Await a cancelled future."""
     future = asyncio.get_running_loop().create_future()
     future.cancel()
     await future
@@ -55,7 +55,7 @@ async def await_cancelled() -> str:
 
 @tool
 def cancel_from_thread(context: ToolContext) -> str:
-    """Run in a thread, and hand out what is cancelled on the loop."""
+    """Run in a thread, and return a coroutine that is cancelled on the loop."""
     return cancel_itself()  # pyright: ignore[reportReturnType]
 
 
@@ -77,8 +77,8 @@ TOOLS = [
 
 
 @pytest.mark.parametrize("name", CANCELLING)
-async def test_every_result_is_kept_and_the_next_prompt_has_it(play: Play, name: str) -> None:
-    outcome, said = CANCELLING[name]
+async def test_every_result_is_recorded_and_in_the_next_prompt(play: Play, name: str) -> None:
+    outcome, text = CANCELLING[name]
     script = [calls(raw_call(name), raw_call("double", number=4)), call(name), say("Done.")]
     async with play(script) as world:
         result = await world.run(Agent(tools=TOOLS), thread="t")
@@ -86,11 +86,11 @@ async def test_every_result_is_kept_and_the_next_prompt_has_it(play: Play, name:
         assert result.ok
         first, second, third = await world.results("t")
         assert first[0] == third[0] == outcome
-        assert said in first[1] and said in third[1]
+        assert text in first[1] and text in third[1]
         assert second == ("ok", "8")
         assert isinstance(world.model, ScriptedModel)
-        # Each prompt extends the one before by an answer and its results.
-        assert [len(one.messages) for one in world.model.requests] == [2, 5, 7]
+        # Each prompt extends the previous one by an answer and its results.
+        assert [len(request.messages) for request in world.model.requests] == [2, 5, 7]
         assert (await world.row()).open_node is None
 
 
@@ -100,7 +100,7 @@ async def test_calls_whose_tasks_are_all_cancelled_are_closed_as_interrupted(pla
 
     @tool
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait without end."""
         begun.set()
         await anyio.sleep_forever()
         return "not reached"
@@ -120,7 +120,7 @@ async def test_calls_whose_tasks_are_all_cancelled_are_closed_as_interrupted(pla
         assert [outcome for outcome, _ in await world.results("t")] == ["interrupted"] * 2
 
 
-async def test_a_sub_agent_whose_tool_cancels_itself_goes_on(play: Play) -> None:
+async def test_a_sub_agent_continues_after_its_tool_cancels_itself(play: Play) -> None:
     child = Agent(name="child", tools=[cancel_itself])
 
     @tool
@@ -140,7 +140,7 @@ async def test_a_run_is_still_cancelled_while_a_tool_cancels_itself(play: Play) 
 
     @tool
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait without end."""
         begun.set()
         await anyio.sleep_forever()
         return "not reached"
@@ -164,7 +164,7 @@ async def test_no_prompt_is_built_while_an_exchange_is_open(play: Play) -> None:
 
     @tool
     async def build_now() -> str:
-        """Do what the loop must not: build a prompt before the results are there."""
+        """Do what the loop must not: build a prompt before the results are recorded."""
         try:
             await drivers[0].next_prompt()
         except InvariantError as error:
@@ -172,11 +172,11 @@ async def test_no_prompt_is_built_while_an_exchange_is_open(play: Play) -> None:
         return "built"
 
     drivers: list[AgentLoop] = []
-    true = AgentLoop.drive
+    real_drive = AgentLoop.drive
 
     async def drive(self: AgentLoop) -> object:
         drivers.append(self)
-        return await true(self)
+        return await real_drive(self)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AgentLoop, "drive", drive)
@@ -185,16 +185,16 @@ async def test_no_prompt_is_built_while_an_exchange_is_open(play: Play) -> None:
     assert seen == [InvariantError]
 
 
-async def test_a_result_is_kept_if_the_run_is_cancelled_just_after_it(play: Play) -> None:
+async def test_a_result_is_recorded_if_the_run_is_cancelled_just_after_it(play: Play) -> None:
     @tool
     async def last_words() -> str:
-        """Cancel the run, and return before that is noticed."""
+        """Cancel the run, and return before the cancellation arrives."""
         scopes[0].cancel()
         return "said"
 
     @tool
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait without end."""
         await anyio.sleep_forever()
         return "not reached"
 

@@ -1,4 +1,4 @@
-"""What becomes of runs by how their model's answers end, with servers that stream as providers."""
+"""How runs end by their answers' stop reasons, with servers that stream as providers do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Provide: TypeAlias = Callable[..., AbstractAsyncContextManager[Provided]]
 
 @pytest.fixture
 def provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Provide:
-    """Return what opens a runtime whose model answers as its provider streams."""
+    """Return a function that opens a runtime whose model answers as its provider streams."""
     path = tmp_path / "runs.db"
     url_of_database = f"file:{path}"
     monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
@@ -64,8 +64,8 @@ def provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Provide:
             url = server.url + BASES.get(name, "")
             options = {"base_url": url, "api_key": KEY, "retries": 2} | options
             model = LiteLLMModel(name, **options)
-            given = Settings(database_url=url_of_database, **(REPEATING | (settings or {})))
-            async with Runtime.open(given, model=model) as runtime:
+            opened_with = Settings(database_url=url_of_database, **(REPEATING | (settings or {})))
+            async with Runtime.open(opened_with, model=model) as runtime:
                 yield Provided(runtime, model, url_of_database, path.read_bytes, server=server)
 
     return open_provided
@@ -107,7 +107,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("name", "pieces", "reason"), REFUSED.values(), ids=REFUSED)
-async def test_what_is_refused_is_no_success_and_its_text_stays(
+async def test_a_refusal_fails_the_run_and_its_text_stays_in_the_log(
     provide: Provide, name: str, pieces: list[bytes], reason: str
 ) -> None:
     async with provide(name, [pieces]) as world:
@@ -116,7 +116,7 @@ async def test_what_is_refused_is_no_success_and_its_text_stays(
         assert name in result.detail
         assert "another model" in result.detail or "Rephrase" in result.detail
         assert await world.results(result.thread_id) == []
-        assert (await said(world, result.thread_id))[-1].startswith("I will")
+        assert (await answered(world, result.thread_id))[-1].startswith("I will")
         assert result.usage.completion_tokens == 7
     assert code_of_result(result) == MODEL
 
@@ -129,7 +129,7 @@ async def test_what_is_refused_is_no_success_and_its_text_stays(
         (GPT, openai_chat(end="content_filter")),
     ],
 )
-async def test_what_is_withheld_altogether_ends_the_run_and_is_paid(
+async def test_a_wholly_withheld_answer_ends_the_run_and_is_paid(
     provide: Provide, name: str, pieces: list[bytes]
 ) -> None:
     async with provide(name, always(pieces)) as world:
@@ -142,7 +142,7 @@ async def test_what_is_withheld_altogether_ends_the_run_and_is_paid(
 
 
 @pytest.mark.parametrize("end", ["refusal", "bored"])
-async def test_a_thread_goes_on_after_calls_that_were_refused_among_thoughts(
+async def test_a_thread_continues_after_refused_calls_between_thinking(
     provide: Provide, end: str
 ) -> None:
     call = Call("double", {"number": 1})
@@ -157,23 +157,23 @@ async def test_a_thread_goes_on_after_calls_that_were_refused_among_thoughts(
         second = await world.runtime.run(
             replace(AGENT, model=world.model), "Then?", thread=first.thread_id
         )
-        _, said, _ = world.server.requests[1]["messages"]
+        _, answer, _ = world.server.requests[1]["messages"]
     assert second.ok
-    assert [(part["type"], part["text"]) for part in said["content"]] == [("text", "I will")]
+    assert [(part["type"], part["text"]) for part in answer["content"]] == [("text", "I will")]
 
 
 def always(pieces: list[bytes]) -> Answers:
-    """Return what gives the same answer again and again."""
-    return lambda asked, n: pieces
+    """Return answers that repeat the same stream."""
+    return lambda request, n: pieces
 
 
-def each(make: Callable[[int], list[bytes]]) -> Answers:
-    """Return what makes each answer of its number."""
-    return lambda asked, n: make(n)
+def numbered(make: Callable[[int], list[bytes]]) -> Answers:
+    """Return answers that are made from their number."""
+    return lambda request, n: make(n)
 
 
-def ends(name: str, text: str, *calls: tuple[str, str], cut: bool = True) -> list[bytes]:
-    """Return an answer, cut at the limit of its output or not."""
+def ending(name: str, text: str, *calls: tuple[str, str], cut: bool = True) -> list[bytes]:
+    """Return an answer, cut at its output limit or not."""
     if name == CLAUDE:
         end = "max_tokens" if cut else "tool_use" if calls else "end_turn"
         return anthropic(text, *calls, end=end)
@@ -187,32 +187,32 @@ EACH = pytest.mark.parametrize("name", [CLAUDE, GPT, GEMINI])
 
 
 @EACH
-async def test_a_text_that_is_cut_is_gone_on_with_and_joined(provide: Provide, name: str) -> None:
+async def test_a_cut_text_is_continued_and_joined(provide: Provide, name: str) -> None:
     answers = [
-        ends(name, "One, "),
-        ends(name, "two, "),
-        ends(name, "thr"),
-        ends(name, "ee.", cut=False),
+        ending(name, "One, "),
+        ending(name, "two, "),
+        ending(name, "thr"),
+        ending(name, "ee.", cut=False),
     ]
     async with provide(name, answers, settings={"max_output_tokens": 7}) as world:
         result = await world.run(AGENT)
         assert (result.ok, result.output, result.steps) == (True, "One, two, three.", 4)
-        assert await said(world, result.thread_id) == ["One, ", "two, ", "thr", "ee."]
+        assert await answered(world, result.thread_id) == ["One, ", "two, ", "thr", "ee."]
         sent = orjson.dumps(world.server.requests[1]).decode()
     assert "7 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)" in sent
 
 
 @EACH
-async def test_a_text_without_an_end_ends_the_run(provide: Provide, name: str) -> None:
-    async with provide(name, each(lambda n: ends(name, f"{n}, "))) as world:
+async def test_an_endless_text_ends_the_run(provide: Provide, name: str) -> None:
+    async with provide(name, numbered(lambda n: ending(name, f"{n}, "))) as world:
         result = await world.run(AGENT)
         assert (result.status, result.stop_reason, result.steps) == ("failed", "length", 4)
         assert "cut 4 times" in result.detail
-        assert await said(world, result.thread_id) == ["0, ", "1, ", "2, ", "3, "]
+        assert await answered(world, result.thread_id) == ["0, ", "1, ", "2, ", "3, "]
     assert code_of_result(result) == MODEL
 
 
-async def test_a_full_window_of_a_short_prompt_ends_the_run(provide: Provide) -> None:
+async def test_a_full_window_with_a_short_prompt_ends_the_run(provide: Provide) -> None:
     pieces = anthropic("More, ", end="model_context_window_exceeded")
     async with provide(CLAUDE, always(pieces)) as world:
         result = await world.run(AGENT)
@@ -220,14 +220,14 @@ async def test_a_full_window_of_a_short_prompt_ends_the_run(provide: Provide) ->
     assert "context window" in result.detail
 
 
-async def test_a_paused_answer_is_gone_on_with_and_joined(provide: Provide) -> None:
+async def test_a_paused_answer_is_continued_and_joined(provide: Provide) -> None:
     answers = [anthropic(f"{n}, ", end="pause_turn") for n in range(5)] + [anthropic("done.")]
     async with provide(CLAUDE, answers) as world:
         result = await world.run(AGENT)
     assert (result.ok, result.output) == (True, "0, 1, 2, 3, 4, done.")
 
 
-async def test_endless_pauses_end(provide: Provide) -> None:
+async def test_endless_pauses_end_the_run(provide: Provide) -> None:
     async with provide(CLAUDE, always(anthropic("Hm, ", end="pause_turn"))) as world:
         result = await world.run(AGENT)
     assert (result.status, result.stop_reason) == ("failed", "error")
@@ -236,15 +236,13 @@ async def test_endless_pauses_end(provide: Provide) -> None:
 
 
 @EACH
-async def test_what_was_said_meanwhile_does_not_split_an_answer(
-    provide: Provide, name: str
-) -> None:
+async def test_steering_does_not_split_a_continued_answer(provide: Provide, name: str) -> None:
     async with provide(name, []) as world:
 
-        async def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+        async def answer(request: dict[str, Any], n: int) -> list[bytes]:
             if n == 0:
                 await world.runtime.steer(world.run_id, "And be brief.")
-            return ends(name, ["Four", "teen."][n], cut=n == 0)
+            return ending(name, ["Four", "teen."][n], cut=n == 0)
 
         world.server.answers = answer
         result = await world.run(AGENT)
@@ -252,19 +250,19 @@ async def test_what_was_said_meanwhile_does_not_split_an_answer(
 
 
 @EACH
-async def test_reasoning_up_to_the_limit_is_no_crash(provide: Provide, name: str) -> None:
-    answers = [ends(name, ""), ends(name, "Done.", cut=False)]
+async def test_reasoning_that_fills_the_limit_is_continued(provide: Provide, name: str) -> None:
+    answers = [ending(name, ""), ending(name, "Done.", cut=False)]
     async with provide(name, answers) as world:
         result = await world.run(AGENT)
         assert (result.ok, result.output) == (True, "Done.")
-        assert await said(world, result.thread_id) == ["Done."]
+        assert await answered(world, result.thread_id) == ["Done."]
         assert result.usage.calls == 2
-    async with provide(name, always(ends(name, ""))) as world:
+    async with provide(name, always(ending(name, ""))) as world:
         result = await world.run(AGENT)
     assert (result.status, result.stop_reason, result.steps) == ("failed", "length", 4)
 
 
-async def test_thinking_that_is_cut_before_its_signature_does_not_come_back(
+async def test_unsigned_thinking_is_not_sent_back(
     provide: Provide,
 ) -> None:
     turn = (Think("Hm."), Call("double", {"number": 1}), Think("And now"))
@@ -274,9 +272,9 @@ async def test_thinking_that_is_cut_before_its_signature_does_not_come_back(
     del pieces[signed]
     async with provide(CLAUDE, [pieces, anthropic("Done.")]) as world:
         assert (await world.run(AGENT)).ok
-        _, said, _ = world.server.requests[1]["messages"]
-    assert [part["type"] for part in said["content"]] == ["thinking", "tool_use"]
-    assert said["content"][0]["signature"]
+        _, answer, _ = world.server.requests[1]["messages"]
+    assert [part["type"] for part in answer["content"]] == ["thinking", "tool_use"]
+    assert answer["content"][0]["signature"]
 
 
 CUT_CALL = '{"number": 2'
@@ -284,12 +282,12 @@ CUT_CALL = '{"number": 2'
 
 @pytest.mark.parametrize("rest", [CUT_CALL, ""], ids=["in the middle", "before its arguments"])
 @pytest.mark.parametrize("name", [CLAUDE, GPT])
-async def test_a_call_that_is_cut_is_not_made_and_whole_ones_are(
+async def test_a_cut_call_does_not_run_and_complete_ones_do(
     provide: Provide, name: str, rest: str
 ) -> None:
     answers = [
-        ends(name, "Both.", ("double", '{"number": 1}'), ("double", rest)),
-        ends(name, "Done.", cut=False),
+        ending(name, "Both.", ("double", '{"number": 1}'), ("double", rest)),
+        ending(name, "Done.", cut=False),
     ]
     async with provide(name, answers, settings={"max_output_tokens": 7}) as world:
         result = await world.run(AGENT)
@@ -301,7 +299,7 @@ async def test_a_call_that_is_cut_is_not_made_and_whole_ones_are(
     assert "parts" in cut[1]
 
 
-async def test_a_cut_call_is_not_made_after_a_crash_either(provide: Provide) -> None:
+async def test_a_cut_call_does_not_run_after_a_crash_either(provide: Provide) -> None:
     call = decode_message(
         encode_message(
             normalise_answer(
@@ -314,7 +312,7 @@ async def test_a_cut_call_is_not_made_after_a_crash_either(provide: Provide) -> 
     assert (ready, done[0].outcome) == ([], "error")
 
 
-async def test_malformed_calls_are_made_again_and_not_for_ever(provide: Provide) -> None:
+async def test_malformed_calls_are_asked_for_again_a_few_times(provide: Provide) -> None:
     bad = gemini("Let me ", end="MALFORMED_FUNCTION_CALL")
     empty = gemini(end="MALFORMED_FUNCTION_CALL")
     answers = [
@@ -329,30 +327,30 @@ async def test_malformed_calls_are_made_again_and_not_for_ever(provide: Provide)
         assert (result.ok, result.output, result.steps) == (True, "It is 42.", 5)
         assert await world.results(result.thread_id) == [("ok", "42")]
         assert "MALFORMED_FUNCTION_CALL" in orjson.dumps(world.server.requests[1]).decode()
-    async with provide(GEMINI, each(lambda n: empty if n % 2 else bad)) as world:
+    async with provide(GEMINI, numbered(lambda n: empty if n % 2 else bad)) as world:
         result = await world.run(AGENT)
     assert (result.status, result.stop_reason, result.steps) == ("failed", "error", 4)
     assert "MALFORMED_FUNCTION_CALL" in result.detail
 
 
 @EACH
-async def test_a_structured_output_in_two_parts_is_one(provide: Provide, name: str) -> None:
+async def test_a_structured_output_in_two_parts_is_joined(provide: Provide, name: str) -> None:
     agent = Agent(output_type=list[int])
-    answers = [ends(name, "[1, 2, "), ends(name, "3]", cut=False)]
+    answers = [ending(name, "[1, 2, "), ending(name, "3]", cut=False)]
     async with provide(name, answers) as world:
         result = await world.run(agent)
     assert (result.ok, result.output) == (True, [1, 2, 3])
 
 
 @EACH
-async def test_a_structured_output_without_an_end_is_an_error(provide: Provide, name: str) -> None:
+async def test_an_endless_structured_output_is_an_error(provide: Provide, name: str) -> None:
     agent = Agent(output_type=list[int])
-    async with provide(name, always(ends(name, "[1, "))) as world:
+    async with provide(name, always(ending(name, "[1, "))) as world:
         result = await world.run(agent)
     assert (result.status, result.stop_reason, result.output) == ("failed", "length", None)
 
 
-async def test_an_output_whose_call_is_cut_is_an_error_that_says_so(provide: Provide) -> None:
+async def test_a_cut_call_of_the_output_is_an_error_that_says_so(provide: Provide) -> None:
     agent = Agent(output_type=list[int])
     pieces = anthropic("", ("final_result", '{"value": [1, '), end="max_tokens")
     async with provide(CLAUDE, always(pieces)) as world:
@@ -361,7 +359,7 @@ async def test_an_output_whose_call_is_cut_is_an_error_that_says_so(provide: Pro
     assert "cut at" in result.detail
 
 
-async def test_a_run_that_was_cut_too_often_goes_on_with_its_answer(provide: Provide) -> None:
+async def test_a_resume_continues_an_answer_that_was_cut_too_often(provide: Provide) -> None:
     answers = [anthropic(f"{n}, ", end="max_tokens") for n in range(4)] + [anthropic("four.")]
     async with provide(CLAUDE, answers) as world:
         assert (await world.run(AGENT)).stop_reason == "length"
@@ -373,11 +371,11 @@ async def test_a_run_that_was_cut_too_often_goes_on_with_its_answer(provide: Pro
     ("end", "reason"),
     [("refusal", "refusal"), ("max_tokens", "length"), ("bored", "error")],
 )
-async def test_a_parent_is_given_the_failure_of_its_sub_agent(
+async def test_a_parent_receives_the_failure_of_its_sub_agent(
     provide: Provide, end: str, reason: str
 ) -> None:
-    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
-        if "You are a sub-agent" in orjson.dumps(asked["system"]).decode():
+    def answer(request: dict[str, Any], n: int) -> list[bytes]:
+        if "You are a sub-agent" in orjson.dumps(request["system"]).decode():
             return anthropic("One, ", end=end)
         if n == 0:
             arguments: dict[str, Any] = {"role": "counter", "instructions": "Count.", "tools": []}
@@ -388,16 +386,20 @@ async def test_a_parent_is_given_the_failure_of_its_sub_agent(
         result = await world.run(Agent(instructions="Ask others.", tools=[double], delegation=True))
         ((outcome, text),) = await world.results(result.thread_id)
     assert outcome == "error"
-    told = orjson.loads(text)
-    assert (told["status"], told["stop_reason"]) == ("failed", reason)
-    assert told["blockers"]
-    assert told["result"] == "One, "
+    outcome_of_child = orjson.loads(text)
+    assert (outcome_of_child["status"], outcome_of_child["stop_reason"]) == ("failed", reason)
+    assert outcome_of_child["blockers"]
+    assert outcome_of_child["result"] == "One, "
 
 
-async def said(world: World, thread_id: str) -> list[str]:
+async def answered(world: World, thread_id: str) -> list[str]:
     """Return the texts of the answers on a thread's branch."""
     thread = await world.store.threads.get(thread_id)
     assert thread.head is not None
     nodes = await world.store.log.branch(thread_id, thread.head)
     messages = [decode_message(node.body) for node in nodes]
-    return [one.text for one in messages if isinstance(one, AssistantMessage) and one.text]
+    return [
+        message.text
+        for message in messages
+        if isinstance(message, AssistantMessage) and message.text
+    ]

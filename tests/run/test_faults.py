@@ -1,4 +1,4 @@
-"""What goes wrong at the model, through litellm's whole path: how each run ends, and goes on."""
+"""Faults of the model, through litellm's whole path: how each run ends, and its resume."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from agent_runtime.testing.model_server import (
 )
 from tests.support.worlds import KEY, Serve, double, in_turn
 
-# What a provider does wrong is the same over every database.
+# Faults of a provider are the same over every database.
 pytestmark = pytest.mark.backends("file", "postgres")
 
 CALL = Reply(calls=(("double", {"number": 21}),))
 OK = Reply(text="It is 42.")
 AGENT = Agent(tools=[double], instructions="Be exact.")
 
-# What comes once the first call of a tool is done, again at each attempt.
+# The reply to every attempt after the first tool call, the error, and the number of attempts.
 FAULTS = {
     "429": (rate_limited("0"), ModelUnavailable, 3),
     "429 without a wait": (rate_limited(), ModelUnavailable, 3),
@@ -62,10 +62,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("fault", "error", "attempts"), FAULTS.values(), ids=FAULTS)
-async def test_a_fault_ends_the_run_with_its_cure_and_resuming_goes_on_from_there(
+async def test_a_fault_ends_the_run_with_a_cure_and_a_resume_continues_it(
     serve: Serve, fault: Reply, error: type[ModelError], attempts: int
 ) -> None:
-    # What is silent for ever is given up once, after a time that no live answer takes here.
+    # A silent provider is given up once, after longer than any live answer takes here.
     options: dict[str, Any] = {}
     if error is ModelStalled:
         options = {"first_byte_timeout": 3.0, "idle_timeout": 3.0, "retries": 0}
@@ -84,15 +84,15 @@ async def test_a_fault_ends_the_run_with_its_cure_and_resuming_goes_on_from_ther
         assert spent <= world.billed("total_tokens") <= spent + in_doubt
         last = world.events[-1]
         assert (last.kind, last.data["status"]) == ("run-finish", "failed")
-        retries = [one for one in world.events if one.kind == "model-retry"]
+        retries = [event for event in world.events if event.kind == "model-retry"]
         assert len(retries) == attempts - 1
 
         world.server.script = in_turn([OK])
         result = await world.resume(AGENT)
         assert (result.ok, result.output, result.steps) == (True, "It is 42.", 2)
         assert await world.results(result.thread_id) == [("ok", "42")]
-        everything = repr(world.events) + "".join(traceback.format_exception(raised.value))
-    assert KEY not in everything
+        shown = repr(world.events) + "".join(traceback.format_exception(raised.value))
+    assert KEY not in shown
     assert KEY.encode() not in world.contents()
 
 
@@ -101,17 +101,17 @@ async def test_a_fault_ends_the_run_with_its_cure_and_resuming_goes_on_from_ther
     [rate_limited("0"), server_error(), Reply(text="Half", cut_after=2), Reply()],
     ids=["429", "500", "a broken stream", "an empty answer"],
 )
-async def test_what_passes_is_told_and_leaves_no_trace_in_the_log(
+async def test_a_passing_fault_is_a_live_event_and_leaves_no_trace_in_the_log(
     serve: Serve, fault: Reply
 ) -> None:
     async with serve([fault, CALL, fault, OK]) as world:
         result = await world.run(AGENT)
         assert (result.output, result.steps) == ("It is 42.", 2)
-        retries = [one for one in world.events if one.kind == "model-retry"]
-        assert [one.data["attempt"] for one in retries] == [1, 1]
-        assert all(one.id == 0 and one.data["reason"] for one in retries)
-        kept = await world.store.events.list(result.thread_id)
-    assert "model-retry" not in {one.kind for one in kept}
+        retries = [event for event in world.events if event.kind == "model-retry"]
+        assert [retry.data["attempt"] for retry in retries] == [1, 1]
+        assert all(retry.id == 0 and retry.data["reason"] for retry in retries)
+        recorded = await world.store.events.list(result.thread_id)
+    assert "model-retry" not in {event.kind for event in recorded}
     assert [message["role"] for message in world.sent()[-1]] == [
         "system",
         "user",
@@ -120,15 +120,15 @@ async def test_what_passes_is_told_and_leaves_no_trace_in_the_log(
     ]
 
 
-async def test_a_refused_connection_fails_the_run_and_another_model_goes_on_with_it(
+async def test_a_refused_connection_fails_the_run_and_another_model_resumes_it(
     serve: Serve,
 ) -> None:
     async with serve([OK]) as closed:
         url = closed.server.base_url
     async with serve([OK]) as world:
-        gone = LiteLLMModel("openai/test", base_url=url, api_key=KEY, retries=1)
+        unreachable = LiteLLMModel("openai/test", base_url=url, api_key=KEY, retries=1)
         with pytest.raises(ModelUnavailable, match="cannot be reached") as raised:
-            await world.run(Agent(gone))
+            await world.run(Agent(unreachable))
         assert "base URL" in raised.value.cure
         assert (await world.row()).status == "failed"
         assert (await world.resume(Agent())).output == "It is 42."
@@ -144,15 +144,15 @@ async def test_a_forbidden_call_is_not_made(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("memory", [True, False], ids=["memory", "window"])
-async def test_an_overflow_is_met_by_a_shorter_prompt_once(serve: Serve, memory: bool) -> None:
+async def test_an_overflow_shortens_the_prompt_once(serve: Serve, memory: bool) -> None:
     replies = [CALL] * 30
     replies[15] = overflow()
-    # Where the model observed too, its requests would take replies of the script.
+    # A model as observer would take replies of the script.
     settings = {"observational_memory": memory, "observer_model": "extractive"}
     async with serve([*replies, OK], settings=settings) as world:
         result = await world.run(AGENT)
         assert (result.ok, result.steps) == (True, 30)
-    causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+    causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
     assert causes[:2] == ["start", "overflow"]
     bodies = [len(request.body) for request in world.server.requests]
     assert bodies[16] < bodies[15]
@@ -169,7 +169,7 @@ async def test_a_second_overflow_in_a_row_fails_the_run(serve: Serve) -> None:
         assert (await world.resume(AGENT)).output == "It is 42."
 
 
-async def test_an_overflow_of_what_cannot_be_shortened_is_told_as_the_provider_told_it(
+async def test_an_overflow_that_cannot_be_shortened_has_the_providers_message(
     serve: Serve,
 ) -> None:
     async with serve([overflow()]) as world:

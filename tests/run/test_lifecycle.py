@@ -1,4 +1,4 @@
-"""A run ends in a valid log, and can be gone on with, whatever stops it and whenever."""
+"""A run ends with a valid log and can be resumed, whatever stops it and whenever."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStor
 
 @pytest.fixture
 def settings(database_url: str) -> Settings:
-    """Settings with a database of the test's own."""
+    """Settings with the test's own database."""
     return Settings(database_url=database_url, observational_memory=False)
 
 
 @pytest.fixture
 async def runtime(settings: Settings) -> AsyncGenerator[Runtime]:
-    """A runtime over it."""
+    """A runtime with these settings."""
     async with Runtime.open(settings) as runtime:
         yield runtime
 
 
 @tool
 async def work(n: int = 0) -> str:
-    """Do a piece of work."""
+    """Return the number."""
     return f"did {n}"
 
 
 def agent(*script: Scripted, **options: Any) -> Agent:
-    """Return an agent with a model of this script."""
+    """Return an agent whose model plays the script."""
     return Agent(ScriptedModel(script), tools=[work], **options)
 
 
 async def check_valid(store: UserStore, thread_id: str) -> None:
-    """Assert that the thread is free and its branch whole, with events that have no gap."""
+    """Check that the thread is free, its branch closed, and its event ids without a gap."""
     thread = await store.threads.get(thread_id)
     assert thread.active_run is None
     assert thread.head is not None
     for node in await store.log.branch(thread_id, thread.head):
         assert node.status == "closed"
-        assert all(one.status == "done" for one in node.calls)
+        assert all(call.status == "done" for call in node.calls)
     events = await store.events.list(thread_id)
     assert [event.id for event in events] == list(range(1, len(events) + 1))
     assert all(run.status not in ("running", "queued") for run in await store.runs.list())
 
 
 def at_commit(runtime: Runtime, place: int, then: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have something done while the n-th commit is under way."""
+    """Call `then` during the n-th commit."""
     kind = type(runtime.store.of("local").runs)
     real, count = kind.commit, 0
 
@@ -71,18 +71,18 @@ def at_commit(runtime: Runtime, place: int, then: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(kind, "commit", commit)
 
 
-async def test_a_look_at_the_lease_just_after_the_end_is_no_error(
+async def test_a_poll_of_the_lease_just_after_the_end_is_no_error(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = type(runtime.store.of("local").runs)
     commit, poll = kind.commit, kind.poll
-    ended, looked = anyio.Event(), anyio.Event()
+    ended, polled = anyio.Event(), anyio.Event()
 
-    async def slow_commit(self: Any, lease: Lease, one: Commit) -> int:
-        last = await commit(self, lease, one)
-        if one.finish is not None:
+    async def slow_commit(self: Any, lease: Lease, commit_of_run: Commit) -> int:
+        last = await commit(self, lease, commit_of_run)
+        if commit_of_run.finish is not None:
             ended.set()
-            await looked.wait()
+            await polled.wait()
         return last
 
     async def late_poll(self: Any, lease: Lease) -> tuple[bool, bool]:
@@ -90,12 +90,12 @@ async def test_a_look_at_the_lease_just_after_the_end_is_no_error(
         try:
             return await poll(self, lease)
         finally:
-            looked.set()
+            polled.set()
 
     monkeypatch.setattr(lifecycle, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(kind, "commit", slow_commit)
     monkeypatch.setattr(kind, "poll", late_poll)
-    # The loop's own look comes before the end, so it would wait for it.
+    # The loop's own check precedes the end, so it would wait for the end for ever.
     monkeypatch.setattr(RunLog, "asked", AsyncMock(return_value=(False, False)))
     result = await runtime.run(Agent(ScriptedModel([say("done")])), "Do it.")
     assert result.ok
@@ -107,11 +107,11 @@ async def test_a_cancel_during_any_commit_leaves_a_valid_log(
     runtime: Runtime, place: int, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scope = anyio.CancelScope()
-    done = agent(call("work", n=1), call("work", n=2), say("done"))
+    working = agent(call("work", n=1), call("work", n=2), say("done"))
 
     async def run() -> None:
         with scope:
-            await runtime.run(done, "Go.", thread="t")
+            await runtime.run(working, "Go.", thread="t")
 
     task = asyncio.ensure_future(run())
     at_commit(runtime, place, task.cancel if native else scope.cancel, monkeypatch)
@@ -123,12 +123,12 @@ async def test_a_cancel_during_any_commit_leaves_a_valid_log(
     assert last.status in ("cancelled", "succeeded")
     assert task.cancelled() == native
     if last.status == "cancelled":
-        left = [call("work", n=1), call("work", n=2)][last.steps :]
-        assert (await runtime.resume(last.id, agent(*left, say("done")))).ok
+        remaining = [call("work", n=1), call("work", n=2)][last.steps :]
+        assert (await runtime.resume(last.id, agent(*remaining, say("done")))).ok
 
 
 @pytest.mark.parametrize("method", ["begin", "take_lease"])
-async def test_a_cancel_while_a_run_begins_or_is_taken_over_ends_it(
+async def test_a_cancel_during_a_begin_or_a_takeover_ends_the_run(
     runtime: Runtime, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = runtime.store.of("local")
@@ -167,10 +167,10 @@ async def test_a_listener_that_fails_ends_the_run_and_nothing_else(
     assert (await runtime.run(agent(say("done")), "More.", thread="t")).ok
 
 
-async def test_a_tool_whose_own_task_was_cancelled_fails_alone(runtime: Runtime) -> None:
+async def test_a_tool_that_awaits_a_cancelled_task_fails_alone(runtime: Runtime) -> None:
     @tool
     async def broken() -> str:
-        """Await something that is cancelled."""
+        """Await a cancelled task."""
         job = asyncio.ensure_future(asyncio.sleep(10))
         job.cancel()
         await job
@@ -182,7 +182,7 @@ async def test_a_tool_whose_own_task_was_cancelled_fails_alone(runtime: Runtime)
     assert "cancelled from inside" in model.requests[-1].messages[-1].text
 
 
-async def test_an_activation_after_a_fork_has_an_id_of_its_own(runtime: Runtime) -> None:
+async def test_an_activation_after_a_fork_has_a_new_id(runtime: Runtime) -> None:
     def long(count: int) -> Agent:
         return agent(*(call("work", n=n) for n in range(count)), say("done"), last_messages=4)
 
@@ -196,7 +196,7 @@ async def test_an_activation_after_a_fork_has_an_id_of_its_own(runtime: Runtime)
     await check_valid(store, "t")
 
 
-async def test_a_steer_that_meets_the_last_answer_is_answered(
+async def test_a_message_during_the_last_answer_is_answered(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = runtime.store.of("local")
@@ -205,7 +205,7 @@ async def test_a_steer_that_meets_the_last_answer_is_answered(
     async def inbox(self: Any, thread_id: str) -> list[InboxItem]:
         items = await real(self, thread_id)
         if len(runs) == 1:
-            # It comes after the inbox was read and before the answer is written.
+            # The message arrives after the inbox was read and before the answer is written.
             runs.append("steered")
             await runtime.steer(runs[0], "Also do this.")
         return items
@@ -228,7 +228,7 @@ async def test_a_run_whose_task_was_edited_away_is_not_resumed(runtime: Runtime)
         await runtime.resume(first.run_id, agent(say("done")))
 
 
-async def test_a_cancel_asked_for_while_nobody_worked_is_not_forgotten(runtime: Runtime) -> None:
+async def test_a_cancel_of_an_abandoned_run_takes_effect_on_resume(runtime: Runtime) -> None:
     store = runtime.store.of("local")
     first = await runtime.run(agent(call("work"), max_steps=1), "Go.", thread="t")
     silent = LeaseOwner("another host", "boot", 1, "1")
@@ -241,7 +241,7 @@ async def test_a_cancel_asked_for_while_nobody_worked_is_not_forgotten(runtime: 
     assert (await runtime.resume(first.run_id, agent(say("done")))).ok
 
 
-async def test_a_run_whose_store_was_closed_is_resumed_in_the_same_process(
+async def test_a_run_whose_store_was_closed_resumes_in_the_same_process(
     settings: Settings,
 ) -> None:
     stop = anyio.Event()
@@ -263,15 +263,15 @@ async def test_a_run_whose_store_was_closed_is_resumed_in_the_same_process(
         await stop.wait()
         await runtime.store.close()
     async with Runtime.open(settings) as runtime:
-        left = (await runtime.store.of("local").runs.list())[0]
-        assert left.status == "running"
-        assert (await runtime.resume(left.id, Agent(ScriptedModel([say("done")])))).ok
+        run_left = (await runtime.store.of("local").runs.list())[0]
+        assert run_left.status == "running"
+        assert (await runtime.resume(run_left.id, Agent(ScriptedModel([say("done")])))).ok
 
 
-async def test_a_run_at_work_in_this_process_is_not_taken_over(runtime: Runtime) -> None:
+async def test_a_run_that_works_in_this_process_is_not_taken_over(runtime: Runtime) -> None:
     first = await runtime.run(agent(call("work"), max_steps=1), "Go.", thread="t")
     results = await asyncio.gather(
         *(runtime.resume(first.run_id, agent(say("done"))) for _ in range(5)),
         return_exceptions=True,
     )
-    assert sum(not isinstance(one, BaseException) for one in results) == 1
+    assert sum(not isinstance(result, BaseException) for result in results) == 1

@@ -1,4 +1,4 @@
-"""Limits of a run: steps, time, tokens and dollars; and what is recorded as spent."""
+"""Limits of a run in steps, time, tokens and dollars; and the recorded usage."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BROKEN = Reply(text="It is so", cut_after=2)
 AGENT = Agent(tools=[double])
 PRICE = Price(input=3000, output=15_000, cache_read=300, cache_write=3000)
 ENDLESS = 400
-"""Calls that no limit here lets through."""
+"""More calls than any limit here allows."""
 
 
-async def test_max_steps_end_a_run_which_resumes_with_as_many_again(play: Play) -> None:
+async def test_max_steps_end_a_run_and_a_resume_gives_as_many_again(play: Play) -> None:
     script = [call("double", number=1)] * 5 + [say("Done.")]
     async with play(script, settings={"max_steps": 3}) as world:
         result = await world.run(AGENT)
@@ -32,13 +32,13 @@ async def test_max_steps_end_a_run_which_resumes_with_as_many_again(play: Play) 
     assert (again.ok, again.output, again.steps) == (True, "Done.", 6)
 
 
-async def test_an_agents_own_max_steps_win_over_the_setting(play: Play) -> None:
+async def test_an_agents_max_steps_override_the_setting(play: Play) -> None:
     async with play([call("double", number=1)] * 5, settings={"max_steps": 4}) as world:
         result = await world.run(Agent(tools=[double], max_steps=2))
     assert (result.stop_reason, result.steps) == ("max_steps", 2)
 
 
-async def test_a_run_that_takes_too_long_ends_with_its_tool_interrupted_and_resumes(
+async def test_a_timeout_interrupts_the_tool_and_the_run_resumes(
     play: Play,
 ) -> None:
     @tool
@@ -57,13 +57,13 @@ async def test_a_run_that_takes_too_long_ends_with_its_tool_interrupted_and_resu
 
 
 async def _billed(world: Served) -> tuple[int, int]:
-    """Return the tokens and nanodollars that the server charges for all that it answered."""
+    """Return the tokens and nanodollars that the server charges for all its answers."""
     tokens = world.billed("total_tokens")
     cost = 0
-    for one in world.server.billed:
-        cached = one["prompt_tokens_details"]["cached_tokens"]
-        cost += (one["prompt_tokens"] - cached) * PRICE.input + cached * PRICE.cache_read
-        cost += one["completion_tokens"] * PRICE.output
+    for usage in world.server.billed:
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        cost += (usage["prompt_tokens"] - cached) * PRICE.input + cached * PRICE.cache_read
+        cost += usage["completion_tokens"] * PRICE.output
     return tokens, cost
 
 
@@ -83,7 +83,7 @@ async def test_a_budget_of_tokens_is_never_exceeded(
     assert run.settled.tokens <= tokens <= run.settled.tokens + run.unsettled.tokens <= budget
     assert (run.unsettled.tokens > 0) == (fault is not None)
     if fault is None:
-        # It went on as long as it could: the next call would have needed its whole bound.
+        # It worked as long as it could: the next call would have needed its whole bound.
         assert tokens > budget * 0.8
 
 
@@ -104,7 +104,7 @@ async def test_a_budget_of_dollars_is_never_exceeded(
     assert len(world.server.requests) < ENDLESS
 
 
-async def test_a_run_that_died_of_broken_streams_has_their_bound_as_unsettled(
+async def test_broken_streams_count_at_their_bound_as_unsettled(
     serve: Serve,
 ) -> None:
     async with serve([CALL, BROKEN], settings={"budget_tokens": 200_000}) as world:
@@ -126,7 +126,7 @@ async def test_a_budget_of_dollars_needs_a_price(serve: Serve, name: str) -> Non
         assert await world.store.runs.list() == []
 
 
-async def test_by_a_setting_a_model_without_a_price_is_called_and_only_its_tokens_count(
+async def test_unknown_price_tokens_allows_a_model_without_a_price(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {"budget_usd": 0.000001, "unknown_price": "tokens"}
@@ -143,7 +143,7 @@ async def test_by_a_setting_a_model_without_a_price_is_called_and_only_its_token
         assert world.server.requests == []
 
 
-async def test_usage_is_what_the_server_billed_to_the_token(serve: Serve) -> None:
+async def test_usage_equals_what_the_server_billed(serve: Serve) -> None:
     replies = [CALL] * 12 + [Reply(text="Done.")]
     async with serve(replies, factor=1.13, price=PRICE) as world:
         result = await world.run(AGENT)
@@ -154,20 +154,20 @@ async def test_usage_is_what_the_server_billed_to_the_token(serve: Serve) -> Non
     assert usage.calls == len(world.server.requests) == 13
     assert usage.prompt_tokens == world.billed("prompt_tokens")
     assert usage.completion_tokens == world.billed("completion_tokens")
-    cached = sum(one["prompt_tokens_details"]["cached_tokens"] for one in world.server.billed)
+    cached = sum(billed["prompt_tokens_details"]["cached_tokens"] for billed in world.server.billed)
     assert usage.cached_tokens == cached > 0
     assert usage.cost == cost
     assert result.cost_usd == pytest.approx(cost / 1e9)
 
 
-async def test_a_cost_that_nobody_knows_is_not_zero(serve: Serve) -> None:
+async def test_an_unknown_cost_is_none_and_not_zero(serve: Serve) -> None:
     async with serve([Reply(text="Done.")]) as world:
         result = await world.run(Agent())
     assert result.cost_usd is None
     assert result.usage.unpriced_calls == 1
 
 
-async def test_usage_that_was_not_reported_is_kept_at_its_bound(serve: Serve) -> None:
+async def test_unreported_usage_counts_at_its_bound(serve: Serve) -> None:
     silent = Reply(text="Done.", usage=False)
     async with serve([silent], settings={"budget_tokens": 100_000}) as world:
         result = await world.run(Agent())
@@ -178,15 +178,15 @@ async def test_usage_that_was_not_reported_is_kept_at_its_bound(serve: Serve) ->
     assert tokens <= run.unsettled.tokens
 
 
-async def test_a_budget_that_is_too_small_for_one_call_makes_none(serve: Serve) -> None:
+async def test_no_call_is_made_on_a_budget_too_small_for_one(serve: Serve) -> None:
     async with serve([CALL], settings={"budget_tokens": 50}) as world:
         result = await world.run(AGENT)
     assert (result.stop_reason, result.steps) == ("budget", 0)
     assert world.server.requests == []
 
 
-async def test_the_last_answers_shrink_to_what_is_left(serve: Serve) -> None:
+async def test_output_limits_shrink_with_the_remaining_budget(serve: Serve) -> None:
     async with serve([CALL] * ENDLESS, settings={"budget_tokens": 20_000}) as world:
         await world.run(AGENT)
-    asked: list[Any] = [one.json["max_tokens"] for one in world.server.requests]
-    assert asked[0] > asked[-1] >= 256
+    limits: list[Any] = [request.json["max_tokens"] for request in world.server.requests]
+    assert limits[0] > limits[-1] >= 256

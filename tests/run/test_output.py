@@ -1,4 +1,4 @@
-"""Structured output: what is accepted, what is given back, and what ends the run."""
+"""Structured output: accepted values, refused ones, and those that end the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent_runtime.testing.model_server import Reply
 from agent_runtime.tools.output import FINAL, RETRIES
 from tests.support.worlds import Play, Serve, double
 
-# What a model answers is checked before any database sees it.
+# An answer is validated before any database sees it.
 pytestmark = pytest.mark.backends("file", "postgres")
 
 
@@ -46,12 +46,12 @@ VALUES: dict[str, tuple[Any, dict[str, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "arguments", "value"), VALUES.values(), ids=VALUES)
-async def test_the_output_is_a_value_of_its_type(
-    serve: Serve, wanted: Any, arguments: dict[str, Any], value: Any
+@pytest.mark.parametrize(("output_type", "arguments", "value"), VALUES.values(), ids=VALUES)
+async def test_the_output_is_a_value_of_the_output_type(
+    serve: Serve, output_type: Any, arguments: dict[str, Any], value: Any
 ) -> None:
     async with serve([Reply(calls=((FINAL, arguments),))]) as world:
-        result = await world.run(Agent(output_type=wanted))
+        result = await world.run(Agent(output_type=output_type))
         run = await world.row()
     assert result.ok
     assert result.output == value
@@ -62,7 +62,7 @@ async def test_the_output_is_a_value_of_its_type(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "text", "value"),
+    ("output_type", "text", "value"),
     [
         (City, '{"name": "Oslo", "people": 717710}', CITY),
         (City, '```json\n{"name": "Oslo", "people": 717710}\n```', CITY),
@@ -72,14 +72,14 @@ async def test_the_output_is_a_value_of_its_type(
     ids=["object", "in a code fence", "number", "list"],
 )
 async def test_text_that_is_a_valid_value_is_accepted(
-    play: Play, wanted: Any, text: str, value: Any
+    play: Play, output_type: Any, text: str, value: Any
 ) -> None:
     async with play([text]) as world:
-        result = await world.run(Agent(output_type=wanted))
+        result = await world.run(Agent(output_type=output_type))
     assert (result.ok, result.output, result.steps) == (True, value, 1)
 
 
-async def test_an_invalid_output_is_given_back_with_what_is_wrong(serve: Serve) -> None:
+async def test_an_invalid_output_is_returned_to_the_model_with_the_errors(serve: Serve) -> None:
     wrong = Reply(calls=((FINAL, {"name": "Oslo", "people": -1}),))
     async with serve([wrong, Reply(text="It is Oslo."), Reply(calls=((FINAL, OSLO),))]) as world:
         result = await world.run(Agent(output_type=City))
@@ -88,9 +88,9 @@ async def test_an_invalid_output_is_given_back_with_what_is_wrong(serve: Serve) 
     assert refusal["role"] == "tool"
     assert "people" in refusal["content"]
     assert "greater than 0" in refusal["content"]
-    asked = world.sent()[2][-1]
-    assert asked["role"] == "user"
-    assert FINAL in asked["content"]
+    reminder = world.sent()[2][-1]
+    assert reminder["role"] == "user"
+    assert FINAL in reminder["content"]
 
 
 NEVER = {
@@ -113,7 +113,7 @@ async def test_an_output_that_is_never_valid_fails_the_run(play: Play, answer: A
     assert (run.status, run.stop_reason) == ("failed", "error")
 
 
-async def test_work_between_two_bad_outputs_gives_new_attempts(play: Play) -> None:
+async def test_work_between_two_invalid_outputs_resets_the_attempts(play: Play) -> None:
     bad, work = call(FINAL, name="Oslo", people=0), call("double", number=1)
     script = [bad, bad, bad, work, bad, bad, bad, call(FINAL, **OSLO)]
     async with play(script) as world:
@@ -121,16 +121,16 @@ async def test_work_between_two_bad_outputs_gives_new_attempts(play: Play) -> No
     assert result.output == CITY
 
 
-async def test_other_calls_beside_the_output_still_run(play: Play) -> None:
+async def test_other_calls_of_the_same_answer_still_run(play: Play) -> None:
     both = calls(raw_call(FINAL, **OSLO), raw_call("double", number=4))
     async with play([both]) as world:
         result = await world.run(Agent(tools=[double], output_type=City))
-        kept = await world.results(result.thread_id)
+        results = await world.results(result.thread_id)
     assert result.output == CITY
-    assert ("ok", "8") in kept
+    assert ("ok", "8") in results
 
 
-async def test_a_type_without_a_schema_is_refused_before_anything_runs(play: Play) -> None:
+async def test_a_type_without_a_schema_is_refused_before_the_run(play: Play) -> None:
     class Opaque:
         pass
 

@@ -1,4 +1,4 @@
-"""How long an answer may be: by the model, the setting, the window and the budget."""
+"""The output limit of an answer: by the model, the setting, the window and the budget."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ LONG = Agent(tools=[double], instructions="word " * 12_000)
 ANSWERS = {CLAUDE: anthropic("Done."), GPT: openai_chat("Done."), GEMINI: gemini("Done.")}
 
 
-def limit(asked: dict[str, Any]) -> int:
-    """Return the output limit in a request, whoever's form it has."""
-    if "generationConfig" in asked:
-        return asked["generationConfig"]["max_output_tokens"]
-    return asked["max_tokens"]
+def limit(request: dict[str, Any]) -> int:
+    """Return the output limit of a request in either provider's form."""
+    if "generationConfig" in request:
+        return request["generationConfig"]["max_output_tokens"]
+    return request["max_tokens"]
 
 
 @pytest.mark.parametrize(("name", "most"), [(CLAUDE, 64_000), (GPT, 32_768), (GEMINI, 65_536)])
-async def test_an_answer_may_be_as_long_as_the_model_can_make_it(
-    provide: Provide, name: str, most: int
-) -> None:
+async def test_the_default_limit_is_the_models_own(provide: Provide, name: str, most: int) -> None:
     async with provide(name, [ANSWERS[name]]) as world:
         assert (await world.run(AGENT)).ok
         assert limit(world.server.requests[0]) == most
@@ -57,13 +55,13 @@ async def test_the_setting_lowers_the_limit_and_never_raises_it(
         (1_000_000, 64_000, "64,000 output tokens (the model's limit)"),
     ],
 )
-async def test_the_setting_counts_alike_for_a_model_that_the_settings_name(
+async def test_the_setting_also_limits_a_model_that_the_settings_name(
     tmp_path: Path, setting: int, expected: int, says: str
 ) -> None:
-    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+    def answer(request: dict[str, Any], n: int) -> list[bytes]:
         if n:
             return ANSWERS[CLAUDE]
-        return anthropic("", ("double", '{"num'), end="max_tokens", output=asked["max_tokens"])
+        return anthropic("", ("double", '{"num'), end="max_tokens", output=request["max_tokens"])
 
     async with ProviderServer(answer) as server:
         settings = Settings(
@@ -79,9 +77,9 @@ async def test_the_setting_counts_alike_for_a_model_that_the_settings_name(
 
 
 async def test_a_sub_agents_answer_has_the_limit_of_its_own_model(tmp_path: Path) -> None:
-    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
-        if asked["model"] == "own":
-            return openai_chat("So.", end="length", output=asked["max_tokens"])
+    def answer(request: dict[str, Any], n: int) -> list[bytes]:
+        if request["model"] == "own":
+            return openai_chat("So.", end="length", output=request["max_tokens"])
         if n:
             return openai_chat("Done.")
         arguments: dict[str, Any] = {"role": "teller", "instructions": "Tell.", "tools": []}
@@ -98,10 +96,10 @@ async def test_a_sub_agents_answer_has_the_limit_of_its_own_model(tmp_path: Path
         )
         async with Runtime.open(settings) as runtime:
             assert (await runtime.run(Agent(delegation=True, tools=[double]), "Ask.")).ok
-    asked = [(one["model"], limit(one)) for one in server.requests]
-    assert asked == [("main", 300), *[("own", 20_000)] * 4, ("main", 300)]
-    told = orjson.dumps(server.requests[-1]).decode()
-    assert "Raise AGENT_RUNTIME_SUB_AGENT_MAX_OUTPUT_TOKENS" in told
+    limits = [(request["model"], limit(request)) for request in server.requests]
+    assert limits == [("main", 300), *[("own", 20_000)] * 4, ("main", 300)]
+    last_request = orjson.dumps(server.requests[-1]).decode()
+    assert "Raise AGENT_RUNTIME_SUB_AGENT_MAX_OUTPUT_TOKENS" in last_request
 
 
 async def test_prompt_and_answer_fit_into_the_window_together(provide: Provide) -> None:
@@ -111,7 +109,7 @@ async def test_prompt_and_answer_fit_into_the_window_together(provide: Provide) 
         assert (await world.run(LONG)).ok
         short, long = map(limit, world.server.requests)
     assert 8_192 < short < 40_000
-    # The prompt may fill the window up to the reserve, which is never less.
+    # The prompt may fill the window up to the reserve, so the limit is never below it.
     assert 8_192 <= long < 30_000
 
 
@@ -126,7 +124,7 @@ async def test_a_small_budget_is_still_usable_with_a_large_limit(provide: Provid
     assert max(limits) < 12_000
 
 
-async def test_a_large_limit_does_not_keep_a_budget_from_those_beside_it(play: Play) -> None:
+async def test_a_large_output_limit_does_not_block_parallel_children(play: Play) -> None:
     at_once = anyio.Event()
     waiting = 0
 
@@ -154,7 +152,7 @@ async def test_a_large_limit_does_not_keep_a_budget_from_those_beside_it(play: P
     assert result.ok
 
 
-async def test_a_run_is_not_told_to_wrap_up_by_a_limit_that_no_answer_uses(play: Play) -> None:
+async def test_an_unused_output_limit_does_not_trigger_the_wrap_up(play: Play) -> None:
     script = [call("double", number=n) for n in range(4)] + [say("Done.")]
     settings = {"budget_tokens": 120_000}
     async with play(script, settings=settings, max_output=100_000) as world:
@@ -167,11 +165,11 @@ async def test_a_run_is_not_told_to_wrap_up_by_a_limit_that_no_answer_uses(play:
 @pytest.mark.parametrize(
     "refusal", [overflow(), failure(400, "max_tokens is too large")], ids=["window", "limit"]
 )
-async def test_a_provider_that_refuses_so_long_an_answer_is_asked_for_a_usual_one(
+async def test_a_refused_output_limit_is_replaced_by_a_usual_one(
     serve: Serve, refusal: Reply
 ) -> None:
-    def script(asked: dict[str, Any], n: int) -> Reply:
-        if asked["max_tokens"] > 8_192:
+    def script(request: dict[str, Any], n: int) -> Reply:
+        if request["max_tokens"] > 8_192:
             return refusal
         return Reply(text="Done.") if n > 2 else Reply(calls=(("double", {"number": n}),))
 
@@ -179,8 +177,8 @@ async def test_a_provider_that_refuses_so_long_an_answer_is_asked_for_a_usual_on
         result = await world.run(AGENT)
         first, again, *later = world.server.requests
         assert first.json["messages"] == again.json["messages"]
-        assert [one.json["max_tokens"] for one in (again, *later)] == [8_192] * 3
-        causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+        assert [sent.json["max_tokens"] for sent in (again, *later)] == [8_192] * 3
+        causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
     assert result.ok
     assert "overflow" not in causes
 
@@ -199,23 +197,27 @@ async def test_a_provider_that_refuses_so_long_an_answer_is_asked_for_a_usual_on
     ],
     ids=["model", "setting", "window", "budget"],
 )
-async def test_a_cut_call_says_at_which_limit(
+async def test_a_cut_call_names_its_limit(
     provide: Provide, settings: dict[str, Any], options: dict[str, Any], says: str
 ) -> None:
-    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+    def answer(request: dict[str, Any], n: int) -> list[bytes]:
         if n:
             return anthropic("Done.")
         cut = ("double", '{"number": 1')
-        return anthropic("", cut, end="max_tokens", output=asked["max_tokens"])
+        return anthropic("", cut, end="max_tokens", output=request["max_tokens"])
 
     async with provide(CLAUDE, answer, settings=settings, **options) as world:
         result = await world.run(AGENT)
         ((outcome, text),) = await world.results(result.thread_id)
-        told = orjson.dumps(world.server.requests[-1]).decode()
-    assert (outcome, says in text, says in told) == ("error", True, len(world.server.requests) > 1)
+        last_request = orjson.dumps(world.server.requests[-1]).decode()
+    assert (outcome, says in text, says in last_request) == (
+        "error",
+        True,
+        len(world.server.requests) > 1,
+    )
 
 
-async def test_a_provider_that_cuts_earlier_than_asked_is_said_to(provide: Provide) -> None:
+async def test_a_cut_before_the_requested_limit_is_reported_as_the_models(provide: Provide) -> None:
     answers = [anthropic("", ("double", '{"num'), end="max_tokens", output=4_000), ANSWERS[CLAUDE]]
     async with provide(CLAUDE, answers) as world:
         result = await world.run(AGENT)
@@ -223,7 +225,7 @@ async def test_a_provider_that_cuts_earlier_than_asked_is_said_to(provide: Provi
     assert "4,000 output tokens (the model's limit)" in text
 
 
-async def test_a_provider_that_stops_just_before_the_limit_keeps_to_it(provide: Provide) -> None:
+async def test_a_cut_just_before_the_limit_is_reported_as_that_limit(provide: Provide) -> None:
     answers = [anthropic("", ("double", '{"num'), end="max_tokens", output=297), ANSWERS[CLAUDE]]
     async with provide(CLAUDE, answers, settings={"max_output_tokens": 300}) as world:
         result = await world.run(AGENT)

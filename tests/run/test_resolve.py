@@ -1,4 +1,4 @@
-"""Which tools a run has: the agent's, and the runtime's own beside them."""
+"""The tools of a run: the agent's and the runtime's."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def final_result() -> str:
         (tool(work, name=FINAL), FINAL),
     ],
 )
-def test_the_names_of_the_runtimes_own_tools_are_kept(
+def test_names_of_the_runtimes_tools_are_reserved(
     own: Tool | Callable[..., Any], name: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"The tool name '{name}' is reserved for the runtime"):
         toolset(Agent(tools=[work, own]), None)
 
 
-def test_recall_stands_beside_other_tools_once_and_never_alone() -> None:
-    assert [one.name for one in toolset(Agent(tools=[work]), None)] == ["work", "recall"]
-    given = toolset(Agent(tools=[the_runtimes, work]), None)
-    assert [one.name for one in given] == ["recall", "work"]
-    assert [one.name for one in toolset(Agent(), output_type(int))] == [FINAL]
+def test_recall_is_added_once_and_only_to_other_tools() -> None:
+    assert [tool.name for tool in toolset(Agent(tools=[work]), None)] == ["work", "recall"]
+    tools = toolset(Agent(tools=[the_runtimes, work]), None)
+    assert [tool.name for tool in tools] == ["recall", "work"]
+    assert [tool.name for tool in toolset(Agent(), output_type(int))] == [FINAL]

@@ -1,4 +1,4 @@
-"""Going on with a run that a limit, an error, a cancel or a crash ended."""
+"""Resuming a run that a limit, an error, a cancel or a crash ended."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.elsewhere import agent, elsewhere
 
 @pytest.fixture
 async def runtime(database_url: str) -> AsyncGenerator[Runtime]:
-    """A runtime over a database of the test's own."""
+    """A runtime on the test's own database."""
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
 
 
 class Bench:
-    """An agent whose tool notes what it was called with."""
+    """An agent whose tool records its arguments."""
 
     def __init__(self) -> None:
         self.did: list[int] = []
@@ -36,17 +36,17 @@ class Bench:
         self.tools = [work]
 
     def agent(self, *script: Scripted, max_steps: int | None = None) -> Agent:
-        """Return the agent with a model of this script."""
+        """Return the agent, with a model that plays the script."""
         return Agent(ScriptedModel(script), tools=self.tools, max_steps=max_steps)
 
 
-def told(agent: Agent) -> list[str]:
-    """Return the results in the last prompt that the agent's model was sent."""
+def results_in_prompt(agent: Agent) -> list[str]:
+    """Return the results in the newest prompt of the agent's model."""
     assert isinstance(agent.model, ScriptedModel)
-    return [one.text for one in agent.model.requests[-1].messages if one.role == "tool"]
+    return [message.text for message in agent.model.requests[-1].messages if message.role == "tool"]
 
 
-async def test_after_its_steps_are_used_up_a_run_gets_as_many_again(runtime: Runtime) -> None:
+async def test_a_resume_after_max_steps_gives_as_many_again(runtime: Runtime) -> None:
     bench = Bench()
     first = await runtime.run(
         bench.agent(call("work", n=1), call("work", n=2), max_steps=2), "Go.", thread="t"
@@ -58,10 +58,10 @@ async def test_after_its_steps_are_used_up_a_run_gets_as_many_again(runtime: Run
 
     assert (second.status, second.output, second.steps) == ("succeeded", "done", 4)
     assert bench.did == [1, 2, 3]
-    assert told(last) == ["did 1", "did 2", "did 3"]
+    assert results_in_prompt(last) == ["did 1", "did 2", "did 3"]
 
 
-async def test_after_an_error_of_the_model_a_run_goes_on_where_it_was(runtime: Runtime) -> None:
+async def test_a_resume_after_a_model_error_continues_at_the_same_prompt(runtime: Runtime) -> None:
     bench = Bench()
     failing = bench.agent(call("work", n=1), ModelRejected("refused"))
     with pytest.raises(ModelRejected):
@@ -78,7 +78,9 @@ async def test_after_an_error_of_the_model_a_run_goes_on_where_it_was(runtime: R
     assert again.model.requests[-1].messages == failing.model.requests[-1].messages
 
 
-async def test_after_a_cancel_the_model_is_told_what_was_under_way(runtime: Runtime) -> None:
+async def test_after_a_cancel_the_model_learns_which_calls_were_interrupted(
+    runtime: Runtime,
+) -> None:
     under_way = anyio.Event()
 
     @tool
@@ -97,8 +99,8 @@ async def test_after_a_cancel_the_model_is_told_what_was_under_way(runtime: Runt
     async with anyio.create_task_group() as group:
 
         async def start() -> None:
-            one = Agent(ScriptedModel([both]), tools=[hang, quick])
-            await runtime.run(one, "Go.", thread="t")
+            agent = Agent(ScriptedModel([both]), tools=[hang, quick])
+            await runtime.run(agent, "Go.", thread="t")
 
         group.start_soon(start)
         await under_way.wait()
@@ -111,9 +113,9 @@ async def test_after_a_cancel_the_model_is_told_what_was_under_way(runtime: Runt
     result = await runtime.resume(run.id, again)
 
     assert result.ok
-    assert told(again)[1] == INTERRUPTED
-    assert told(again)[0] in ("quick", INTERRUPTED)
-    assert CANCELLED not in told(again)
+    assert results_in_prompt(again)[1] == INTERRUPTED
+    assert results_in_prompt(again)[0] in ("quick", INTERRUPTED)
+    assert CANCELLED not in results_in_prompt(again)
 
 
 async def test_after_a_timeout_a_run_can_be_resumed(database_url: str) -> None:
@@ -143,7 +145,7 @@ async def test_a_run_that_succeeded_is_not_resumed(runtime: Runtime) -> None:
     assert await runtime.store.of("local").threads.get("t") == before
 
 
-async def test_a_run_whose_thread_went_on_is_not_resumed(runtime: Runtime) -> None:
+async def test_a_run_whose_thread_has_moved_is_not_resumed(runtime: Runtime) -> None:
     bench = Bench()
     first = await runtime.run(bench.agent(call("work", n=1), max_steps=1), "Go.", thread="t")
     await runtime.run(bench.agent(say("another")), "Something else.", thread="t")
@@ -173,31 +175,31 @@ async def test_a_run_is_not_resumed_while_another_works_on_its_thread(runtime: R
     assert refused
 
 
-async def test_a_run_that_is_not_there_is_not_found(runtime: Runtime) -> None:
+async def test_an_unknown_run_is_not_found(runtime: Runtime) -> None:
     with pytest.raises(NotFound):
         await runtime.resume("no-such-run", Agent(ScriptedModel([])))
 
 
-async def test_a_call_that_a_crash_left_uncertain_does_not_run_again(
+async def test_a_call_that_a_crash_interrupted_does_not_run_again(
     runtime: Runtime, database_url: str
 ) -> None:
     async with elsewhere(database_url, tool="wait") as other:
         run_id = (await other.until("tool-start"))["run_id"]
         await other.kill()
 
-    # Were it run again, it would read the end of this process's stdin and say "waited".
+    # If the tool ran again, it would read the end of this process's stdin and return "waited".
     resumed = agent("wait")
     resumed = Agent(ScriptedModel([say("done")]), tools=resumed.tools)
     events: list[Event] = []
     result = await runtime.resume(run_id, resumed, on_event=events.append)
 
     assert result.ok
-    assert told(resumed) == [INTERRUPTED]
+    assert results_in_prompt(resumed) == [INTERRUPTED]
     [call_] = (await runtime.store.of("local").log.node("t", 2)).calls
     assert (call_.status, call_.outcome) == ("done", "interrupted")
     ids = [event.id for event in await runtime.store.of("local").events.list("t")]
     assert ids == list(range(1, len(ids) + 1))
-    assert [one.data["resumed"] for one in events if one.kind == "run-start"] == [True]
+    assert [event.data["resumed"] for event in events if event.kind == "run-start"] == [True]
 
 
 async def test_a_call_of_an_idempotent_tool_runs_again_after_a_crash(
@@ -214,10 +216,10 @@ async def test_a_call_of_an_idempotent_tool_runs_again_after_a_crash(
 
     resumed = Agent(ScriptedModel([say("done")]), tools=[look])
     assert (await runtime.resume(run_id, resumed)).ok
-    assert told(resumed) == ["looked"]
+    assert results_in_prompt(resumed) == ["looked"]
 
 
-async def test_children_that_died_with_their_parent_are_ended_when_it_is_resumed(
+async def test_a_resume_ends_children_that_died_with_their_parent(
     runtime: Runtime, database_url: str
 ) -> None:
     async with elsewhere(database_url, tool="delegate") as other:
@@ -230,7 +232,7 @@ async def test_children_that_died_with_their_parent_are_ended_when_it_is_resumed
     resumed = Agent(ScriptedModel([say("done")]), tools=agent("delegate").tools)
     assert (await runtime.resume(parent_id, resumed)).ok
 
-    assert told(resumed) == [INTERRUPTED]
+    assert results_in_prompt(resumed) == [INTERRUPTED]
     child = await store.runs.get(child_id)
     assert (child.status, child.stop_reason, child.open_node) == ("cancelled", "cancelled", None)
     assert (await store.threads.get(child.thread_id)).active_run is None
@@ -238,7 +240,7 @@ async def test_children_that_died_with_their_parent_are_ended_when_it_is_resumed
     assert (call_.status, call_.outcome) == ("done", "interrupted")
 
 
-async def test_a_child_can_be_resumed_by_itself(runtime: Runtime, database_url: str) -> None:
+async def test_a_child_run_can_be_resumed_separately(runtime: Runtime, database_url: str) -> None:
     async with elsewhere(database_url, tool="delegate") as other:
         parent_id = (await other.until("tool-start", tool="delegate"))["run_id"]
         child_id = (await other.until("tool-start", tool="wait"))["run_id"]

@@ -1,4 +1,4 @@
-"""What is kept with a run: the caller's part is his own; runs of earlier versions resume."""
+"""The stored spec of a run: the caller's part is untouched, and earlier versions' runs resume."""
 
 from __future__ import annotations
 
@@ -49,31 +49,31 @@ def _flow(script: list[Any]) -> Workflow:
 @pytest.mark.backends("file")
 @pytest.mark.parametrize("key", RESERVED)
 @pytest.mark.parametrize("kind", ["agent", "workflow"])
-async def test_a_callers_spec_is_his_own(database_url: str, key: str, kind: str) -> None:
-    given = RESERVED[key]
+async def test_a_callers_spec_is_stored_unchanged(database_url: str, key: str, kind: str) -> None:
+    spec = RESERVED[key]
     seen: list[Any] = []
 
-    def made(script: list[Any]) -> Agent | Workflow:
+    def build(script: list[Any]) -> Agent | Workflow:
         return Agent(ScriptedModel(script)) if kind == "agent" else _flow(script)
 
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         store = runtime.store.of("local")
         with pytest.raises(Exception, match="The provider is gone"):
-            await runtime.run(made([GONE]), "Work.", thread="t", spec=given)
+            await runtime.run(build([GONE]), "Work.", thread="t", spec=spec)
         [run] = await store.runs.list(thread_id="t")
-        assert run.spec == given
-        assert RunSpec.of(run) == RunSpec(caller=given, workflow=kind == "workflow")
+        assert run.spec == spec
+        assert RunSpec.of(run) == RunSpec(caller=spec, workflow=kind == "workflow")
 
         swept = await runtime.sweep()
         assert (swept.interrupted, swept.ended) == ((), ())
-        result = await runtime.resume(run.id, made([say("Done.")]), on_event=seen.append)
+        result = await runtime.resume(run.id, build([say("Done.")]), on_event=seen.append)
         assert result.output == "Done."
-        assert (await store.runs.get(run.id)).spec == given
-        assert (await runtime.run(made([say("More.")]), "Go on.", thread="t")).ok
+        assert (await store.runs.get(run.id)).spec == spec
+        assert (await runtime.run(build([say("More.")]), "Go on.", thread="t")).ok
 
 
 @pytest.mark.backends("file")
-async def test_a_delegation_that_cannot_be_read_is_named_where_it_is_wanted(
+async def test_an_unreadable_delegation_record_is_logged_when_it_is_read(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
@@ -92,18 +92,18 @@ async def test_a_delegation_that_cannot_be_read_is_named_where_it_is_wanted(
     assert caplog.messages == []
 
 
-async def test_a_callers_workspace_is_no_place_of_the_thread(tmp_path: Path) -> None:
-    for program, kept in (("", {}), (COMMAND, {"workspace": "/work"})):
+async def test_only_the_command_lines_workspace_becomes_thread_metadata(tmp_path: Path) -> None:
+    for program, metadata in (("", {}), (COMMAND, {"workspace": "/work"})):
         settings = Settings(database_url=f"file:{tmp_path / 'own.db'}")
         async with Runtime.open(settings, program=program) as runtime:
             agent = Agent(ScriptedModel([say("Done.")]))
             spec = {"workspace": "/work"}
             result = await runtime.run(agent, "Work.", spec=spec)
             thread = await runtime.store.of("local").threads.get(result.thread_id)
-        assert thread.metadata == kept
+        assert thread.metadata == metadata
 
 
-async def test_the_command_line_takes_up_its_own_runs_only(tmp_path: Path) -> None:
+async def test_the_command_line_resumes_its_own_runs_only(tmp_path: Path) -> None:
     url = f"file:{tmp_path / 'own.db'}"
     spec = Spec("", str(tmp_path), allow_shell=True).to_json()
     async with Runtime.open(Settings(database_url=url)) as runtime:
@@ -118,7 +118,7 @@ async def test_the_command_line_takes_up_its_own_runs_only(tmp_path: Path) -> No
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """Return a database that an earlier version wrote, for a workspace that is here."""
+    """Return a database that an earlier version wrote, with its workspace on this machine."""
     database = tmp_path / "old.db"
     database.write_bytes(zstandard.ZstdDecompressor().decompress(OLD.read_bytes()))
     (tmp_path / "work").mkdir()
@@ -141,7 +141,7 @@ OUTPUTS = {
 
 
 @pytest.mark.parametrize("kind", OUTPUTS)
-async def test_a_run_that_an_earlier_version_began_goes_on(old: Path, kind: str) -> None:
+async def test_a_run_of_an_earlier_version_resumes(old: Path, kind: str) -> None:
     async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
         store = runtime.store.of("local")
         agent_names = {"workflow": "flow", "node_memory": "node"}
@@ -168,12 +168,12 @@ async def test_a_run_that_an_earlier_version_began_goes_on(old: Path, kind: str)
         assert result.output == OUTPUTS[kind]
 
 
-async def test_the_command_line_takes_up_its_run_of_an_earlier_version(old: Path) -> None:
+async def test_the_command_line_resumes_its_run_of_an_earlier_version(old: Path) -> None:
     async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
         [run] = await runtime.store.of("local").runs.list(thread_id="command")
     environ = {"AGENT_RUNTIME_DATABASE_URL": f"file:{old}"}
     done = run_command("resume", run.id, cwd=old.parent, environ=environ)
-    # The offline model cannot do that task; but the agent was built, and went on.
+    # The offline model cannot do that task, but the agent was built and the run continued.
     assert "was not started from the command line" not in done.stderr
     async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
         assert (await runtime.store.of("local").runs.get(run.id)).epoch == run.epoch + 1
@@ -181,14 +181,14 @@ async def test_the_command_line_takes_up_its_run_of_an_earlier_version(old: Path
 
 
 @pytest.mark.backends("file", "postgres")
-async def test_what_only_looks_after_memory_is_no_task(database_url: str) -> None:
+async def test_memory_upkeep_is_not_resumed_as_a_task(database_url: str) -> None:
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         agent = Agent(ScriptedModel([say("Done.")]))
         await runtime.run(agent, "Work.", thread="t")
         await runtime.memory.observe(agent, "t")
         store = runtime.store.of("local")
         runs = await store.runs.list(thread_id="t")
-        kept = [run for run in runs if RunSpec.of(run).upkeep]
-        assert [RunSpec.of(run).upkeep for run in kept] == ["observe"]
+        upkeep = [run for run in runs if RunSpec.of(run).upkeep]
+        assert [RunSpec.of(run).upkeep for run in upkeep] == ["observe"]
         with pytest.raises(Conflict):
-            await runtime.resume(kept[0].id, Agent(ScriptedModel([say("No.")])))
+            await runtime.resume(upkeep[0].id, Agent(ScriptedModel([say("No.")])))

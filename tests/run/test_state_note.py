@@ -1,4 +1,4 @@
-"""The state note: what parts of a program say is current, restated when prompts begin anew."""
+"""The state note: current state from parts of a program, repeated at each activation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_runtime.run import state_note
 
 
 class Script:
-    """Calls a tool so many times; keeps what it was sent."""
+    """A script that calls a tool `steps` times and records its requests."""
 
     def __init__(self, steps: int = 60) -> None:
         self.steps = steps
@@ -34,26 +34,26 @@ def look(number: int, context: ToolContext) -> str:
     """Look.
 
     Args:
-        number: at what.
+        number: the part to look at.
     """
     context.deps.append(number)
     return f"src/part_{number}.py:\n" + "what was seen there, in a few words\n" * 20
 
 
 def seen(context: ToolContext) -> str:
-    """Say what was seen so far."""
+    """Report what was seen so far."""
     return f"Parts seen: {len(context.deps)} on thread {context.thread_id}."
 
 
 async def open_questions(context: ToolContext) -> str | None:
-    """Say what is open, once there is something."""
+    """Report an open question once there is one."""
     await anyio.lowlevel.checkpoint()
     return f"Open: is part {context.deps[-1]} the last?" if len(context.deps) > 30 else None
 
 
 @pytest.fixture(params=[True, False], ids=["with memory", "without memory"])
 async def runtime(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
-    """A runtime with and without observational memory."""
+    """A runtime, with and without observational memory."""
     settings = Settings(
         database_url=f"file:{tmp_path / 'run.db'}",
         observational_memory=request.param,
@@ -72,27 +72,27 @@ async def _run(runtime: Runtime, script: Script, *state: Any) -> list[Event]:
 
 
 def _notes(script: Script) -> list[str]:
-    """Return the text of the front of each prompt, after the system prompt."""
+    """Return the user messages of each prompt, which begin with the state note."""
     return [
-        "".join(one.text for one in request.messages[1:] if one.role == "user")
+        "".join(message.text for message in request.messages[1:] if message.role == "user")
         for request in script.requests
     ]
 
 
-async def test_what_is_current_is_restated_when_prompts_begin_anew(runtime: Runtime) -> None:
+async def test_each_activation_states_the_current_state(runtime: Runtime) -> None:
     script = Script()
     events = await _run(runtime, script, seen, open_questions)
     notes = _notes(script)
-    causes = [one.data["cause"] for one in events if one.kind == "activation"]
+    causes = [event.data["cause"] for event in events if event.kind == "activation"]
     assert len(causes) > 2
-    said = {note.partition("Parts seen: ")[2].partition(" ")[0] for note in notes}
-    # None before the first activation after the start; then what was so at each.
-    assert len(said - {""}) == len(causes) - 1
+    counts = {note.partition("Parts seen: ")[2].partition(" ")[0] for note in notes}
+    # None before the second activation; then the state at each activation.
+    assert len(counts - {""}) == len(causes) - 1
     assert "Open: is part" in notes[-1] and "thread t." in notes[-1]
     assert "Open: is part" not in next(note for note in notes if "Parts seen" in note)
 
 
-async def test_between_two_activations_it_stays_as_it_is(runtime: Runtime) -> None:
+async def test_the_note_does_not_change_between_two_activations(runtime: Runtime) -> None:
     script = Script()
     events = await _run(runtime, script, seen)
     changed = sum(
@@ -102,14 +102,14 @@ async def test_between_two_activations_it_stays_as_it_is(runtime: Runtime) -> No
     assert changed <= sum(event.kind == "activation" for event in events)
 
 
-async def test_it_is_marked_as_the_runtimes_own(runtime: Runtime) -> None:
+async def test_the_note_is_fenced_as_the_runtimes(runtime: Runtime) -> None:
     script = Script()
     await _run(runtime, script, seen)
     before = _notes(script)[-1].partition("Parts seen: ")[0]
     assert before.rstrip().rpartition("\n")[2].startswith("<runtime-note ")
 
 
-async def test_what_fails_or_hangs_is_passed_over(
+async def test_state_functions_that_fail_or_hang_are_skipped(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(state_note, "SECONDS", 0.05)
@@ -129,7 +129,7 @@ async def test_what_fails_or_hangs_is_passed_over(
     assert "sk-secret" not in caplog.text
 
 
-async def test_it_cannot_fill_the_prompt(runtime: Runtime) -> None:
+async def test_the_note_cannot_fill_the_prompt(runtime: Runtime) -> None:
     script = Script()
 
     def endless(context: ToolContext) -> str:

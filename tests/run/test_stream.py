@@ -1,4 +1,4 @@
-"""A run as a stream: events as they happen, the same ones from the store, and what leaving does."""
+"""A run as a stream: live events, the same events from the store, and leaving early."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Setti
 from agent_runtime.errors import ConfigError, ModelAuthError
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.testing.model_server import Reply, unauthorized
-from agent_runtime_storage.contract.records.log import EventRow as KeptEvent
+from agent_runtime_storage.contract.records.log import EventRow as StoredEvent
 from tests.support.worlds import Play, Serve, double
 
 AGENT = Agent(tools=[double])
 SCRIPT = [calls(raw_call("double", number=1), raw_call("double", number=2)), say("All\ndone.")]
 
 
-def as_kept(event: Event | KeptEvent) -> tuple[object, ...]:
-    """Return what the store keeps of an event: arguments of calls are in the log, not here."""
+def as_stored(event: Event | StoredEvent) -> tuple[object, ...]:
+    """Return the stored form of an event: arguments of calls are in the log only."""
     data = {key: value for key, value in event.data.items() if key != "arguments"}
     return event.id, event.kind, event.run_id, event.node_id, data
 
 
-async def test_events_come_in_order_with_ids_that_rise_strictly(play: Play) -> None:
+async def test_events_arrive_in_order_with_rising_ids(play: Play) -> None:
     async with play(SCRIPT) as world, world.runtime.stream(AGENT, "Work.") as stream:
         events = [event async for event in stream]
         assert stream.result.output == "All\ndone."
@@ -50,20 +50,20 @@ async def test_events_come_in_order_with_ids_that_rise_strictly(play: Play) -> N
     }
 
 
-async def test_after_any_cursor_the_store_gives_the_rest_without_a_gap(play: Play) -> None:
+async def test_the_store_returns_the_events_after_any_cursor(play: Play) -> None:
     async with play(SCRIPT * 2) as world:
         first = await world.run(AGENT, thread="t")
         await world.run(AGENT, thread="t")
-        live = [one for one in world.events if one.id]
+        live = [event for event in world.events if event.id]
         assert all(before.id < after.id for before, after in pairwise(live))
-        for cursor in (0, *(one.id for one in live)):
-            kept = await world.store.events.list(first.thread_id, after=cursor)
-            assert [as_kept(one) for one in kept] == [
-                as_kept(one) for one in live if one.id > cursor
+        for cursor in (0, *(event.id for event in live)):
+            stored = await world.store.events.list(first.thread_id, after=cursor)
+            assert [as_stored(event) for event in stored] == [
+                as_stored(event) for event in live if event.id > cursor
             ]
 
 
-async def test_deltas_of_a_real_stream_arrive_before_the_answer_is_whole(serve: Serve) -> None:
+async def test_deltas_arrive_before_the_answer_is_complete(serve: Serve) -> None:
     reply = Reply(text="One two three four.", reasoning="Hm, well.")
     async with serve([reply]) as world, world.runtime.stream(Agent(), "Count.") as stream:
         events = [event async for event in stream]
@@ -75,7 +75,7 @@ async def test_deltas_of_a_real_stream_arrive_before_the_answer_is_whole(serve: 
     assert events.index(deltas[-1]) < [event.kind for event in events].index("answer")
 
 
-async def test_leaving_the_stream_cancels_the_run_which_can_be_resumed(play: Play) -> None:
+async def test_leaving_the_stream_cancels_the_run_and_it_can_be_resumed(play: Play) -> None:
     @tool
     async def hang() -> str:
         """Never end."""
@@ -112,11 +112,11 @@ async def test_leaving_the_stream_in_mid_answer_closes_the_connection(serve: Ser
         await world.server.wait_for_connections(0)
         run = await world.store.runs.get(stream.run_id)
         assert run.status == "cancelled"
-        # The provider may charge for what it sent.
+        # The provider may charge for the part that it sent.
         assert run.unsettled.tokens >= world.billed("total_tokens") > 0
 
 
-async def test_what_the_run_raises_is_raised_by_the_stream_after_its_events(
+async def test_the_stream_raises_the_runs_error_after_its_events(
     serve: Serve,
 ) -> None:
     seen: list[Event] = []
@@ -158,13 +158,13 @@ async def test_streams_call_the_methods_of_a_subclass(database_url: str) -> None
         assert runtime.calls == 2
 
 
-async def test_a_call_that_does_not_fit_raises_before_the_stream_begins(play: Play) -> None:
+async def test_wrong_arguments_raise_before_the_stream_begins(play: Play) -> None:
     async with play([]) as world:
         wrong = cast("Any", world.runtime)
         for streaming in (wrong.stream(AGENT), wrong.resume_stream("run", AGENT, thread="t")):
             with pytest.raises(TypeError):
                 async with streaming:
-                    raise AssertionError("it began")
+                    raise AssertionError("the stream began")
 
 
 async def test_only_agents_and_workflows_run(play: Play) -> None:

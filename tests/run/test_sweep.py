@@ -1,4 +1,4 @@
-"""The crash sweep: what was running in a process that is gone can be gone on with, and says so."""
+"""The crash sweep: runs whose process is gone are suspended and can be resumed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ FILE = pytest.mark.backends("file")
 
 async def kinds(store: UserStore, thread: str) -> list[str]:
     """Return the kinds of a thread's events."""
-    return [one.kind for one in await store.events.list(thread)]
+    return [event.kind for event in await store.events.list(thread)]
 
 
-async def test_a_killed_run_is_suspended_once_and_its_model_is_told_of_its_tool(
+async def test_a_killed_run_is_suspended_once_and_its_call_is_interrupted(
     play: Play,
 ) -> None:
     async with play() as world:
@@ -61,44 +61,44 @@ async def test_a_killed_run_is_suspended_once_and_its_model_is_told_of_its_tool(
 
 
 @FILE
-async def test_a_run_that_is_at_work_is_left_alone(play: Play) -> None:
-    found: list[Sweep] = []
+async def test_a_working_run_is_left_alone(play: Play) -> None:
+    sweeps: list[Sweep] = []
 
     @tool
     async def look(context: ToolContext) -> str:
-        """Have the runs swept, of this runtime and of another one."""
+        """Sweep from this runtime and from another one."""
         async with Runtime.open(Settings(database_url=str(context.deps))) as second:
-            found.extend([await second.sweep(), await world.runtime.sweep()])
+            sweeps.extend([await second.sweep(), await world.runtime.sweep()])
         return "seen"
 
     @tool
-    async def below(context: ToolContext) -> str:
-        """Look in a sub-agent's run."""
+    async def sweep_below(context: ToolContext) -> str:
+        """Sweep inside a sub-agent's run."""
         child = Agent(ScriptedModel([call("look"), say("ok")]), tools=[look])
         return str((await context.run_agent(child, "Look.")).output)
 
-    async with play([call("below"), say("Done.")]) as world:
-        result = await world.run(Agent(tools=[below]), deps=world.database_url)
+    async with play([call("sweep_below"), say("Done.")]) as world:
+        result = await world.run(Agent(tools=[sweep_below]), deps=world.database_url)
 
-        assert result.ok and found == [NOTHING, NOTHING]
+        assert result.ok and sweeps == [NOTHING, NOTHING]
 
 
-async def test_of_several_sweeps_at_once_one_takes_each_run(play: Play, tmp_path: Path) -> None:
+async def test_concurrent_sweeps_suspend_each_run_once(play: Play, tmp_path: Path) -> None:
     async with play() as world:
         async with delegating(world.database_url, tmp_path / "asked", "two", "three") as other:
             await other.until("run-finish", "waiting", "waiting")
             await other.kill()
-        found: list[Sweep] = []
+        sweeps: list[Sweep] = []
 
         async def look() -> None:
             async with Runtime.open(Settings(database_url=world.database_url)) as runtime:
-                found.append(await runtime.sweep())
+                sweeps.append(await runtime.sweep())
 
         async with anyio.create_task_group() as group:
             for _ in range(4):
                 group.start_soon(look)
 
-        swept = [run.id for one in found for run in one.interrupted]
+        swept = [run.id for sweep in sweeps for run in sweep.interrupted]
         runs = await world.store.runs.list(status=["suspended"])
         assert len(runs) == 3 and sorted(swept) == sorted(run.id for run in runs)
         for run in runs:
@@ -106,7 +106,7 @@ async def test_of_several_sweeps_at_once_one_takes_each_run(play: Play, tmp_path
 
 
 @pytest.mark.backends("file", "postgres")
-async def test_sub_agents_go_on_with_the_run_that_they_work_for(play: Play, tmp_path: Path) -> None:
+async def test_sub_agents_continue_when_their_root_is_resumed(play: Play, tmp_path: Path) -> None:
     path = tmp_path / "asked"
     async with play() as world:
         async with delegating(world.database_url, path, "two", "three") as other:
@@ -128,15 +128,17 @@ async def test_sub_agents_go_on_with_the_run_that_they_work_for(play: Play, tmp_
         assert {run.status for run in runs} == {"succeeded"} and len(runs) == 3
         for run in runs:
             assert (await kinds(store, run.thread_id)).count("run-finish") == 1
-    # Each looked once; of those that died only the step under way was asked again.
-    asked = path.read_text().splitlines()
-    assert sorted(asked) == sorted(
+    # Each looked once; of the killed ones only the interrupted step was requested again.
+    requested = path.read_text().splitlines()
+    assert sorted(requested) == sorted(
         ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
     )
 
 
 @FILE
-async def test_tasks_in_the_background_wait_for_their_agent(play: Play, tmp_path: Path) -> None:
+async def test_background_tasks_continue_when_their_parent_is_resumed(
+    play: Play, tmp_path: Path
+) -> None:
     path = tmp_path / "asked"
     async with play() as world:
         waits = ("parent", "two", "three")
@@ -157,7 +159,7 @@ async def test_tasks_in_the_background_wait_for_their_agent(play: Play, tmp_path
 
 
 @FILE
-async def test_a_workflow_goes_on_where_it_was(play: Play, tmp_path: Path) -> None:
+async def test_a_killed_workflow_continues_where_it_was(play: Play, tmp_path: Path) -> None:
     effects = Effects(tmp_path / "effects")
     async with play() as world:
         async with flowing(world.database_url, effects.path, "agent2") as other:
@@ -176,7 +178,7 @@ async def test_a_workflow_goes_on_where_it_was(play: Play, tmp_path: Path) -> No
 
 
 @FILE
-async def test_a_run_that_waits_for_a_person_is_left_alone_until_it_waits_for_nobody(
+async def test_a_run_that_waits_for_a_person_is_offered_after_the_answer(
     play: Play,
 ) -> None:
     async with play([ASK, say("Thanks.")]) as world:
@@ -193,7 +195,7 @@ async def test_a_run_that_waits_for_a_person_is_left_alone_until_it_waits_for_no
 
 
 @FILE
-async def test_a_run_whose_questions_have_expired_can_be_gone_on_with(play: Play) -> None:
+async def test_a_run_whose_questions_have_expired_can_be_resumed(play: Play) -> None:
     settings = {"answer_timeout": AT_ONCE}
     async with play([ASK, say("I assumed it.")], settings=settings) as world:
         asks = Agent(asking=True)
@@ -206,7 +208,7 @@ async def test_a_run_whose_questions_have_expired_can_be_gone_on_with(play: Play
 
 
 @FILE
-async def test_what_somebody_paused_is_not_offered(play: Play) -> None:
+async def test_a_paused_run_is_not_offered(play: Play) -> None:
     async with play() as world:
         async with elsewhere(world.database_url) as other:
             run_id = str((await other.until("tool-start"))["run_id"])
@@ -218,7 +220,7 @@ async def test_what_somebody_paused_is_not_offered(play: Play) -> None:
         assert (run.stop_reason, await continuation_of(world.store, run)) == ("paused", "resume")
 
 
-async def test_a_killed_run_whose_cancel_was_asked_for_is_ended(play: Play) -> None:
+async def test_a_killed_run_with_a_requested_cancel_is_ended(play: Play) -> None:
     async with play() as world:
         async with elsewhere(world.database_url) as other:
             run_id = str((await other.until("tool-start"))["run_id"])
@@ -233,10 +235,10 @@ async def test_a_killed_run_whose_cancel_was_asked_for_is_ended(play: Play) -> N
         assert (await world.store.threads.get("t")).active_run is None
 
 
-async def test_who_only_was_slow_loses_the_lease_and_what_was_reserved_stays_unsettled(
+async def test_an_expired_owner_loses_the_lease_and_its_reservation_is_unsettled(
     play: Play,
 ) -> None:
-    """An owner on another host is taken for dead when its lease has expired, and not before."""
+    """An owner on another host counts as dead when its lease has expired, not before."""
     async with play() as world:
         store = world.store
         await begin(store, "lives", "t1", owner=OTHER)
@@ -256,7 +258,7 @@ async def test_who_only_was_slow_loses_the_lease_and_what_was_reserved_stays_uns
 
 
 @FILE
-async def test_what_looked_after_memory_is_ended_for_its_thread(play: Play) -> None:
+async def test_an_upkeep_run_is_ended_and_frees_its_thread(play: Play) -> None:
     async with play([say("Hello.")]) as world:
         await world.run(Agent(), thread="t")
         thread = await world.store.threads.get("t")
@@ -271,7 +273,7 @@ async def test_what_looked_after_memory_is_ended_for_its_thread(play: Play) -> N
         assert (await world.store.threads.get("t")).active_run is None
 
 
-async def test_the_runs_of_others_are_left_alone(play: Play) -> None:
+async def test_runs_of_other_owners_are_left_alone(play: Play) -> None:
     async with play() as world:
         mine = world.runtime.store.of("mallory")
         await begin(world.store, "r1", "t1", owner=OTHER, lease_seconds=0.0)
@@ -284,8 +286,8 @@ async def test_the_runs_of_others_are_left_alone(play: Play) -> None:
 
 
 @FILE
-async def test_a_sweep_that_was_killed_half_way_is_done_by_the_next(world_of_dead: World) -> None:
-    """The lease was taken, and the process died before it wrote why."""
+async def test_the_next_sweep_completes_one_that_was_killed(world_of_dead: World) -> None:
+    """The process took the lease, and died before it recorded the interruption."""
     world = world_of_dead
     run = await world.store.runs.get("r1")
     await world.store.runs.take_lease("r1", OTHER, seconds=0.0, replaces=run.epoch)

@@ -1,4 +1,4 @@
-"""Runs that end with an open exchange, and whose thread goes to another branch before a resume."""
+"""Resuming a run with an open exchange after its thread has moved to another branch."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tests.support.worlds import Play, World, double
 SCRIPT = [*(call("double", number=n) for n in range(1, 4)), say("Done.")]
 
 
-async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Leave a run that is over, with its third exchange open; return the thread's head."""
+async def _leave_open(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
+    """End a run with its third exchange open; return the thread's head."""
     from agent_runtime.run import tool_calls as execution
 
     class Died(StoreUnavailable):
-        """What leaves a run as it is: nobody can write its end."""
+        """An error that leaves the run as it is: its end cannot be written."""
 
     started = 0
-    true = execution.run_calls
+    real_run_calls = execution.run_calls
 
     async def die(*args: Any, **more: Any) -> None:
         nonlocal started
         started += 1
         if started == 3:
             raise Died("The store is gone.")
-        await true(*args, **more)
+        await real_run_calls(*args, **more)
 
     monkeypatch.setattr("agent_runtime.run.loop.run_calls", die)
     with pytest.raises(Died):
@@ -53,7 +53,7 @@ async def test_an_open_exchange_is_not_closed_on_another_branch(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with play(SCRIPT) as world:
-        head = await _left_open(world, monkeypatch)
+        head = await _leave_open(world, monkeypatch)
         await branches.fork(world.store, "t", head - 1)
 
         with pytest.raises(Conflict, match="went on"):
@@ -63,29 +63,31 @@ async def test_an_open_exchange_is_not_closed_on_another_branch(
         assert (await world.resume(Agent(tools=[double]))).ok
 
 
-async def test_the_check_finds_an_exchange_that_a_run_which_is_over_left_open(
+async def test_the_check_reports_an_open_exchange_of_a_finished_run(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with play(SCRIPT) as world:
-        await _left_open(world, monkeypatch)
+        await _leave_open(world, monkeypatch)
         run = await world.row()
-        said = f"exchange {run.open_node} is open, and its run {run.id} is over (failed)"
+        notice = f"exchange {run.open_node} is open, and its run {run.id} is over (failed)"
         store = await open_store(world.database_url, migrate=False)
         try:
-            assert ("notice", said) in [
-                (one.level, one.detail) for one in await store.maintenance.check()
+            assert ("notice", notice) in [
+                (finding.level, finding.detail) for finding in await store.maintenance.check()
             ]
             assert (await world.resume(Agent(tools=[double]))).ok
-            assert [one for one in await store.maintenance.check() if one.thread_id == "t"] == []
+            assert [
+                finding for finding in await store.maintenance.check() if finding.thread_id == "t"
+            ] == []
         finally:
             await store.close()
 
 
-async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(
+async def test_a_head_that_moves_just_before_the_lease_is_noticed(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with play(SCRIPT) as world:
-        head = await _left_open(world, monkeypatch)
+        head = await _leave_open(world, monkeypatch)
         kind = type(world.store.runs)
         take = kind.take_lease
 
@@ -105,11 +107,11 @@ async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["its branch", "another branch"])
-async def test_a_take_over_that_is_cancelled_closes_the_exchange_of_its_branch(
+async def test_a_cancelled_takeover_closes_the_exchange_of_its_branch(
     play: Play, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
     async with play(SCRIPT) as world:
-        head = await _left_open(world, monkeypatch)
+        head = await _leave_open(world, monkeypatch)
         kind = type(world.store.runs)
         take = kind.take_lease
 

@@ -1,4 +1,4 @@
-"""Tools in the loop: how calls run, in what order results go back, and what a bad call becomes."""
+"""Tool calls in the loop: concurrency, the order of results, and bad calls."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ async def test_hello_world_takes_ten_lines(serve: Serve) -> None:
             "AGENT_RUNTIME_DATABASE_URL": world.database_url,
             "OPENAI_API_KEY": KEY,
         }
-        done = await anyio.run_process([sys.executable, "-c", HELLO], env=environment)
-        assert done.stdout.decode() == "Rain.\n"
-        assert done.stderr == b""
+        completed = await anyio.run_process([sys.executable, "-c", HELLO], env=environment)
+        assert completed.stdout.decode() == "Rain.\n"
+        assert completed.stderr == b""
         assert world.sent()[1][-1]["content"] == "It rains in Oslo."
     assert KEY.encode() not in world.contents()
 
@@ -80,8 +80,10 @@ async def test_parallel_calls_run_at_once_and_their_results_go_back_in_call_orde
         result = await world.runtime.run(agent, "Work.", on_event=watch)
     assert result.ok
     answer, *results = world.sent()[1][2:]
-    assert [one["id"] for one in answer["tool_calls"]] == [one["tool_call_id"] for one in results]
-    assert [one["content"] for one in results] == ["one", "two", "three, False"]
+    assert [call["id"] for call in answer["tool_calls"]] == [
+        result["tool_call_id"] for result in results
+    ]
+    assert [result["content"] for result in results] == ["one", "two", "three, False"]
 
 
 @tool
@@ -92,7 +94,7 @@ def fail(text: str) -> str:
 
 @tool
 def refuse() -> str:
-    """Raise what is meant for the model."""
+    """Raise an error that is meant for the model."""
     raise ToolError("Ask for another day.")
 
 
@@ -118,25 +120,25 @@ BAD_CALLS: dict[str, tuple[RawCall, str, str]] = {
 
 
 @pytest.mark.parametrize(("bad", "outcome", "says"), BAD_CALLS.values(), ids=BAD_CALLS)
-async def test_a_bad_call_becomes_a_result_and_what_follows_can_be_sent(
+async def test_a_bad_call_becomes_a_result_and_the_next_prompt_is_valid(
     serve: Serve, bad: RawCall, outcome: str, says: str
 ) -> None:
     both = Reply(calls=((bad.name, bad.arguments), ("double", {"number": 2})))
     async with serve([both, Reply(text="Sorry.")]) as world:
         result = await world.run(Agent(tools=[double, fail, refuse, hang]))
-        kept = await world.results(result.thread_id)
+        recorded = await world.results(result.thread_id)
     assert result.output == "Sorry."
-    assert kept[0][0] == outcome
-    assert says in kept[0][1]
-    assert kept[1] == ("ok", "4")
+    assert recorded[0][0] == outcome
+    assert says in recorded[0][1]
+    assert recorded[1] == ("ok", "4")
     answer, *results = world.sent()[1][2:]
-    assert [one["content"] for one in results] == [text for _, text in kept]
-    for one in answer["tool_calls"]:
-        assert isinstance(orjson.loads(one["function"]["arguments"]), dict)
-        assert one["function"]["name"].replace("_", "").isalnum()
+    assert [result["content"] for result in results] == [text for _, text in recorded]
+    for made in answer["tool_calls"]:
+        assert isinstance(orjson.loads(made["function"]["arguments"]), dict)
+        assert made["function"]["name"].replace("_", "").isalnum()
 
 
-async def test_what_a_model_wrote_instead_of_arguments_is_told_to_it(play: Play) -> None:
+async def test_the_error_quotes_arguments_that_are_no_json(play: Play) -> None:
     script = [calls(RawCall("double", "number=21")), say("I see.")]
     async with play(script) as world:
         result = await world.run(Agent(tools=[double]))
@@ -144,7 +146,7 @@ async def test_what_a_model_wrote_instead_of_arguments_is_told_to_it(play: Play)
     assert "number=21" in text
 
 
-async def test_a_tool_gets_its_context_and_the_programs_own_objects(play: Play) -> None:
+async def test_a_tool_receives_its_context_and_the_programs_objects(play: Play) -> None:
     seen: list[ToolContext] = []
 
     @tool
@@ -155,10 +157,10 @@ async def test_a_tool_gets_its_context_and_the_programs_own_objects(play: Play) 
 
     async with play([call("look"), say("Done.")]) as world:
         result = await world.run(Agent(tools=[look]), deps={"a": 1}, user="ann")
-        kept = await world.runtime.store.of("ann").runs.get(result.run_id)
+        run = await world.runtime.store.of("ann").runs.get(result.run_id)
     (context,) = seen
     assert (context.user_id, context.deps, context.step) == ("ann", {"a": 1}, 1)
-    assert (context.thread_id, context.run_id) == (result.thread_id, kept.id)
+    assert (context.thread_id, context.run_id) == (result.thread_id, run.id)
 
 
 @pytest.mark.parametrize("empty", [Reply(), Reply(text="   ")], ids=["nothing", "spaces"])
@@ -169,12 +171,12 @@ async def test_an_empty_answer_is_asked_for_again_and_not_logged(
         result = await world.run(Agent())
         run = await world.row()
     assert (result.output, result.steps) == ("Here.", 1)
-    assert [one["role"] for one in world.sent()[1]] == ["system", "user"]
-    # Whether the provider charges for it is not known: it is kept apart, as an upper bound.
+    assert [message["role"] for message in world.sent()[1]] == ["system", "user"]
+    # The provider may or may not charge for it, so it counts separately as an upper bound.
     assert run.unsettled.tokens > 0
 
 
-async def test_a_model_that_answers_nothing_by_itself_fails_the_run(play: Play) -> None:
+async def test_an_empty_answer_of_a_custom_model_fails_the_run(play: Play) -> None:
     async with play([say("")]) as world:
         with pytest.raises(ModelProtocolError, match="empty answer"):
             await world.run(Agent())
@@ -188,7 +190,7 @@ async def test_too_many_calls_at_once_fail_the_run(play: Play) -> None:
         assert (await world.row()).status == "failed"
 
 
-async def test_a_bug_in_a_model_ends_the_run_and_goes_on(play: Play) -> None:
+async def test_an_exception_of_a_model_ends_the_run_and_is_raised(play: Play) -> None:
     def script(request: Any) -> str:
         raise ZeroDivisionError("secret-ish detail")
 
@@ -207,7 +209,7 @@ async def test_an_empty_task_is_refused(play: Play, task: str) -> None:
     assert raised.value.cure
 
 
-async def test_a_second_run_on_a_busy_thread_is_refused_and_harms_nothing(play: Play) -> None:
+async def test_a_second_run_on_a_busy_thread_is_refused_without_harm(play: Play) -> None:
     began, release = anyio.Event(), anyio.Event()
 
     @tool
@@ -229,4 +231,4 @@ async def test_a_second_run_on_a_busy_thread_is_refused_and_harms_nothing(play: 
         assert raised.value.run_id == world.run_id
         assert raised.value.cure
         release.set()
-    assert [one.kind for one in world.events if one.kind == "run-start"] == ["run-start"]
+    assert [event.kind for event in world.events if event.kind == "run-start"] == ["run-start"]

@@ -1,4 +1,4 @@
-"""The names of the databases that the store runs on."""
+"""The databases that the store runs on."""
 
 from __future__ import annotations
 

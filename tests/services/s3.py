@@ -14,7 +14,7 @@ from tests.services.process import Service
 BUCKET = "bucket"
 SECRET = "a-secret-key"
 
-# The bucket is there before the server listens: who waits for the server must not miss it.
+# Create the bucket before the server listens: a client that waits for the port needs it.
 _SERVE = f"""
 import sys
 from moto.core import DEFAULT_ACCOUNT_ID
@@ -36,7 +36,7 @@ class S3Server(Service):
         return f"http://127.0.0.1:{self.port}"
 
     def environ(self) -> dict[str, str]:
-        """The variables by which a client finds it."""
+        """Return the variables by which a client finds the server."""
         return {
             "AWS_ENDPOINT": self.endpoint,
             "AWS_ALLOW_HTTP": "true",
@@ -66,7 +66,7 @@ def s3_server(logs: Path) -> Iterator[S3Server]:
 def s3_url(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> str:
-    """The URL of an empty part of the bucket, of which the environment knows the server."""
+    """The URL of an empty part of the bucket; the environment names its server."""
     for name, value in s3_server.environ().items():
         monkeypatch.setenv(name, value)
     return f"s3://{BUCKET}/{abs(hash(request.node.nodeid)):x}"

@@ -1,4 +1,4 @@
-"""Hooks of pytest: a skip has a reason, and there are few of them."""
+"""Hooks of pytest that limit skips: each has a reason, and there are few."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from tests.services.fixtures import MISSING
 from tests.services.process import in_ci
 
 MOST_SKIPS = 40
-"""How many tests may be skipped, without those whose server is missing here."""
+"""How many tests may be skipped, not counting those whose server is missing."""
 
-# What pytest itself says where a skip says nothing.
+# Reasons that pytest fills in itself.
 _NO_REASONS = frozenset({"", "Skipped", "unconditional skip"})
 
 _skips: list[tuple[str, str]] = []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note each skip with its reason."""
+    """Record each skip and its reason."""
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         _skips.append((report.nodeid, reason.removeprefix("Skipped:").strip()))
@@ -30,7 +30,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     ]
     plain = [test for test, reason in _skips if in_ci() or not reason.startswith(MISSING)]
     if len(plain) > MOST_SKIPS:
-        wrong.append(f"{len(plain)} tests are skipped; {MOST_SKIPS} may be")
+        wrong.append(f"{len(plain)} tests are skipped; at most {MOST_SKIPS} may be")
     if wrong:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:

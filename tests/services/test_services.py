@@ -1,4 +1,4 @@
-"""The servers that the other tests need: they come up, are killed and come back."""
+"""The servers of the other tests start, are killed, and start again."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.services.libsql import PROGRAM, Libsql, LibsqlServer
 from tests.services.postgres import Logins, Postgres
 from tests.support.command import ROOT
 
-PYTHONPATH = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
+PYTHONPATH = os.pathsep.join(str(ROOT / package) for package in (".", "storage", "config"))
 
 
-def test_a_killed_postgres_keeps_what_was_committed(start_postgres: StartPostgres) -> None:
+def test_a_killed_postgres_retains_committed_data(start_postgres: StartPostgres) -> None:
     server = start_postgres()
     with psycopg.connect(server.admin_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
-        backends = [one.pid for one in psutil.Process(server.pid).children(recursive=True)]
+        backends = [process.pid for process in psutil.Process(server.pid).children(recursive=True)]
 
         server.kill()
 
@@ -36,20 +36,20 @@ def test_a_killed_postgres_keeps_what_was_committed(start_postgres: StartPostgre
         assert connection.execute("SELECT number FROM kept").fetchall() == [(7,)]
 
 
-def test_logins_have_the_rights_that_they_are_named_for(postgres_logins: Logins) -> None:
+def test_logins_have_the_rights_of_their_names(postgres_logins: Logins) -> None:
     rights = "SELECT rolsuper, rolcreaterole FROM pg_roles WHERE rolname = current_user"
-    found: list[object] = []
+    rows: list[object] = []
     for url in (postgres_logins.superuser, postgres_logins.creator, postgres_logins.plain):
         with psycopg.connect(url) as connection:
-            found += connection.execute(rights).fetchall()
+            rows += connection.execute(rights).fetchall()
             connection.execute("CREATE SCHEMA own")
             connection.execute("SELECT '[1,2]'::vector")
             connection.rollback()
 
-    assert found == [(True, True), (False, True), (False, False)]
+    assert rows == [(True, True), (False, True), (False, False)]
 
 
-def test_a_clone_is_a_database_of_its_own(postgres: Postgres) -> None:
+def test_a_clone_is_independent_of_its_template(postgres: Postgres) -> None:
     first = postgres.create()
     postgres.run("CREATE TABLE things ()", database=first)
     second = postgres.create(first)
@@ -59,7 +59,7 @@ def test_a_clone_is_a_database_of_its_own(postgres: Postgres) -> None:
     postgres.drop(second)
 
 
-def test_a_killed_sqld_keeps_what_was_committed(start_libsql: StartLibsql) -> None:
+def test_a_killed_sqld_retains_committed_data(start_libsql: StartLibsql) -> None:
     server = start_libsql()
     server.execute("CREATE TABLE kept (number)", "INSERT INTO kept VALUES (7)")
 
@@ -71,10 +71,8 @@ def test_a_killed_sqld_keeps_what_was_committed(start_libsql: StartLibsql) -> No
     assert server.execute("SELECT number FROM kept") == [[["7"]]]
 
 
-def test_sqld_has_sqlite_vec_where_it_is_asked_for(
-    libsql: Libsql, libsql_with_vec: LibsqlServer
-) -> None:
-    # As the server's own command line would have it; each connection loads it by itself.
+def test_sqld_has_sqlite_vec_on_request(libsql: Libsql, libsql_with_vec: LibsqlServer) -> None:
+    # `sqld` gets the extension by its command line, and loads it for each connection.
     distance = "SELECT vec_distance_cosine(x'0000803f00000000', x'000000000000803f')"
 
     assert libsql_with_vec.execute(distance) == [[[1.0]]]
@@ -99,7 +97,7 @@ def test_a_wiped_libsql_is_empty(libsql: Libsql) -> None:
     assert libsql.execute("SELECT name FROM sqlite_master") == [[]]
 
 
-def test_no_server_outlives_tests_that_are_killed() -> None:
+def test_no_server_outlives_killed_tests() -> None:
     code = (
         "import pathlib, sys, tempfile\n"
         "from tests.services.libsql import LibsqlServer\n"
@@ -118,7 +116,7 @@ def test_no_server_outlives_tests_that_are_killed() -> None:
     assert not server.is_running()
 
 
-ONE = """
+SKIPPING_TESTS = """
 import pytest
 
 from tests.services.fixtures import *
@@ -133,18 +131,18 @@ def test_two(libsql):
 
 
 @pytest.mark.parametrize(
-    ("ci", "reason", "code", "said"),
+    ("ci", "reason", "code", "message"),
     [
         ("", "a server is missing: no npm", 0, "42 skipped"),
-        ("", "it does not matter here", 1, "41 tests are skipped; 40 may be"),
+        ("", "it does not matter here", 1, "41 tests are skipped; at most 40 may be"),
         ("", "", 1, "is skipped without a reason"),
         ("true", "it does not matter here", 1, "a server is missing: AGENT_RUNTIME_TEST_SQLD"),
     ],
 )
 def test_skips_are_few_and_have_reasons(
-    tmp_path: Path, ci: str, reason: str, code: int, said: str
+    tmp_path: Path, ci: str, reason: str, code: int, message: str
 ) -> None:
-    (tmp_path / "test_one.py").write_text(ONE.format(reason=reason))
+    (tmp_path / "test_one.py").write_text(SKIPPING_TESTS.format(reason=reason))
     command = [
         sys.executable,
         "-m",
@@ -156,9 +154,9 @@ def test_skips_are_few_and_have_reasons(
     ]
     environ = os.environ | {"CI": ci, PROGRAM: str(tmp_path / "no-sqld"), "PYTHONPATH": PYTHONPATH}
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, str(tmp_path)], cwd=tmp_path, env=environ, capture_output=True, text=True
     )
 
-    assert said in done.stdout
-    assert done.returncode == code
+    assert message in completed.stdout
+    assert completed.returncode == code

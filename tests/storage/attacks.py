@@ -1,4 +1,4 @@
-"""Every method of an owner's store, tried with another owner's ids."""
+"""Attempts to reach another owner's rows, through every method of an owner's store."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ DOCUMENT = "node_memory/app/t1/node.json"
 FILE = "0199a000-0000-7000-8000-00000000000f"
 QUESTION = "0199a000-0000-7000-8000-0000000000ff"
 DIGEST = "0" * 32
-"""Of the text that the vectors were made of."""
+"""Digest of the text that the vectors stand for."""
 OWN = "own"
-"""The thread of each stranger; their run on it is `own-run`."""
+"""Each stranger's own thread; the run on it is `own-run`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What of another owner's is aimed at, and what the attacker has of their own."""
+    """The other owner's ids that an attempt names, and the attacker's own lease."""
 
     job: Job
     own: Lease
@@ -62,7 +62,7 @@ Attempt = Callable[[UserStore, Target], Awaitable[object]]
 
 
 async def fill_other(user: UserStore) -> Job:
-    """Write something of everything that is worth an attack, and return a claimed job."""
+    """Write rows of every kind that an attempt names; return a claimed job."""
     lease = await begin(
         user,
         events=(NewEvent("run-start"),),
@@ -83,8 +83,8 @@ async def fill_other(user: UserStore) -> Job:
     seen = NewObservation(1, 0, None, 1, 1, SECRET.encode(), 5)
     plan = NewPlan(1, 2, "call-2-0", SECRET.encode())
     await user.runs.commit(lease, Commit(done=(result,), observation=seen, plan=plan))
-    asked = NewQuestion(QUESTION, 2, 1, "text", {"text": SECRET}, 3600)
-    await user.runs.commit(lease, Commit(questions=(asked,)))
+    question = NewQuestion(QUESTION, 2, 1, "text", {"text": SECRET}, 3600)
+    await user.runs.commit(lease, Commit(questions=(question,)))
     await begin(user, "r2", "t2", parent_run_id="r1")
     await user.inbox.post("t1", "steer", b"x")
     await user.inbox.post("t1", "steer", LARGE)
@@ -92,7 +92,7 @@ async def fill_other(user: UserStore) -> Job:
     await user.vectors.upsert("theirs", [_vector("t1", 4)])
     await user.files.put("t1", _file(SECRET.encode()))
     with suppress(ConfigError):
-        # A database on a server has no place for documents here.
+        # A database on a server has no folder for documents here.
         assert await user.documents.write(DOCUMENT, SECRET.encode(), replaces=None)
     await user.jobs.claim_periodic("tidy", seconds=3600)
     await user.jobs.enqueue("t1", "observe", "a", b"payload")
@@ -103,7 +103,7 @@ async def fill_other(user: UserStore) -> Job:
 
 
 async def fill_own(user: UserStore) -> Lease:
-    """Write the little that an attacker has of their own."""
+    """Write the attacker's own rows; return the run's lease."""
     lease = await begin(user, "own-run", OWN, nodes=(text_node(1, None, "my own words"),))
     usage = Usage("own-run", "own-run", None, "step", "m", 1, 0, 0, 1, 1, 1)
     await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
@@ -113,7 +113,7 @@ async def fill_own(user: UserStore) -> Lease:
 
 
 def text_node(seq: int, parent: int | None, text: str = SECRET) -> NewNode:
-    """A message that full text search finds."""
+    """Return a message that full-text search finds."""
     return NewNode(seq, parent, "message", "user", text.encode(), 3, 0, text=text)
 
 
@@ -156,7 +156,7 @@ def _vector(
 
 
 async def _export(user: UserStore, thread_id: str) -> object:
-    # But for the checksum, which is over times as well.
+    # Without the checksum, which covers times as well.
     return [
         {key: value for key, value in record.items() if key not in ("checksum", "exported_at")}
         for record in [record async for record in user.upkeep.export_thread(thread_id)]
@@ -164,7 +164,7 @@ async def _export(user: UserStore, thread_id: str) -> object:
 
 
 async def _import(user: UserStore, rename: str) -> object:
-    """Import a thread of the attacker's own under a name that is another owner's thread."""
+    """Import a thread of the attacker under the name of another owner's thread."""
     await user.threads.ensure("to export")
 
     async def records() -> AsyncIterator[Mapping[str, Any]]:
@@ -175,7 +175,7 @@ async def _import(user: UserStore, rename: str) -> object:
 
 
 async def _document(user: UserStore) -> object:
-    """Read, list, write and delete a document of another owner's key."""
+    """Read, list, write and delete a document under another owner's key."""
     documents = user.documents
     listed = [chunk async for chunk in documents.list("node_memory")]
     read = await documents.read(DOCUMENT)
@@ -184,7 +184,7 @@ async def _document(user: UserStore) -> object:
 
 
 def _commits(**commits: Callable[[Target], Commit]) -> dict[str, Attempt]:
-    """Attempts to commit, with a valid lease, what names another owner's things."""
+    """Return attempts to commit changes that name another owner's ids, with a valid lease."""
 
     def attempt(make: Callable[[Target], Commit]) -> Attempt:
         return lambda user, to: user.runs.commit(to.own, make(to))
@@ -444,16 +444,16 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
 
 
 async def outcome(attempt: Attempt, user: UserStore, to: Target) -> object:
-    """Return what the attempt gives or raises, but for times and for the job's own id."""
+    """Return the result or the error of an attempt, without times and the job's random id."""
     try:
         return plain(await attempt(user, to))
     except AgentRuntimeError as error:
-        said = [str(error), error.cure, *(str(part) for part in error.args)]
-        return [type(error).__name__, *(part.replace(to.job.id, "JOB") for part in said)]
+        texts = [str(error), error.cure, *(str(part) for part in error.args)]
+        return [type(error).__name__, *(part.replace(to.job.id, "JOB") for part in texts)]
 
 
 def plain(value: object) -> object:
-    """Return a value with every time as 0, for comparison."""
+    """Return a value with all its times as None, for comparison."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
         return {

@@ -1,4 +1,4 @@
-"""The stores that the contract is tried on: on each backend in turn (`database_url`)."""
+"""Stores for the tests of the contract, on each backend in turn (`database_url`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def user(store: Store) -> UserStore:
-    """One owner's view."""
+    """One owner's view of the store."""
     return store.of("ann")
 
 
@@ -35,13 +35,13 @@ def stranger(store: Store) -> UserStore:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the driver's file lies."""
+    """The path of the driver's file."""
     return tmp_path / "driver.db"
 
 
 @pytest.fixture
 async def driver(path: Path) -> AsyncIterator[SqliteDriver]:
-    """An open file with an empty table of items."""
+    """An open driver, on a file with an empty table of items."""
     opened = await SqliteDriver.open(path)
     await opened.batch([Statement(CREATE, {})])
     yield opened

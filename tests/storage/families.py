@@ -1,4 +1,4 @@
-"""A thread with every kind of row, a sub-agent's thread among them, marked by a word."""
+"""A thread with every kind of row and a sub-agent's thread, marked by a word."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VECTOR = (0.6, 0.8, 0.0)
 
 
 async def fill(user: UserStore, mark: str) -> None:
-    """Write a thread whose rows of every kind hold the mark, and end its runs."""
+    """Write a thread with the mark in rows of every kind, and end its runs."""
     large = (f"{mark} is said again and again\n" * 400).encode()
     await user.threads.ensure(PARENT, title=f"title {mark}", metadata={"note": mark})
     lease = await begin(
@@ -106,11 +106,11 @@ def _usage(mark: str) -> Usage:
 
 
 async def exported(user: UserStore, thread_id: str = PARENT) -> list[dict[str, Any]]:
-    """The records of an export."""
+    """Return the records of an export."""
     return [dict(record) async for record in user.upkeep.export_thread(thread_id)]
 
 
 async def stream(records: list[dict[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:
-    """The records, one by one."""
+    """Yield the records one by one."""
     for record in records:
         yield record

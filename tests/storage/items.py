@@ -1,4 +1,4 @@
-"""A small table for the tests of the driver, and a process that holds the lock of its file."""
+"""A small table for tests of the driver, and a process that locks its file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ IDS = "SELECT id FROM items ORDER BY id"
 
 
 def insert(number: int | None, body: Value = b"") -> Statement:
-    """The statement that adds an item."""
+    """Return the statement that adds an item."""
     return Statement(INSERT, {"id": number, "body": body}, rows=1)
 
 
 async def ids(driver: SqliteDriver) -> list[int]:
-    """The ids of all items, rising."""
+    """Return the ids of all items, ascending."""
     return [row[0] for row in await driver.read(IDS, {})]
 
 
 def run_raw(path: Path, *statements: str) -> list[Row]:
-    """Run statements past the store, which must be closed, and return the rows of the last."""
+    """Run statements past the store, which must be closed; return the last one's rows."""
     connection = cast("SqliteConnection", apsw.Connection(str(path)))
     rows: list[Row] = []
     for sql in statements:
@@ -39,9 +39,11 @@ def run_raw(path: Path, *statements: str) -> list[Row]:
 
 
 class Blocker:
-    """Keeps the writer waiting: holds the file's write lock in another process."""
+    """Holds the file's write lock in another process, so that writers wait."""
 
     def __init__(self, path: Path) -> None:
+        # In this process, the driver's SQLite would not see the lock: apsw and sqlite3 have
+        # separate libraries, and POSIX locks of one process do not exclude each other.
         code = (
             "import sys, sqlite3\n"
             "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"

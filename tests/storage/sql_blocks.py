@@ -1,4 +1,4 @@
-"""Telling the queries of a dialect from the blocks that they include."""
+"""Separate the queries of a dialect from the blocks that they include."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent_runtime_storage.sql.loader import SqlDialect, load_queries
 
 
 def block_parts(dialect: SqlDialect) -> set[str]:
-    """Return the names of the blocks that others include, and those that spell the dialect."""
+    """Return the names of blocks that other blocks include."""
     sql = resources.files("agent_runtime_storage").joinpath("sql")
     entries = [entry for name in ("common", dialect) for entry in sql.joinpath(name).iterdir()]
     texts = [entry.read_text() for entry in entries if entry.name.endswith(".sql")]
@@ -17,6 +17,6 @@ def block_parts(dialect: SqlDialect) -> set[str]:
 
 
 def whole_queries(dialect: SqlDialect) -> dict[str, str]:
-    """Return the queries that can be run, by their names."""
+    """Return the complete queries by name."""
     parts = block_parts(dialect)
     return {name: sql for name, sql in load_queries(dialect).items() if name not in parts}

@@ -1,8 +1,8 @@
-"""Attacks on isolation: what an owner does is as if no other owner were in the database.
+"""Attacks on isolation: no call of an owner may depend on another owner's rows.
 
-Each attempt is made twice by owners who have the same of their own: before the other owner has
-written anything, when the ids that it names do not exist at all, and after.  Both must give the
-same, to the last word of an error, and the other owner's rows must be as before.
+Each attempt is made twice, by owners with equal rows: before the other owner has written anything,
+so that the ids do not exist, and afterwards. Both must return the same, up to the last word of an
+error, and leave the other owner's rows unchanged.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from tests.support.stores import driver_of, over
 
 NO_JOB = Job("018f0000-0000-7000-8000-000000000000", "t1", "other", "a", b"", 1, "0" * 32)
 SHARED = {"schema_migrations", "rooms"}
-"""Tables of the whole database, in which no owner has rows."""
+"""Tables without an owner's rows."""
 
 
 def methods() -> set[str]:
-    """The names of all public methods of an owner's store, and `documents`."""
-    found = {"documents"}
+    """Return all public methods of an owner's store, and `documents`."""
+    names = {"documents"}
     for subject, protocol in get_type_hints(UserStore).items():
         members = inspect.getmembers(protocol, inspect.isfunction)
-        found |= {f"{subject}.{name}" for name, _ in members if not name.startswith("_")}
-    return found
+        names |= {f"{subject}.{name}" for name, _ in members if not name.startswith("_")}
+    return names
 
 
 def test_every_method_is_attacked() -> None:
@@ -55,7 +55,7 @@ def test_every_method_is_attacked() -> None:
 
 @asynccontextmanager
 async def rows_of(url: str) -> AsyncGenerator[Driver]:
-    """A driver to look at the rows with, past the store."""
+    """Open a driver that reads rows past the store."""
     driver = await open_driver(url)
     try:
         yield driver
@@ -64,25 +64,25 @@ async def rows_of(url: str) -> AsyncGenerator[Driver]:
 
 
 async def dump(driver: Driver, owner: str) -> dict[str, list[str]]:
-    """All rows of an owner, of every table that names owners."""
+    """Return all rows of an owner, by table."""
     tables = await driver.read(load_queries(driver.dialect)["schema_tables"], {}, owner=None)
-    found: dict[str, list[str]] = {}
+    dumped: dict[str, list[str]] = {}
     for (table,) in tables:
         try:
             await driver.read(f"SELECT user_id FROM {table} LIMIT 0", {}, owner=owner)
         except StoreError:
-            # The full-text index is keyed by the rows of a table that has owners.
+            # The full-text index refers to the rows of a table that has owners.
             assert table in SHARED or table.startswith("search_")
             continue
         rows = await driver.read(
             f"SELECT * FROM {table} WHERE user_id = :user_id", {"user_id": owner}, owner=owner
         )
-        found[table] = sorted(repr(row) for row in rows)
-    assert {"threads", "nodes", "calls", "runs", "events", "inbox", "jobs"} <= found.keys()
-    return found
+        dumped[table] = sorted(repr(row) for row in rows)
+    assert {"threads", "nodes", "calls", "runs", "events", "inbox", "jobs"} <= dumped.keys()
+    return dumped
 
 
-async def test_nothing_of_another_owner_is_read_written_counted_or_revealed(
+async def test_no_attempt_reads_writes_counts_or_reveals_another_owners_rows(
     store: Store, database_url: str
 ) -> None:
     attempts = {
@@ -111,7 +111,7 @@ async def test_nothing_of_another_owner_is_read_written_counted_or_revealed(
     assert problems == []
 
 
-async def test_owners_may_do_the_same_under_the_same_ids(store: Store, database_url: str) -> None:
+async def test_two_owners_can_use_the_same_ids(store: Store, database_url: str) -> None:
     ann, bob = store.of("ann"), store.of("bob")
     first = await live(ann, "ann")
     async with rows_of(database_url) as driver:
@@ -120,20 +120,20 @@ async def test_owners_may_do_the_same_under_the_same_ids(store: Store, database_
 
         assert repr(second).replace("bob", "ann") == repr(first)
         assert await dump(driver, "ann") == anns
-        over = Commit(finish=Finish("cancelled", "cancelled"))
-        await bob.runs.commit(Lease("r2", "t2", "r1", 1), over)
+        ending = Commit(finish=Finish("cancelled", "cancelled"))
+        await bob.runs.commit(Lease("r2", "t2", "r1", 1), ending)
         exported = [record async for record in bob.upkeep.export_thread("t1")]
         assert "ann" not in repr(exported)
         assert sorted(await bob.upkeep.delete_thread("t1")) == ["t1", "t2"]
         assert await dump(driver, "ann") == anns
         assert await look(ann, "ann") == first[-len(await look(ann, "ann")) :]
-        left = {table for table, rows in (await dump(driver, "bob")).items() if rows}
-        # What was spent on a day stays, whatever is deleted.
-        assert left <= {"embedders", "spending"}
+        remaining = {table for table, rows in (await dump(driver, "bob")).items() if rows}
+        # Spending of a day remains after its threads are deleted.
+        assert remaining <= {"embedders", "spending"}
 
 
-async def test_owners_may_do_the_same_at_the_same_time(store: Store) -> None:
-    """In lockstep, call by call: a statement that forgot its owner would meet two equal rows."""
+async def test_two_owners_can_use_the_same_ids_concurrently(store: Store) -> None:
+    """In lockstep, call by call: a statement without its owner would meet two equal rows."""
     gate = Gate()
     lives: dict[str, list[object]] = {}
 
@@ -191,7 +191,7 @@ NAMES = (
 REFUSED = ("", "ann\0", "\0", "ann\0bob", "\ud800", "x" * 100_000)
 
 
-async def test_owners_with_strange_names_are_kept_apart(store: Store, database_url: str) -> None:
+async def test_owners_with_strange_names_are_separate(store: Store, database_url: str) -> None:
     for number, name in enumerate(NAMES):
         user = store.of(name)
         await user.threads.ensure("t1", title=str(number), metadata={"number": number})
@@ -212,7 +212,7 @@ async def test_owners_with_strange_names_are_kept_apart(store: Store, database_u
 
 
 @pytest.mark.parametrize("name", REFUSED, ids=range(len(REFUSED)))
-async def test_a_name_that_not_every_database_can_hold_is_refused(store: Store, name: str) -> None:
+async def test_a_name_that_some_database_cannot_store_is_refused(store: Store, name: str) -> None:
     with pytest.raises(ConfigError, match="owner") as raised:
         store.of(name)
 
@@ -224,22 +224,20 @@ STRANGE_IDS = ("t\0", "\ud800", "' OR ''='", "x" * 3000, "%s", ":thread_id", "\u
 
 
 @pytest.mark.parametrize("name", STRANGE_IDS, ids=range(len(STRANGE_IDS)))
-async def test_a_strange_id_is_stored_as_it_is_or_refused(store: Store, name: str) -> None:
+async def test_a_strange_id_is_stored_unchanged_or_refused(store: Store, name: str) -> None:
     user = store.of("ann")
     await user.threads.ensure("t1")
     try:
         created = (await user.threads.ensure(name, title="mine")).id
     except AgentRuntimeError as error:
-        assert error.cure  # either way is right; what must not be is checked below
+        assert error.cure  # storing and refusing are both right
         created = None
     expected = {"t1"} if created is None else {"t1", name}
     assert created in (None, name)
     assert {thread.id for thread in await user.threads.list()} == expected
 
 
-async def test_a_second_store_sees_the_owners_apart_as_well(
-    store: Store, database_url: str
-) -> None:
+async def test_a_second_store_separates_the_owners_too(store: Store, database_url: str) -> None:
     await fill_other(store.of("ann"))
     other = await open_store(database_url)
     try:

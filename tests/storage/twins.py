@@ -1,4 +1,4 @@
-"""A life of a thread that touches everything, to be led by two owners under the same ids."""
+"""A series of calls that touches everything, for two owners to make under the same ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMON = b"content that both have, and that lies in a blob for its length\n" * 2
 
 
 async def live(user: UserStore, mark: str) -> list[object]:
-    """Lead the life and return all that it gave; what it writes holds the mark."""
+    """Make the calls and return all their results; the mark is part of everything they write."""
     seen: list[object] = []
     await user.threads.ensure("t1", title=mark, metadata={"mark": mark})
     lease = await begin(
@@ -65,7 +65,7 @@ async def live(user: UserStore, mark: str) -> list[object]:
     await user.runs.commit(lease, Commit(finish=end, quiet_inbox=True))
     await user.threads.move_head("t1", 1, expect=4)
     await user.threads.update("t1", title=mark + "!", metadata={"more": mark})
-    return [plain(one) for one in seen] + await _more(user, mark) + await look(user, mark)
+    return [plain(result) for result in seen] + await _more(user, mark) + await look(user, mark)
 
 
 async def _more(user: UserStore, mark: str) -> list[object]:
@@ -73,7 +73,7 @@ async def _more(user: UserStore, mark: str) -> list[object]:
     for key, payload in (("a", COMMON), ("b", mark.encode()), ("c", b"")):
         seen.append(await user.jobs.enqueue("t1", "observe", key, payload))
     claimed = [await user.jobs.claim("observe", seconds=3600) for _ in range(3)]
-    # Jobs of one millisecond are claimed in any order.
+    # Jobs of the same millisecond are claimed in any order.
     jobs = sorted((job for job in claimed if job is not None), key=lambda job: job.key)
     first, second, third = jobs
     seen += [(job.key, job.payload, job.attempts) for job in jobs]
@@ -92,8 +92,8 @@ async def look(user: UserStore, mark: str) -> list[object]:
     """Return all that the owner can read."""
     thread = await user.threads.get("t1")
     return [
-        plain(found)
-        for found in (
+        plain(result)
+        for result in (
             thread,
             await user.threads.list(),
             await user.log.branch("t1", 4),

@@ -1,4 +1,4 @@
-"""Runs the command line in its own process, in an environment without our settings."""
+"""Run the command line in its own process, without this process's settings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without settings, with the given variables.
+    """Return this process's environment without settings, plus `extra`.
 
-    The database is in the folder of the command, and real model calls are forbidden.
+    The database is in the command's working directory, and real model calls are forbidden.
     """
     environ = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("AGENT_RUNTIME_") and name != "DATABASE_URL"
     }
-    environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
+    environ["PYTHONPATH"] = os.pathsep.join(
+        str(ROOT / package) for package in (".", "storage", "config")
+    )
     environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
     if "DATABASE_URL" not in (extra or {}):
         environ["AGENT_RUNTIME_DATABASE_URL"] = "file:agent_runtime.db"
@@ -32,7 +34,7 @@ def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def run_command(
     *arguments: str, cwd: Path, environ: Mapping[str, str] | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end; stdin is a pipe."""
+    """Run one command until it exits; its stdin is a pipe."""
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=cwd,

@@ -1,7 +1,7 @@
 """A run in another process, which a test can watch, release, stop and kill.
 
-As a program it runs an agent over a database and writes each event, and its end, as a line
-of JSON.  The agent calls `wait`, directly or by a child run, which ends when stdin does.
+As a program, the module runs an agent over a database and writes each event as a line of JSON. The
+agent calls `wait`, directly or by a child run; `wait` returns when stdin ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def wait() -> str:
 
 @tool(idempotent=True)
 async def look() -> str:
-    """Wait as `wait` does; it may run again."""
+    """Wait as `wait` does; this tool may run again."""
     return await wait()
 
 
@@ -41,7 +41,7 @@ async def delegate(context: ToolContext) -> str:
 
 
 def agent(name: str) -> Agent:
-    """Return the agent that calls a tool of this module once, then answers."""
+    """Return an agent that calls one tool of this module, then answers."""
     return Agent(
         ScriptedModel([call(name), say("done")]), tools=[wait, look, delegate], name="elsewhere"
     )
@@ -50,13 +50,13 @@ def agent(name: str) -> Agent:
 async def main(database_url: str, thread: str, name: str) -> None:
     """Run the agent on the thread."""
 
-    def tell(event: Event) -> None:
+    def write_event(event: Event) -> None:
         line = {"kind": event.kind, "run_id": event.run_id, "thread_id": event.thread_id}
         sys.stdout.buffer.write(orjson.dumps({**line, "data": dict(event.data)}) + b"\n")
         sys.stdout.buffer.flush()
 
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
-        await runtime.run(agent(name), "Wait.", thread=thread, on_event=tell)
+        await runtime.run(agent(name), "Wait.", thread=thread, on_event=write_event)
 
 
 class Elsewhere:
@@ -75,7 +75,7 @@ class Elsewhere:
                 return event
 
     async def release(self) -> None:
-        """Let the tool that waits go on."""
+        """Let the waiting tool return."""
         assert self.process.stdin is not None
         await self.process.stdin.aclose()
 
@@ -84,7 +84,7 @@ class Elsewhere:
 async def elsewhere(
     database_url: str, *, thread: str = "t", tool: str = "wait"
 ) -> AsyncGenerator[Elsewhere]:
-    """Start a run in another process; it is killed at the end, if it still lives."""
+    """Start a run in another process; kill it at the end if it is still alive."""
     async with program("tests.support.elsewhere", database_url, thread, tool) as other:
         yield Elsewhere(other)
 

@@ -1,11 +1,11 @@
-"""Hold back calls to the database, and to models, until a test lets them through.
+"""Hold back calls to the database and to models until a test lets them pass.
 
-Whoever holds the gate waits until every task waits, and then chooses which call is next.  So tasks
-of several stores interleave exactly as a seed says, at every point where one could come between.
+The holder of the gate waits until every task waits, then chooses which call is next. So tasks of
+several stores interleave exactly as a seed says, at every point where they could.
 
-A run is many tasks (its loop, its memory's worker, its watch), and nothing outside knows how many
-of them are about to act.  So the event loop decides when all of them wait: nothing is ready to
-run, no thread works, and no call is in progress.
+A run has many tasks (its loop, its memory's worker, its watch), and nothing outside knows how many
+of them are about to act. So the event loop decides when all of them wait: nothing is ready to run,
+no thread works, and no call is in progress.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent_runtime_storage.drivers.signals import Signals
 
 @dataclass(eq=False)
 class Process:
-    """What a crash ends: every call of a dead process fails."""
+    """A simulated process: once it is dead, all its calls fail."""
 
     name: str
     dead: bool = False
@@ -47,9 +47,9 @@ class Ticket:
 
 
 class Gate:
-    """Where all calls of one interleaving wait; belongs to one event loop.
+    """The place where all calls of one interleaving wait; it belongs to one event loop.
 
-    One gate at a time: another task that polls keeps the event loop from being still.
+    Use one gate at a time: another task that polls keeps the event loop from being still.
     """
 
     def __init__(self) -> None:
@@ -57,10 +57,10 @@ class Gate:
         self._in_progress = 0
 
     async def wait(self, process: Process, action: str = "") -> None:
-        """Wait until let through.
+        """Wait until the call may pass.
 
         Raises:
-            StoreUnavailable: the process is dead by then.
+            StoreUnavailable: the process has died meanwhile.
         """
         process.check()
         ticket = Ticket(process, action)
@@ -82,23 +82,24 @@ class Gate:
             self._in_progress -= 1
 
     def let_through(self, ticket: Ticket) -> None:
-        """Let a call pass."""
+        """Let a waiting call pass."""
         self.waiting.remove(ticket)
         ticket.passed.set()
 
     def kill(self, process: Process) -> None:
-        """End a process: its calls that wait fail, and so does every later one."""
+        """End a process: its waiting calls fail, and so does every later one."""
         process.dead = True
-        for ticket in [one for one in self.waiting if one.process is process]:
+        for ticket in [ticket for ticket in self.waiting if ticket.process is process]:
             self.let_through(ticket)
 
     async def still(self) -> None:
-        """Wait until every task waits for the gate, or for nothing that comes by itself."""
+        """Wait until every task waits at the gate, or for something that another task must do."""
         loop = cast("Any", asyncio.get_running_loop())
         limiter = anyio.to_thread.current_default_thread_limiter()
         while True:
             await asyncio.sleep(0)
             if self._in_progress or limiter.borrowed_tokens:
+                # A thread or a server is at work: leave it the processor instead of spinning.
                 await asyncio.sleep(0.0001)
             elif not loop._ready:
                 return
@@ -119,7 +120,7 @@ class GatedDriver:
         return getattr(self._driver, name)
 
     async def read(self, sql: str, params: Mapping[str, Value], *, owner: str | None) -> list[Row]:
-        """Answer a query, once let through."""
+        """Run a query once the gate lets it pass."""
         await self._gate.wait(self._process, self._action)
         with self._gate.calling():
             rows = await self._driver.read(sql, params, owner=owner)
@@ -134,7 +135,10 @@ class GatedDriver:
         locks: Sequence[str] = (),
         repeatable: bool = False,
     ) -> list[list[Row]]:
-        """Run a batch, once let through; a process that died does not learn that it was written."""
+        """Run a batch once the gate lets it pass.
+
+        If the process has died meanwhile, it does not learn that the batch was written.
+        """
         await self._gate.wait(self._process, self._action)
         with self._gate.calling():
             rows = await self._driver.batch(

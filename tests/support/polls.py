@@ -1,6 +1,6 @@
-"""Set every interval at which the runtime polls, to show that no test depends on one.
+"""Set every polling interval of the runtime, to find tests that depend on one.
 
-`AGENT_RUNTIME_TEST_POLL=0 pytest` runs the tests with all of them at 0 seconds.
+`AGENT_RUNTIME_TEST_POLL=0 pytest` runs the tests with all intervals at 0 seconds.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ INTERVALS: tuple[tuple[Any, str], ...] = (
 
 
 QUIET_POLLS = 1000
-"""A wait for tasks ends after this many polls without one: ten at 0 seconds give no time to end."""
+"""Polls without a new task after which a wait ends: the default of ten leaves no time at 0 s."""
 
 
 def poll_every(seconds: float) -> None:
     """Set the intervals of this process.
 
     Raises:
-        AttributeError: a module has no such interval any more.
+        AttributeError: a module no longer has such an interval.
     """
     for module, name in INTERVALS:
         getattr(module, name)
@@ -39,5 +39,5 @@ def poll_every(seconds: float) -> None:
     tasks_tool.QUIET_POLLS = max(tasks_tool.QUIET_POLLS, QUIET_POLLS)
     defaults = Signals.__init__.__kwdefaults__ or {}
     if "poll_seconds" not in defaults:
-        raise AttributeError("Signals have no interval any more.")
+        raise AttributeError("Signals no longer have an interval.")
     defaults["poll_seconds"] = seconds

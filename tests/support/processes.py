@@ -1,4 +1,4 @@
-"""Programs of the tests in processes of their own, which say what they do by lines of JSON."""
+"""Run modules of the tests as processes that report their progress as lines of JSON."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Program:
         return orjson.loads(await self._lines.receive_until(b"\n", LINE))
 
     async def kill(self) -> None:
-        """Kill it with SIGKILL, and wait until it is dead."""
+        """Send SIGKILL, and wait until the process is dead."""
         self.process.send_signal(signal.SIGKILL)
         await self.process.wait()
 
 
 @asynccontextmanager
 async def program(module: str, *arguments: str) -> AsyncGenerator[Program]:
-    """Start a module of the tests; it is killed at the end, if it still lives."""
+    """Start a module of the tests; kill it at the end if it is still alive."""
     command = [sys.executable, "-m", module, *arguments]
     environ = clean_environ()
     async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:

@@ -1,7 +1,7 @@
-"""Judges what whole runs with observational memory left: prompts, observations and jobs.
+"""Check what whole runs with observational memory left: prompts, observations and jobs.
 
-Nothing of the product's own checks is used: a prompt is read as its model reads it, and what it
-shows is compared with the branch that the rows tell.
+None of the product's own checks is used: a prompt is read as its model reads it, and compared with
+the branch that the rows describe.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from agent_runtime_storage.drivers.protocol import Driver, Row
 
 MAIN = "main"
 Message: TypeAlias = tuple[str, str, list[str], str]
-"""Of a prompt: role, text, ids of the calls, id of the call that it answers."""
+"""A message of a prompt: role, text, ids of its calls, id of the call that it answers."""
 _OBSERVED = re.compile(r"<observed (\w+) nodes (\d+) to (\d+)>\n.*\n</observed \1>", re.DOTALL)
 
 
 @dataclass(slots=True)
 class Sent:
-    """A prompt as it was sent, and the text of its answer, which has no other."""
+    """A prompt as it was sent, and its answer's text, which no other answer has."""
 
     op: str
     messages: list[Message]
@@ -41,7 +41,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What an interleaving left in the database."""
+    """Rows that an interleaving left in the database."""
 
     nodes: dict[int, tuple[int | None, LoggedMessage]]
     observations: dict[int, ObservationRow]
@@ -51,7 +51,7 @@ class Left:
 
 
 async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN) -> Left:
-    """Read what there is of a thread."""
+    """Read a thread's rows."""
 
     async def rows(columns: str, table: str) -> list[Row]:
         return await driver.read(
@@ -76,7 +76,7 @@ async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN
 
 
 async def claim_all(user: UserStore, left: Left, thread: str = MAIN) -> list[str]:
-    """Claim every job that is not done, and return the ids of those that could be claimed."""
+    """Claim every unfinished job, and return the ids of those that could be claimed."""
     claimed: list[str] = []
     for _, kind, key, status in left.jobs:
         if status == "done":
@@ -89,10 +89,10 @@ async def claim_all(user: UserStore, left: Left, thread: str = MAIN) -> list[str
 
 @dataclass
 class Judge:
-    """What is known of an interleaving, and what is found wrong with it.
+    """Collects the problems of one interleaving.
 
     Args:
-        claimed: the ids of the jobs that could be claimed once all claims were over.
+        claimed: ids of the jobs that could be claimed after all claims had ended.
     """
 
     left: Left
@@ -101,17 +101,17 @@ class Judge:
     problems: list[str] = field(default_factory=list[str])
 
     def judge(self) -> list[str]:
-        """Return what is wrong, a sentence each."""
+        """Return the problems, a sentence each."""
         self._fencing()
         self._observations()
         self._jobs()
         self._activations()
         for number, sent in enumerate(self.sent):
             if wrong := self.prompt(sent):
-                self._say(f"prompt {number} of {sent.op}: {wrong}")
+                self._add(f"prompt {number} of {sent.op}: {wrong}")
         return self.problems
 
-    def _say(self, problem: str) -> None:
+    def _add(self, problem: str) -> None:
         self.problems.append(problem)
 
     def _parent(self, node: int) -> int | None:
@@ -128,10 +128,10 @@ class Judge:
     def _fencing(self) -> None:
         newest: dict[str, int] = {}
         for event in self.left.events:
-            # The events of a run's beginning have no lease yet.
+            # The first events of a run are written before it has a lease.
             run, epoch = event.data.get("run", ""), event.data.get("epoch", 0)
             if epoch < newest.get(run, 0):
-                self._say(f"event {event.id} was written with epoch {epoch} after {newest[run]}")
+                self._add(f"event {event.id} was written with epoch {epoch} after {newest[run]}")
             newest[run] = max(epoch, newest.get(run, 0))
 
     # Observations and their jobs
@@ -139,63 +139,66 @@ class Judge:
     def _observations(self) -> None:
         rows = self.left.observations
         if list(rows) != list(range(1, len(rows) + 1)):
-            self._say(f"the observations are {list(rows)}")
-        for one in rows.values():
-            branch = self.branch(one.last)
-            if one.first not in branch or self._parent(one.first) != one.parent_id:
-                self._say(f"observation {one.id} of {one.first} to {one.last} is on no branch")
-            if one.level:
-                self._parts(one)
+            self._add(f"the observations are {list(rows)}")
+        for row in rows.values():
+            branch = self.branch(row.last)
+            if row.first not in branch or self._parent(row.first) != row.parent_id:
+                self._add(f"observation {row.id} of {row.first} to {row.last} is on no branch")
+            if row.level:
+                self._parts(row)
 
-    def _parts(self, one: ObservationRow) -> None:
-        parts = [self.left.observations[part] for part in one.parts]
-        ends = [one.parent_id, *(part.last for part in parts)]
-        if [part.parent_id for part in parts] != ends[:-1] or ends[-1] != one.last:
-            self._say(f"the parts {one.parts} of observation {one.id} do not follow each other")
-        if one.first != parts[0].first or one.level != 1 + max(part.level for part in parts):
-            self._say(f"observation {one.id} does not cover its parts {one.parts}")
+    def _parts(self, row: ObservationRow) -> None:
+        parts = [self.left.observations[part] for part in row.parts]
+        ends = [row.parent_id, *(part.last for part in parts)]
+        if [part.parent_id for part in parts] != ends[:-1] or ends[-1] != row.last:
+            self._add(f"the parts {row.parts} of observation {row.id} do not follow each other")
+        if row.first != parts[0].first or row.level != 1 + max(part.level for part in parts):
+            self._add(f"observation {row.id} does not cover its parts {row.parts}")
 
     def _jobs(self) -> None:
         reported = [event.data for event in self.left.events if event.kind == "observation"]
-        if sorted(one["observation"] for one in reported) != list(self.left.observations):
-            self._say("the events report other observations than there are")
-        commits = Counter(one["job"] for one in reported if one["job"])
+        if sorted(data["observation"] for data in reported) != list(self.left.observations):
+            self._add("the events report other observations than there are")
+        commits = Counter(data["job"] for data in reported if data["job"])
         jobs = {row[0]: row for row in self.left.jobs}
         for job, count in commits.items():
             if count != 1 or job not in jobs or jobs[job][3] != "done":
-                self._say(f"job {jobs.get(job)} was committed {count} times")
+                self._add(f"job {jobs.get(job)} was committed {count} times")
         for job, kind, key, status in jobs.values():
             if status == "done" and not commits[job]:
-                self._say(f"the {kind} job {key} is done without a commit")
+                self._add(f"the {kind} job {key} is done without a commit")
             if status != "done" and job not in self.claimed:
-                self._say(f"the {kind} job {key} is lost: it is {status}")
-        for one in reported:
-            # The loop itself has something written by rules, without a job, where it cannot wait.
-            if not one["job"] and one["origin"] == "model":
-                self._say(f"observation {one['observation']} was committed without its job")
+                self._add(f"the {kind} job {key} is lost: it is {status}")
+        for data in reported:
+            # Where the loop cannot wait for the job, rules write the observation without one.
+            if not data["job"] and data["origin"] == "model":
+                self._add(f"observation {data['observation']} was committed without its job")
 
     # Activations and prompts
 
     def _activations(self) -> None:
         for identity, anchor, body in self.left.activations:
             start: dict[str, Any] = orjson.loads(bytes(body))
-            seen = [self.left.observations[one] for one in start["observed"]]
+            seen = [self.left.observations[number] for number in start["observed"]]
             branch = self.branch(anchor)
-            ends = [None, *(one.last for one in seen)]
-            if [one.parent_id for one in seen] != ends[:-1]:
-                self._say(f"the observations of activation {identity} do not follow each other")
-            if any(one.last not in branch for one in seen):
-                self._say(f"activation {identity} has observations of another branch")
+            ends = [None, *(row.last for row in seen)]
+            if [row.parent_id for row in seen] != ends[:-1]:
+                self._add(f"the observations of activation {identity} do not follow each other")
+            if any(row.last not in branch for row in seen):
+                self._add(f"activation {identity} has observations of another branch")
             first = start["first"]
             if first is not None and self._parent(first) != ends[-1]:
-                self._say(f"activation {identity} begins at {first}, is observed to {ends[-1]}")
+                self._add(f"activation {identity} begins at {first}, is observed to {ends[-1]}")
 
     def prompt(self, sent: Sent) -> str:
-        """Return what is wrong with a prompt: it shows each node of its branch exactly once."""
+        """Return the problem of a prompt, or "".
+
+        It must show each node of its branch exactly once.
+        """
         messages = sent.messages[1:]
         intervals: list[tuple[int, int]] = []
-        while messages and (found := _OBSERVED.fullmatch(messages[0][1])):
-            intervals.append((int(found[2]), int(found[3])))
+        while messages and (observed := _OBSERVED.fullmatch(messages[0][1])):
+            intervals.append((int(observed[2]), int(observed[3])))
             messages = messages[1:]
         heads = self._heads(sent)
         if not heads:
@@ -218,20 +221,21 @@ class Judge:
         return self._raw(messages, branch[reached:], stated=reached > 0)
 
     def _heads(self, sent: Sent) -> list[int]:
-        """Return the nodes that may be the newest one of a prompt: several may read alike."""
+        """Return the nodes that may be the newest of a prompt: several may read alike."""
         answered = [
             parent
             for parent, message in self.left.nodes.values()
             if sent.answer and message.text == sent.answer
         ]
         if answered:
-            return [one for one in answered if one is not None]
+            return [node for node in answered if node is not None]
         _, text, _, call = sent.messages[-1]
         return [
             seq for seq, (_, message) in self.left.nodes.items() if _shows(message, seq, text, call)
         ]
 
     def _raw(self, messages: list[Message], nodes: list[int], *, stated: bool) -> str:
+        # After observations, the state note precedes the raw nodes as a message of the user.
         place = int(stated and bool(messages) and messages[0][0] == "user")
         for node in nodes:
             message = self.left.nodes[node][1]
@@ -242,15 +246,19 @@ class Judge:
             if place >= len(messages):
                 return f"node {node} is missing"
             role, text, ids, _ = messages[place]
-            made = message.calls if isinstance(message, AssistantMessage) else ()
-            wanted = [call_id(node, index) for index in range(len(made))]
+            requested = message.calls if isinstance(message, AssistantMessage) else ()
+            expected = [call_id(node, index) for index in range(len(requested))]
             shown = message.text in text if isinstance(message, Note) else message.text == text
-            if not shown or ids != wanted or (role == "assistant") != (message.type == "assistant"):
+            if (
+                not shown
+                or ids != expected
+                or (role == "assistant") != (message.type == "assistant")
+            ):
                 return f"node {node} is shown as {messages[place]}"
-            results = [one[3] for one in messages[place + 1 : place + 1 + len(made)]]
-            if results != wanted:
+            results = [result[3] for result in messages[place + 1 : place + 1 + len(requested)]]
+            if results != expected:
                 return f"the results of node {node} are {results}"
-            place += 1 + len(made)
+            place += 1 + len(requested)
         rest = messages[place:]
         return f"it shows more than its branch, or shows it twice: {rest}" if rest else ""
 

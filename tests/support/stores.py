@@ -1,4 +1,4 @@
-"""What is behind an open store: tests read rows past it, and hold its calls back."""
+"""Reach behind a store: read and change rows past it, and wrap its driver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import copy
 from typing import Any, cast
 
 from agent_runtime_storage import Store
-from agent_runtime_storage.drivers.protocol import Driver, Statement
+from agent_runtime_storage.drivers.protocol import Driver, Statement, Value
+from agent_runtime_storage.urls import open_driver
 
 
 def driver_of(store: Store) -> Driver:
@@ -22,10 +23,19 @@ def over(store: Store, driver: Any) -> Store:
     return cast("Store", view)
 
 
+async def execute(url: str, sql: str, *, owner: str | None = None, **values: Value) -> None:
+    """Run a statement on a database, past any store."""
+    driver = await open_driver(url)
+    try:
+        await driver.batch([Statement(sql, values)], owner=owner)
+    finally:
+        await driver.close()
+
+
 async def expire(store: Store, owner: str, *, claims: bool = True) -> None:
     """End every lease of an owner's runs and every claim of a job.
 
-    The leases become another machine's: a process that is seen to be alive keeps its runs.
+    The leases become another machine's, because a process that is seen to be alive keeps its runs.
     """
     statements = [
         "UPDATE runs SET lease_until = 0, lease_host = 'elsewhere', lease_machine = 'another', "

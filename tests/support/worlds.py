@@ -1,4 +1,4 @@
-"""Open a runtime whose model is a loopback server, or a script."""
+"""Open a runtime whose model is a server on loopback or a script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agent_runtime_storage.contract.records.log import Run
 
 KEY = "sk-test-0123456789abcdefghij"
 REPEATING: dict[str, Any] = {"loop_limit": 0}
-"""Scripts that make the same call over and over are about something else."""
+"""Switches the loop guard off, for scripts that repeat a call while testing something else."""
 
 
 @tool
@@ -40,7 +40,7 @@ def double(number: int) -> int:
 
 @dataclass
 class World:
-    """A runtime on a database of its own, and all events of what it ran.
+    """A runtime with its own database, and the events of all its runs.
 
     Attributes:
         contents: returns all bytes of the database.
@@ -59,11 +59,11 @@ class World:
 
     @property
     def run_id(self) -> str:
-        """The run that began last."""
-        return [one for one in self.events if one.kind == "run-start"][-1].run_id
+        """The id of the run that began last."""
+        return [event for event in self.events if event.kind == "run-start"][-1].run_id
 
     async def run(self, agent: Agent, task: str = "Work.", **options: Any) -> RunResult:
-        """Run a task and keep its events."""
+        """Run a task and record its events."""
         return await self.runtime.run(agent, task, on_event=self.events.append, **options)
 
     async def resume(self, agent: Agent) -> RunResult:
@@ -71,7 +71,7 @@ class World:
         return await self.runtime.resume(self.run_id, agent, on_event=self.events.append)
 
     async def row(self) -> Run:
-        """Return what the store says of the run that began last."""
+        """Return the stored row of the run that began last."""
         return await self.store.runs.get(self.run_id)
 
     async def results(self, thread_id: str) -> list[tuple[str, str]]:
@@ -81,8 +81,8 @@ class World:
         thread = await self.store.threads.get(thread_id)
         assert thread.head is not None
         nodes = await self.store.log.branch(thread_id, thread.head)
-        found = [decode_result(call.body) for node in nodes for call in node.calls]
-        return [(one.outcome, one.text) for one in found]
+        decoded = [decode_result(call.body) for node in nodes for call in node.calls]
+        return [(result.outcome, result.text) for result in decoded]
 
 
 @dataclass
@@ -92,8 +92,8 @@ class Served(World):
     server: OpenAIServer = field(default_factory=lambda: OpenAIServer(lambda request, n: Reply()))
 
     def billed(self, kind: str) -> int:
-        """Return the server's own sum of `prompt_tokens` or the like."""
-        return sum(one[kind] for one in self.server.billed)
+        """Return the server's own sum of a field of usage, such as `prompt_tokens`."""
+        return sum(usage[kind] for usage in self.server.billed)
 
     def sent(self) -> list[list[dict[str, Any]]]:
         """Return the messages of every request."""
@@ -105,9 +105,9 @@ Play: TypeAlias = Callable[..., AbstractAsyncContextManager[World]]
 
 
 def in_turn(replies: Iterable[Reply]) -> Script:
-    """Return a script of replies, of which the last one is repeated."""
-    kept = list(replies)
-    endless = itertools.chain(kept, itertools.repeat(kept[-1]))
+    """Return a script that plays the replies, then repeats the last one."""
+    played = list(replies)
+    endless = itertools.chain(played, itertools.repeat(played[-1]))
     return lambda request, n: next(endless)
 
 
@@ -115,9 +115,9 @@ def in_turn(replies: Iterable[Reply]) -> Script:
 def serve(
     database_url: str, database_contents: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> Serve:
-    """Return what opens a runtime whose model is a server that plays replies.
+    """Return a function that opens a runtime whose model is a server that plays replies.
 
-    Retries wait no time of their own, so that only `retry-after` could make a test wait.
+    Retries do not wait, so only `retry-after` can delay a test.
     """
     monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
     monkeypatch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
@@ -134,8 +134,8 @@ def serve(
         async with OpenAIServer(script, factor=factor) as server:
             options = {"base_url": server.base_url, "api_key": KEY, "retries": 2} | options
             model = LiteLLMModel(options.pop("name", "openai/test"), **options)
-            given = Settings(database_url=database_url, **(REPEATING | (settings or {})))
-            async with Runtime.open(given, model=model) as runtime:
+            opened_with = Settings(database_url=database_url, **(REPEATING | (settings or {})))
+            async with Runtime.open(opened_with, model=model) as runtime:
                 yield Served(runtime, model, database_url, database_contents, server=server)
 
     return open_served
@@ -143,7 +143,7 @@ def serve(
 
 @pytest.fixture
 def play(database_url: str, database_contents: Callable[[], bytes]) -> Play:
-    """Return what opens a runtime whose model answers by a script."""
+    """Return a function that opens a runtime whose model answers by a script."""
 
     @asynccontextmanager
     async def open_scripted(
@@ -153,8 +153,8 @@ def play(database_url: str, database_contents: Callable[[], bytes]) -> Play:
         **options: Any,
     ) -> AsyncGenerator[World]:
         model = ScriptedModel(script, **options)
-        given = Settings(database_url=database_url, **(REPEATING | (settings or {})))
-        async with Runtime.open(given, model=model) as runtime:
+        opened_with = Settings(database_url=database_url, **(REPEATING | (settings or {})))
+        async with Runtime.open(opened_with, model=model) as runtime:
             yield World(runtime, model, database_url, database_contents)
 
     return open_scripted

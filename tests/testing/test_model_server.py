@@ -1,4 +1,4 @@
-"""The loopback server itself: it has to be right for the tests that stand on it."""
+"""The loopback server itself, which other tests rely on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def body(*texts: str, **more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": messages, **more}
 
 
-async def test_one_connection_serves_many_requests_streamed_or_not() -> None:
+async def test_one_connection_serves_plain_and_streamed_requests() -> None:
     replies = [Reply(text="One."), Reply(text="Two."), rate_limited("3")]
     async with (
         OpenAIServer(lambda _, n: replies[n]) as server,
@@ -81,7 +81,7 @@ def test_an_older_branch_of_a_prompt_is_still_cached() -> None:
     assert again.cached > 0.9 * (again.prompt - 10)
 
 
-def test_a_cache_mark_is_no_part_of_the_prompt() -> None:
+def test_a_cache_mark_is_not_counted() -> None:
     meter = PromptMeter(factor=1.0)
     text = "one two three " * 500
     plain = meter.measure(body(text))
@@ -102,13 +102,13 @@ def test_the_default_script_calls_the_first_tool_and_then_answers() -> None:
     assert script(body("Go."), 0).text == "Done."
 
 
-def test_an_example_has_what_the_schema_requires_and_no_more() -> None:
+def test_an_example_has_the_required_properties_only() -> None:
     schema = {"properties": {"a": {"type": "boolean"}, "b": {}}, "required": ["a"]}
     assert example(schema, 1) == {"a": False}
     assert example({}, 1) == {}
 
 
-def test_it_runs_as_a_program() -> None:
+def test_the_server_runs_as_a_program() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "agent_runtime.testing", "--steps", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -1,4 +1,4 @@
-"""What `agent_runtime.testing` exports, and that its examples run."""
+"""The exports of `agent_runtime.testing`, and examples of their use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def read_file(path: str) -> str:
     return f"the content of {path}"
 
 
-def test_everything_exported_is_documented() -> None:
+def test_every_export_is_documented() -> None:
     assert list(testing.__all__) == sorted(testing.__all__)
     for name in testing.__all__:
         if name != "Script":
@@ -29,7 +29,7 @@ async def test_a_scripted_model_goes_through_the_whole_loop() -> None:
     assert len(model.requests) == 2
 
 
-async def test_a_script_of_the_server_may_fail_first() -> None:
+async def test_a_servers_script_may_fail_first() -> None:
     replies = [rate_limited("0"), Reply(text="Done.")]
     async with (
         OpenAIServer(lambda request, n: replies[n]) as server,

@@ -1,4 +1,4 @@
-"""Calling a tool by itself, outside of a run."""
+"""Call a tool directly, outside of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent_runtime.tools.base import Tool, ToolContext
 
 
 class NoStore:
-    """Stands where a store would, and may not be used."""
+    """Takes the place of a store; any use fails the test."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the tool used the store: {name}")

@@ -1,4 +1,4 @@
-"""A run in another process whose agent runs one command in a folder; see `elsewhere`."""
+"""Run an agent that runs one shell command, in another process; see `tests.support.processes`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_runtime.tools.workspace.files import workspace_tools
 
 
 def agent(folder: Path, command: str) -> Agent:
-    """Return the agent that runs the command, then answers."""
+    """Return an agent that runs the command, then answers."""
     tools = workspace_tools(folder, shell=True)
     return Agent(ScriptedModel([call("run_command", command=command), say("done")]), tools=tools)
 

@@ -67,7 +67,7 @@ def lookup(
     return f"{city} {copy} {_private}"
 
 
-def test_the_model_is_told_the_docstring_without_its_arguments() -> None:
+def test_the_description_is_the_docstring_without_its_arguments() -> None:
     assert lookup.name == "lookup"
     assert lookup.description == "Look a city up.\n\nIt is quick.\n\nReturns:\n    what is known"
     assert lookup.spec.description == lookup.description
@@ -86,15 +86,15 @@ def test_the_schema_comes_from_hints_and_docstring() -> None:
     }
 
 
-def test_called_directly_it_is_the_function() -> None:
+def test_a_tool_can_be_called_as_the_function() -> None:
     assert lookup("Rome", [1], _private=0) == "Rome [1] 0"
 
 
-async def test_arguments_are_validated_and_defaults_filled_in() -> None:
+async def test_arguments_are_validated_and_defaults_applied() -> None:
     assert await text(lookup, city="Rome", copy=["1", 2]) == "Rome [1, 2] 3"
 
 
-async def test_bad_arguments_are_told_one_by_one_without_their_values() -> None:
+async def test_each_bad_argument_is_named_without_its_value() -> None:
     reply = await error(lookup, copy=["secret"], _private=0, town="x")
     assert reply.split("\n") == [
         "The arguments are not valid, so the call was not made:",
@@ -105,7 +105,7 @@ async def test_bad_arguments_are_told_one_by_one_without_their_values() -> None:
     ]
 
 
-async def test_the_context_is_passed_wherever_it_stands_and_is_not_in_the_schema() -> None:
+async def test_the_context_may_be_any_parameter_and_is_not_in_the_schema() -> None:
     @tool
     async def who(first: int, context: ToolContext, *, last: int = 2) -> str:
         return f"{first} {context.user_id} {context.step} {last}"
@@ -142,12 +142,12 @@ async def test_results_are_text_or_json(value: Any, shown: str) -> None:
     assert await text(returning(value)) == shown
 
 
-async def test_a_tool_result_passes_as_it_is() -> None:
+async def test_a_tool_result_is_returned_unchanged() -> None:
     result = ToolResult("no", outcome="refused")
     assert await call(returning(result)) == result
 
 
-async def test_what_no_file_can_hold_is_replaced_in_a_tool_result_too() -> None:
+async def test_surrogates_are_replaced_in_a_tool_result_too() -> None:
     bad = FileRef("image", "file:///\udcff", "image/\udcff", "\ud83d\ude00")
     result = await call(returning(ToolResult("\udcff", files=(bad,))))
     assert result == ToolResult(
@@ -156,7 +156,7 @@ async def test_what_no_file_can_hold_is_replaced_in_a_tool_result_too() -> None:
     assert decode_result(encode_result(result)) == result
 
 
-async def test_what_cannot_be_shown_as_json_is_an_error_that_says_the_tool_ran() -> None:
+async def test_an_unserializable_value_is_an_error_that_says_the_tool_ran() -> None:
     reply = await error(returning(Stubborn()))
     assert reply.startswith("The tool ran, but what it returned cannot be shown as JSON: ")
 
@@ -187,7 +187,7 @@ async def test_an_exception_is_an_error_result(
     assert await error(raising(problem, is_async=is_async)) == shown
 
 
-async def test_what_is_no_exception_passes() -> None:
+async def test_system_exit_passes_through() -> None:
     @tool
     async def leave() -> None:
         raise SystemExit(3)
@@ -228,7 +228,7 @@ async def test_the_effect_of_a_sync_tool_that_outlasts_its_timeout_is_unverified
     ("own", "of_the_run", "stops"),
     [(None, 0.01, True), (math.inf, 0.01, False), (30.0, 0.01, False)],
 )
-async def test_a_tools_own_timeout_goes_before_the_runs(
+async def test_a_tools_timeout_overrides_the_runs(
     own: float | None, of_the_run: float, stops: bool
 ) -> None:
     @tool(timeout=own)
@@ -255,9 +255,9 @@ async def test_cancelling_the_caller_cancels_the_tool_and_passes_through() -> No
     def block() -> None:
         release.wait(30)
 
-    async def run(made: FunctionTool[[], Any]) -> None:
-        await call(made)
-        finished.append(made.name)
+    async def run(waiting: FunctionTool[[], Any]) -> None:
+        await call(waiting)
+        finished.append(waiting.name)
 
     async with anyio.create_task_group() as group:
         group.start_soon(run, wait)
@@ -268,7 +268,7 @@ async def test_cancelling_the_caller_cancels_the_tool_and_passes_through() -> No
     assert finished == []
 
 
-async def test_sync_tools_run_at_once_in_threads_of_their_own() -> None:
+async def test_sync_tools_run_concurrently_in_separate_threads() -> None:
     together = threading.Barrier(MAX_THREADS)
 
     @tool
@@ -288,7 +288,7 @@ async def test_sync_tools_run_at_once_in_threads_of_their_own() -> None:
     assert str(threading.get_ident()) not in names
 
 
-async def test_a_sync_tool_that_found_no_thread_in_time_did_not_run() -> None:
+async def test_a_sync_tool_without_a_free_thread_in_time_does_not_run() -> None:
     release = threading.Event()
     busy = threading.Semaphore(0)
     ran: list[bool] = []
@@ -314,7 +314,7 @@ async def test_a_sync_tool_that_found_no_thread_in_time_did_not_run() -> None:
     assert ran == []
 
 
-async def test_a_coroutine_out_of_a_sync_function_is_awaited() -> None:
+async def test_a_coroutine_from_a_sync_function_is_awaited() -> None:
     async def inner() -> str:
         await anyio.lowlevel.checkpoint()
         return "awaited"
@@ -326,18 +326,18 @@ async def test_a_coroutine_out_of_a_sync_function_is_awaited() -> None:
     assert await text(outer) == "awaited"
 
 
-async def test_a_default_that_is_no_json_is_used_and_not_shown() -> None:
+async def test_a_default_that_is_no_json_is_used_but_not_in_the_schema() -> None:
     marker = object()
 
     @tool
-    def given(by: Any = marker) -> bool:
+    def is_marker(by: Any = marker) -> bool:
         return by is marker
 
-    assert given.spec.parameters["properties"] == {"by": {}}
-    assert await text(given) == "true"
+    assert is_marker.spec.parameters["properties"] == {"by": {}}
+    assert await text(is_marker) == "true"
 
 
-async def test_a_method_is_a_tool_by_its_bound_form() -> None:
+async def test_a_bound_method_can_be_a_tool() -> None:
     class Counter:
         count = 0
 
@@ -352,7 +352,7 @@ async def test_a_method_is_a_tool_by_its_bound_form() -> None:
         tool(Counter.add)
 
 
-def test_a_tool_says_which_of_its_calls_need_an_approval() -> None:
+def test_needs_approval_selects_calls() -> None:
     def pay(amount: int, to: str = "") -> None: ...
 
     def approval(needed: NeedsApproval, **arguments: object) -> object:
@@ -408,7 +408,7 @@ def test_a_function_that_cannot_be_a_tool_is_refused_at_once(
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "a.b", "a\n"])
-def test_a_name_that_some_provider_would_refuse_is_refused(name: str) -> None:
+def test_a_name_that_a_provider_would_refuse_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is not a valid name for a tool"):
         tool(name=name or "\0")(lambda: None)
 
@@ -430,6 +430,6 @@ def test_a_toolset_wraps_functions_and_keeps_the_order() -> None:
     assert len(tools) == len(list(tools)) == 2
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_two_tools_of_the_same_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="Two tools are called 'lookup'"):
         Toolset([lookup, tool(returning(1).function, name="lookup")])

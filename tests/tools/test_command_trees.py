@@ -1,4 +1,4 @@
-"""Ends of commands: whatever they started, and however it hides, it ends with them."""
+"""A command's end also ends all processes that it started, however they hide."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ while [ $(cat pids 2>/dev/null | wc -l) -lt 4 ]; do sleep 0.01; done
 
 def runner(root: Path, timeout: float = 60) -> Tool:
     tools = workspace_tools(root, shell=True, shell_timeout=timeout)
-    return next(one for one in tools if one.name == "run_command")
+    return next(tool for tool in tools if tool.name == "run_command")
 
 
 async def all_ended(root: Path) -> None:
-    """Wait until all processes are gone that a command has written down."""
+    """Wait until all processes that a command listed in `pids` are gone."""
     for line in (root / "pids").read_text().split():
         await ended(int(line))
 
@@ -62,7 +62,7 @@ async def test_a_whole_tree_ends_with_a_cancel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["KILL", "STOP"])
-async def test_a_tree_ends_whose_command_ends_or_stops_its_parent(
+async def test_a_whole_tree_ends_though_its_command_kills_or_stops_its_parent(
     tmp_path: Path, kind: str
 ) -> None:
     command = f"{TREE} kill -{kind} $PPID; exit 3"
@@ -73,8 +73,10 @@ async def test_a_tree_ends_whose_command_ends_or_stops_its_parent(
 
 
 @pytest.mark.parametrize("kind", ["KILL", "TERM"])
-async def test_a_tree_ends_whose_command_ends_its_supervisor(tmp_path: Path, kind: str) -> None:
-    # The parent's parent is the supervisor; only what keeps its environment is found then.
+async def test_a_whole_tree_ends_though_its_command_kills_the_supervisor(
+    tmp_path: Path, kind: str
+) -> None:
+    # The parent's parent is the supervisor; without it, processes are found by their environment.
     command = """
         setsid sh -c 'echo $$ >> pids; exec sleep 600' &
         while [ ! -s pids ]; do sleep 0.01; done
@@ -93,19 +95,17 @@ async def test_a_stopped_supervisor_is_woken_at_the_time_limit(tmp_path: Path) -
     await all_ended(tmp_path)
 
 
-async def test_a_command_that_was_killed_tells_its_signal(tmp_path: Path) -> None:
+async def test_a_killed_commands_exit_code_is_its_signal(tmp_path: Path) -> None:
     assert await text(runner(tmp_path), command="kill -TERM $$") == "Exit code -15.\n"
 
 
 @pytest.mark.parametrize("command", ["true " + "x" * 300_000, "true \0"], ids=["long", "NUL"])
-async def test_a_command_that_no_shell_can_be_given_is_an_error(
-    tmp_path: Path, command: str
-) -> None:
+async def test_a_command_that_no_shell_accepts_is_an_error(tmp_path: Path, command: str) -> None:
     reply = await error(runner(tmp_path), command=command)
     assert reply.startswith("It could not be run: ")
 
 
-async def test_a_command_has_no_trace_of_the_runtimes_environment(
+async def test_a_command_cannot_see_the_runtimes_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-123")
@@ -114,21 +114,21 @@ async def test_a_command_has_no_trace_of_the_runtimes_environment(
     assert "sk-123" not in shown
 
 
-async def test_nothing_is_kept_of_a_command_that_ended(tmp_path: Path) -> None:
+async def test_no_record_of_an_ended_command_remains(tmp_path: Path) -> None:
     assert await text(runner(tmp_path), command="exit 0") == "Exit code 0.\n"
     assert commands.end_of_run("run") == {}
 
 
-async def test_a_supervisor_that_nobody_ended_is_ended_with_its_command(tmp_path: Path) -> None:
-    # As a resume finds it whose runtime was killed, and whose supervisor was stopped.
+async def test_a_leftover_supervisor_is_ended_with_its_command(tmp_path: Path) -> None:
+    # As a resume finds it after the runtime was killed while the supervisor was stopped.
     os.mkfifo(tmp_path / "reply")
     async with anyio.create_task_group() as group:
         command = f"{TREE} echo $PPID > reply; sleep 600"
         group.start_soon(lambda: call(runner(tmp_path), command=command))
         parent = int(await anyio.to_thread.run_sync((tmp_path / "reply").read_text))
-        above = supervisor.process_parents()[parent]
-        os.kill(above, signal.SIGSTOP)
+        supervisor_pid = supervisor.process_parents()[parent]
+        os.kill(supervisor_pid, signal.SIGSTOP)
 
         assert await anyio.to_thread.run_sync(commands.end_of_run, "run") == {}
         await all_ended(tmp_path)
-        await ended(above)
+        await ended(supervisor_pid)

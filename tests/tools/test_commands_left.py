@@ -1,4 +1,4 @@
-"""Commands of a runtime that was killed: they end with it, or by the resume."""
+"""Commands of a killed runtime end with it, or are ended by the resume."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.tools.test_shell import ended
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it needs Linux")
 
 
-async def resumed(database_url: str, folder: Path) -> str:
-    """Resume the run, and return what its model is shown of the command."""
+async def resume_run(database_url: str, folder: Path) -> str:
+    """Resume the run, and return the command's result in its log."""
     model = ScriptedModel([say("done")])
     tools = workspace_tools(folder, shell=True)
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
@@ -36,10 +36,10 @@ async def resumed(database_url: str, folder: Path) -> str:
     return str(result.body)
 
 
-def test_a_supervisor_that_ended_before_it_was_recorded_is_not_waited_for() -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    command = commands.SupervisedCommand.of("call", "0" * 32, gone.pid)
+def test_a_supervisor_that_was_gone_when_recorded_is_not_waited_for() -> None:
+    ended_process = subprocess.Popen([sys.executable, "-c", ""])
+    ended_process.wait()
+    command = commands.SupervisedCommand.of("call", "0" * 32, ended_process.pid)
     assert not command.started
     assert commands.end_command(command) == []
 
@@ -52,24 +52,24 @@ async def test_a_whole_tree_ends_with_a_killed_runtime(tmp_path: Path, database_
         await anyio.to_thread.run_sync((tmp_path / "reply").read_text)
         await other.kill()
     await all_ended(tmp_path)
-    assert "could not be ended" not in await resumed(database_url, tmp_path)
+    assert "could not be ended" not in await resume_run(database_url, tmp_path)
 
 
 @pytest.mark.backends("file")
-async def test_what_outlives_a_killed_runtime_is_ended_by_the_resume(
+async def test_a_resume_ends_processes_that_outlived_a_killed_runtime(
     tmp_path: Path, database_url: str
 ) -> None:
     os.mkfifo(tmp_path / "reply")
     command = f"{TREE} echo $PPID > reply; sleep 600"
     async with program("tests.tools.commanding", database_url, str(tmp_path), command) as other:
         parent = int(await anyio.to_thread.run_sync((tmp_path / "reply").read_text))
-        above = supervisor.process_parents()[parent]
-        # So it does not notice that the runtime is gone.
-        os.kill(above, signal.SIGSTOP)
+        supervisor_pid = supervisor.process_parents()[parent]
+        # Stopped, it does not notice that the runtime is gone.
+        os.kill(supervisor_pid, signal.SIGSTOP)
         await other.kill()
-    assert above in supervisor.process_parents()
+    assert supervisor_pid in supervisor.process_parents()
 
-    assert "could not be ended" not in await resumed(database_url, tmp_path)
+    assert "could not be ended" not in await resume_run(database_url, tmp_path)
 
     await all_ended(tmp_path)
-    await ended(above)
+    await ended(supervisor_pid)

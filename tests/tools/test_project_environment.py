@@ -1,4 +1,4 @@
-"""The environment of commands: the project's, whatever the runtime itself runs in."""
+"""Commands run in the project's environment, whichever environment the runtime runs in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from agent_runtime.tools.workspace.environment import project_environment
 from tests.support.command import ROOT
 
-RUN = """
+SCRIPT = """
 import anyio, os, sys
 from pathlib import Path
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -29,41 +29,41 @@ PREFIX = 'python3 -c "import sys; print(sys.prefix)"'
 
 
 def environment(place: Path) -> Path:
-    """Create a virtual environment, with all that this process can import."""
+    """Create a virtual environment that can import all that this process can."""
     base = [sys.executable, "-m", "venv", "--without-pip", str(place)]
     subprocess.run(base, check=True)
     [packages] = place.glob("lib/python*/site-packages")
-    entries = [str(ROOT / one) for one in (".", "storage", "config")] + sys.path
-    (packages / "all.pth").write_text("\n".join(one for one in entries if one))
+    entries = [str(ROOT / entry) for entry in (".", "storage", "config")] + sys.path
+    (packages / "all.pth").write_text("\n".join(entry for entry in entries if entry))
     return place
 
 
-def run(ours: Path, root: Path, command: str, **more: str) -> list[str]:
-    """Run a command by a runtime whose environment is active; return its output."""
+def run(ours: Path, root: Path, command: str, **variables: str) -> list[str]:
+    """Run a command from a runtime whose environment is active; return its output."""
     environ = {
         **os.environ,
         "PATH": f"{ours / 'bin'}{os.pathsep}/usr/local/bin:/usr/bin:/bin",
         "VIRTUAL_ENV": str(ours),
-        **more,
+        **variables,
     }
     python = ours / "bin" / "python"
-    done = subprocess.run(
-        [python, "-c", RUN, str(root), command],
+    completed = subprocess.run(
+        [python, "-c", SCRIPT, str(root), command],
         cwd=ROOT,
         env=environ,
         capture_output=True,
         text=True,
         timeout=100,
     )
-    assert done.returncode == 0, done.stderr
-    head, *lines = done.stdout.strip().splitlines()
-    assert head.startswith("Exit code "), done.stdout
+    assert completed.returncode == 0, completed.stderr
+    head, *lines = completed.stdout.strip().splitlines()
+    assert head.startswith("Exit code "), completed.stdout
     return lines
 
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the environment that the runtime runs in."""
+    """The environment that the runtime runs in."""
     return environment(tmp_path_factory.mktemp("ours") / ".venv")
 
 
@@ -73,7 +73,9 @@ def test_a_command_runs_in_the_projects_environment(ours: Path, tmp_path: Path) 
     assert run(ours, tmp_path, f"{PREFIX}; echo $VIRTUAL_ENV") == [str(project)] * 2
 
 
-def test_a_command_in_a_project_without_one_leaves_the_runtimes(ours: Path, tmp_path: Path) -> None:
+def test_a_project_without_an_environment_does_not_get_the_runtimes(
+    ours: Path, tmp_path: Path
+) -> None:
     shown = run(
         ours,
         tmp_path,
@@ -84,17 +86,17 @@ def test_a_command_in_a_project_without_one_leaves_the_runtimes(ours: Path, tmp_
     assert shown == ["/usr/local/bin:/usr/bin:/bin", "none none none"]
 
 
-def test_the_runtimes_environment_is_used_where_it_is_the_projects(ours: Path) -> None:
+def test_the_runtimes_environment_is_used_if_it_is_the_projects(ours: Path) -> None:
     assert run(ours, ours.parent, PREFIX) == [str(ours)]
 
 
-def test_an_environment_that_the_user_activated_for_the_project_stays(tmp_path: Path) -> None:
+def test_an_environment_activated_for_the_project_stays(tmp_path: Path) -> None:
     other = tmp_path / "other"
-    given = {"PATH": f"{other}/bin:/usr/bin", "VIRTUAL_ENV": str(other), "UV_CACHE_DIR": "/c"}
-    assert project_environment(given, tmp_path, own=[tmp_path / "ours"]) == given
+    environ = {"PATH": f"{other}/bin:/usr/bin", "VIRTUAL_ENV": str(other), "UV_CACHE_DIR": "/c"}
+    assert project_environment(environ, tmp_path, own=[tmp_path / "ours"]) == environ
 
 
-def test_every_way_of_writing_the_runtimes_folder_is_left_out(tmp_path: Path) -> None:
+def test_every_spelling_of_the_runtimes_folder_leaves_the_path(tmp_path: Path) -> None:
     programs = tmp_path / "ours" / "bin"
     programs.mkdir(parents=True)
     (tmp_path / "link").symlink_to(programs)
@@ -103,22 +105,22 @@ def test_every_way_of_writing_the_runtimes_folder_is_left_out(tmp_path: Path) ->
     assert project_environment({"PATH": path}, tmp_path / "w", own=own) == {"PATH": "/usr/bin"}
 
 
-def test_a_conda_environment_of_the_runtime_is_left_for_the_one_below(tmp_path: Path) -> None:
-    given = {
+def test_a_conda_environment_of_the_runtime_is_replaced_by_its_base(tmp_path: Path) -> None:
+    environ = {
         "PATH": f"{sys.prefix}/bin:/opt/conda/condabin:/usr/bin",
         "CONDA_PREFIX": sys.prefix,
         "CONDA_PREFIX_1": "/opt/conda",
         "CONDA_SHLVL": "2",
         "CONDA_EXE": "/opt/conda/bin/conda",
     }
-    assert project_environment(given, tmp_path, own=[]) == {
+    assert project_environment(environ, tmp_path, own=[]) == {
         "PATH": "/opt/conda/bin:/opt/conda/condabin:/usr/bin",
         "CONDA_EXE": "/opt/conda/bin/conda",
     }
 
 
-def test_what_leads_nowhere_is_left_as_it_is(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_resolved_are_unchanged(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    given = {"PATH": f"{loop}:{loop / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(loop)}
-    assert project_environment(given, tmp_path) == given
+    environ = {"PATH": f"{loop}:{loop / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(loop)}
+    assert project_environment(environ, tmp_path) == environ

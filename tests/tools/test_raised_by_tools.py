@@ -1,4 +1,4 @@
-"""Tools that raise `SystemExit` and the like: no process ends, no thread hangs, no log breaks."""
+"""Tools that raise `SystemExit` and the like: processes, threads and logs survive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.worlds import Play, World, double
 
 
 class Unprintable(Exception):
-    """An error without a text."""
+    """An error whose text cannot be read."""
 
     def __str__(self) -> str:
         raise SystemExit("not even that")
@@ -25,7 +25,7 @@ class Unprintable(Exception):
 
 
 class Odd(BaseException):
-    """No `Exception`."""
+    """A `BaseException` that is not an `Exception`."""
 
 
 @tool
@@ -42,19 +42,19 @@ async def exit_on_loop() -> str:
 
 @tool
 async def raise_generator_exit() -> str:
-    """Raise what ends generators."""
+    """Raise `GeneratorExit`."""
     raise GeneratorExit
 
 
 @tool
 def unprintable_in_thread() -> str:
-    """Raise an error without a text."""
+    """Raise an error whose text cannot be read."""
     raise Unprintable
 
 
 @tool
 async def unprintable_on_loop() -> str:
-    """Raise an error without a text."""
+    """Raise an error whose text cannot be read."""
     raise Unprintable
 
 
@@ -66,7 +66,7 @@ async def group() -> str:
 
 @tool
 async def group_of_exits() -> str:
-    """Raise several errors, of which none is an `Exception`."""
+    """Raise several errors; none is an `Exception`."""
     raise BaseExceptionGroup("several", [SystemExit(7), asyncio.CancelledError()])
 
 
@@ -80,18 +80,18 @@ def _exit(value: Any) -> Any:
 
 @tool
 def bad_validator(value: Annotated[int, BeforeValidator(_refuse)]) -> int:
-    """Raise before it runs."""
+    """Fail in a validator, before it runs."""
     return value
 
 
 @tool
 def exiting_validator(value: Annotated[int, BeforeValidator(_exit)]) -> int:
-    """End the process before it runs."""
+    """Exit in a validator, before it runs."""
     return value
 
 
 class Unserializable:
-    """What cannot become text."""
+    """A value that cannot become text."""
 
     def __str__(self) -> str:
         raise SystemExit(6)
@@ -101,7 +101,7 @@ class Unserializable:
 
 @tool
 def return_the_unserializable() -> Any:
-    """Return what cannot become text."""
+    """Return a value that cannot become text."""
     return Unserializable()
 
 
@@ -151,7 +151,9 @@ TOOLS = [
 
 @pytest.mark.parametrize("name", RESULTS)
 @pytest.mark.backends("file")
-async def test_it_becomes_a_result_and_the_run_goes_on(play: Play, name: str) -> None:
+async def test_an_error_of_a_tool_becomes_a_result_and_the_run_continues(
+    play: Play, name: str
+) -> None:
     bad = raw_call(name, value=1) if "validator" in name else raw_call(name)
     async with play([calls(bad, raw_call("double", number=2)), say("Done.")]) as world:
         assert (await world.run(Agent(tools=TOOLS), thread="t")).ok
@@ -163,25 +165,25 @@ async def test_it_becomes_a_result_and_the_run_goes_on(play: Play, name: str) ->
 
 
 @pytest.mark.backends("file")
-async def test_who_fails_to_say_whether_a_call_needs_approval_ends_nothing(play: Play) -> None:
+async def test_a_call_whose_approval_check_fails_asks_for_approval(play: Play) -> None:
     @tool(needs_approval=_exit)
     def by_function() -> str:
-        """Ask a function that ends the process."""
+        """Have a function that exits decide on the approval."""
         return "allowed"
 
     @tool(needs_approval={"value": "[0-9]"})
     def by_pattern(value: Annotated[int, BeforeValidator(_exit)]) -> str:
-        """Ask a pattern, of a value that ends the process."""
+        """Have a pattern on a value that exits decide on the approval."""
         return "allowed"
 
     script = [calls(raw_call("by_function"), raw_call("by_pattern", value=1)), say("Done.")]
     async with play(script) as world:
         result = await world.run(Agent(tools=[by_function, by_pattern]), thread="t")
-        assert [one.tool for one in result.questions] == ["by_function", "by_pattern"]
+        assert [question.tool for question in result.questions] == ["by_function", "by_pattern"]
 
 
-async def _over(world: World, *, status: str = "failed") -> None:
-    """Check that the run is over in a valid log, and that its thread is free."""
+async def _check_over(world: World, *, status: str = "failed") -> None:
+    """Check that the run is over with a valid log, and that its thread is free."""
     run = await world.row()
     thread = await world.store.threads.get(run.thread_id)
     assert (run.status, run.open_node, thread.active_run) == (status, None, None)
@@ -189,14 +191,14 @@ async def _over(world: World, *, status: str = "failed") -> None:
 
 @pytest.mark.parametrize("place", ["raise_on_loop", "raise_in_thread"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_is_no_exception_ends_the_run_and_is_raised(
+async def test_a_base_exception_ends_the_run_and_is_raised(
     play: Play, kind: str, place: str
 ) -> None:
     script = [calls(raw_call("double", number=1), raw_call(place, kind=kind)), say("Again.")]
     async with play(script) as world:
         with pytest.raises(KINDS[kind]):
             await world.run(Agent(tools=TOOLS), thread="t")
-        await _over(world)
+        await _check_over(world)
         outcome, text = (await world.results("t"))[1]
         assert (outcome, text) == ("error", KINDS[kind].__name__)
         assert (await world.run(Agent(tools=TOOLS), thread="t")).output == "Again."
@@ -204,7 +206,7 @@ async def test_what_is_no_exception_ends_the_run_and_is_raised(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.backends("file")
-async def test_a_sub_agent_that_ends_by_it_takes_its_parent_along(play: Play, kind: str) -> None:
+async def test_a_base_exception_of_a_sub_agent_ends_its_parent_too(play: Play, kind: str) -> None:
     child = Agent(name="child", tools=[raise_on_loop])
 
     @tool
@@ -223,14 +225,14 @@ async def test_a_sub_agent_that_ends_by_it_takes_its_parent_along(play: Play, ki
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.backends("file")
-async def test_other_runs_of_the_process_go_on(play: Play, kind: str) -> None:
-    beaten = anyio.Event()
+async def test_a_base_exception_leaves_other_runs_alone(play: Play, kind: str) -> None:
+    other_ended = anyio.Event()
     ended: list[bool] = []
 
     @tool
     async def wait() -> str:
-        """Wait until the other run is over."""
-        await beaten.wait()
+        """Wait until the other run has ended."""
+        await other_ended.wait()
         return "waited"
 
     def answer(request: Any) -> Any:
@@ -248,13 +250,13 @@ async def test_other_runs_of_the_process_go_on(play: Play, kind: str) -> None:
             group.start_soon(other)
             with pytest.raises(KINDS[kind]):
                 await world.run(Agent(tools=[raise_on_loop]), thread="t")
-            beaten.set()
+            other_ended.set()
         assert ended == [True]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.backends("file")
-async def test_a_workflow_and_its_branches_end_by_it(play: Play, kind: str) -> None:
+async def test_a_base_exception_ends_a_workflow_and_its_branches(play: Play, kind: str) -> None:
     async def boom() -> str:
         raise KINDS[kind]
 
@@ -270,12 +272,12 @@ async def test_a_workflow_and_its_branches_end_by_it(play: Play, kind: str) -> N
                 await world.runtime.run(
                     Workflow(flow), "Work.", thread=flow.__name__, on_event=world.events.append
                 )
-            await _over(world)
+            await _check_over(world)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.backends("file")
-async def test_a_listener_and_a_stream_pass_it_on(play: Play, kind: str) -> None:
+async def test_a_base_exception_passes_through_listeners_and_streams(play: Play, kind: str) -> None:
     def listen(event: Event) -> None:
         world.events.append(event)
         if event.kind == "tool-finish":
@@ -284,11 +286,11 @@ async def test_a_listener_and_a_stream_pass_it_on(play: Play, kind: str) -> None
     async with play([call("double", number=1), say("Done.")]) as world:
         with pytest.raises(KINDS[kind]):
             await world.runtime.run(Agent(tools=[double]), "Work.", thread="t", on_event=listen)
-        await _over(world)
+        await _check_over(world)
 
     async with play([call("raise_on_loop", kind=kind), say("Done.")]) as world:
         with pytest.raises(KINDS[kind]):
             async with world.runtime.stream(Agent(tools=TOOLS), "Work.", thread="s") as stream:
                 async for event in stream:
                     world.events.append(event)
-        await _over(world)
+        await _check_over(world)

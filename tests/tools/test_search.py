@@ -1,4 +1,4 @@
-"""Searching: what is counted, what is left out, and patterns that would never end."""
+"""Searching files: counts, omitted files, and patterns that would never end."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def find(root: Path) -> Tool:
-    return next(one for one in workspace_tools(root) if one.name == "search_files")
+    return next(tool for tool in workspace_tools(root) if tool.name == "search_files")
 
 
-async def test_matches_are_shown_with_file_and_line_and_counted(find: Tool) -> None:
+async def test_matches_have_file_and_line_and_are_counted(find: Tool) -> None:
     assert await text(find, pattern=r"TODO \w+") == "\n".join(
         [
             r"4 matching lines in 3 files; 3 of 4 files were searched for 'TODO \\w+'. "
@@ -64,13 +64,13 @@ async def test_a_folder_or_a_single_file_can_be_searched(find: Tool) -> None:
     assert "No such file" in await error(find, pattern="TODO", path="nothing")
 
 
-async def test_what_is_no_regular_expression_is_refused_with_the_reason(find: Tool) -> None:
+async def test_an_invalid_regular_expression_is_refused_with_the_reason(find: Tool) -> None:
     assert await error(find, pattern="a(b") == (
         "'a(b' is no regular expression: missing ) at position 3."
     )
 
 
-async def test_a_pattern_that_would_take_forever_is_stopped_and_the_loop_goes_on(
+async def test_an_endless_pattern_is_stopped_without_blocking_the_loop(
     root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "LINE_SECONDS", 0.3)
@@ -92,7 +92,7 @@ async def test_a_pattern_that_would_take_forever_is_stopped_and_the_loop_goes_on
     assert turns > 3
 
 
-async def test_a_search_that_takes_too_long_tells_what_it_found_until_then(
+async def test_a_search_that_takes_too_long_reports_its_matches_so_far(
     find: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "SECONDS", -1.0)
@@ -116,7 +116,7 @@ async def test_links_are_not_followed(root: Path, find: Tool) -> None:
     assert "4 matching lines in 3 files; 3 of 4 files" in await text(find, pattern="TODO")
 
 
-async def test_long_lines_are_shown_in_part(root: Path, find: Tool) -> None:
+async def test_long_lines_are_cut(root: Path, find: Tool) -> None:
     (root / "long").write_text("TODO" + "x" * 5000)
     shown = await text(find, pattern="TODO", path="long")
     assert len(shown.split("\n")[1]) == len("long:1: ") + search.SHOWN_CHARS

@@ -1,4 +1,4 @@
-"""Running commands: output, ends, and that nothing outlives them."""
+"""Running commands: output, exit codes, and no process that outlives them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.tools.calling import call, error, text
 
 def runner(root: Path, *, timeout: float = 60, environment: dict[str, str] | None = None) -> Tool:
     tools = workspace_tools(root, shell=True, shell_timeout=timeout, environment=environment)
-    return next(one for one in tools if one.name == "run_command")
+    return next(tool for tool in tools if tool.name == "run_command")
 
 
 async def ended(pid: int) -> None:
@@ -40,7 +40,7 @@ def _runs(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
-async def test_output_errors_and_exit_code_are_told(tmp_path: Path) -> None:
+async def test_the_result_has_output_errors_and_exit_code(tmp_path: Path) -> None:
     command = "pwd; echo error >&2; cat; exit 3"
     assert await text(runner(tmp_path), command=command) == (f"Exit code 3.\n{tmp_path}\nerror\n")
 
@@ -52,13 +52,13 @@ async def test_a_command_that_takes_too_long_is_killed_with_all_it_started(tmp_p
     await ended(int((tmp_path / "pid").read_text()))
 
 
-async def test_a_model_cannot_ask_for_more_time_than_is_allowed(tmp_path: Path) -> None:
+async def test_a_model_cannot_exceed_the_time_limit(tmp_path: Path) -> None:
     reply = await error(runner(tmp_path, timeout=0.2), command="sleep 600", timeout=900)
     assert reply.startswith("It was killed after 0.2 s.")
 
 
-async def test_what_a_command_leaves_in_the_background_is_killed(tmp_path: Path) -> None:
-    # The first sleep holds the output open; the second lets the runner wait before the end.
+async def test_background_processes_of_a_command_are_killed(tmp_path: Path) -> None:
+    # The first sleep holds the output open; the second keeps the command running for a moment.
     shown = await text(runner(tmp_path), command="sleep 600 & echo $!; sleep 0.2")
     await ended(int(shown.split("\n")[1]))
 
@@ -75,7 +75,7 @@ async def test_a_cancelled_command_is_killed_with_all_it_started(tmp_path: Path)
     await ended(pid)
 
 
-async def test_of_a_long_output_the_beginning_and_the_end_are_kept(
+async def test_a_long_output_is_cut_in_the_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shell, "MOST_BYTES", 10)
@@ -83,7 +83,7 @@ async def test_of_a_long_output_the_beginning_and_the_end_are_kept(
     assert shown == "Exit code 0.\nbeginning\n\n[... 3,891 bytes are left out ...]\n0\nthe end\n"
 
 
-async def test_secrets_of_the_environment_are_not_handed_on(
+async def test_secrets_of_the_environment_are_not_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-123")
@@ -95,6 +95,6 @@ async def test_secrets_of_the_environment_are_not_handed_on(
     assert "postgresql" not in shown
 
 
-async def test_an_environment_can_be_given(tmp_path: Path) -> None:
-    made = runner(tmp_path, environment={"SOME_TOKEN": "mine", "PATH": os.environ["PATH"]})
-    assert await text(made, command="echo $SOME_TOKEN") == "Exit code 0.\nmine\n"
+async def test_a_command_runs_in_a_custom_environment(tmp_path: Path) -> None:
+    tool = runner(tmp_path, environment={"SOME_TOKEN": "mine", "PATH": os.environ["PATH"]})
+    assert await text(tool, command="echo $SOME_TOKEN") == "Exit code 0.\nmine\n"

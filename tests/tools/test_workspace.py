@@ -1,4 +1,4 @@
-"""The file tools: what they show, what they change, and that they never leave their folder."""
+"""The file tools: their output, their changes, and that they never leave their folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tools(root: Path) -> Tools:
-    return {one.name: one for one in workspace_tools(root)}
+    return {tool.name: tool for tool in workspace_tools(root)}
 
 
 def test_reading_is_idempotent_and_writing_is_not(tools: Tools) -> None:
@@ -50,9 +50,9 @@ def test_reading_is_idempotent_and_writing_is_not(tools: Tools) -> None:
     }
 
 
-def test_there_is_no_shell_unless_it_is_asked_for(root: Path, tools: Tools) -> None:
+def test_there_is_no_shell_by_default(root: Path, tools: Tools) -> None:
     assert "run_command" not in tools
-    assert "run_command" in {one.name for one in workspace_tools(root, shell=True)}
+    assert "run_command" in {tool.name for tool in workspace_tools(root, shell=True)}
 
 
 def test_a_workspace_must_be_a_folder(root: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_workspace_must_be_a_folder(root: Path) -> None:
 # list_files
 
 
-async def test_a_listing_tells_sizes_and_totals(tools: Tools) -> None:
+async def test_a_listing_has_sizes_and_totals(tools: Tools) -> None:
     assert await text(tools["list_files"], recursive=True) == "\n".join(
         [
             "3 entries in . and below: 2 files of 47 bytes, 1 folders.",
@@ -118,16 +118,14 @@ async def test_odd_names_stay_on_one_line_and_can_be_opened(root: Path, tools: T
         assert repr(name) in await text(tools["read_file"], path=name)
 
 
-async def test_a_name_that_is_no_utf8_is_listed_and_said_to_be_out_of_reach(
-    root: Path, tools: Tools
-) -> None:
+async def test_a_name_that_is_no_utf8_is_listed_as_unopenable(root: Path, tools: Tools) -> None:
     (root / os.fsdecode(b"bad\xff")).write_text("x")
     assert "(the name is no UTF-8, so it cannot be opened)" in await text(tools["list_files"])
 
 
 @contextmanager
 def unprivileged(root: Path) -> Generator[None]:
-    """Forbid writing to the folder, and give up the right to do all, where the tests have it."""
+    """Forbid writing to the folder; where the tests run as root, give up its rights."""
     privileged = os.geteuid() == 0
     root.chmod(0o555)
     if privileged:
@@ -142,9 +140,7 @@ def unprivileged(root: Path) -> Generator[None]:
             folder.chmod(0o755)
 
 
-async def test_what_may_not_be_read_or_written_is_named_with_the_reason(
-    root: Path, tools: Tools
-) -> None:
+async def test_a_file_without_permission_is_named_with_the_reason(root: Path, tools: Tools) -> None:
     (root / "closed").mkdir()
     (root / "closed" / "in.txt").write_text("TODO\n")
     (root / "locked.txt").write_text("TODO\n")
@@ -154,14 +150,14 @@ async def test_what_may_not_be_read_or_written_is_named_with_the_reason(
         listing = await text(tools["list_files"], recursive=True)
         read = await error(tools["read_file"], path="locked.txt")
         inside = await error(tools["read_file"], path="closed/in.txt")
-        found = await text(tools["search_files"], pattern="TODO")
+        matches = await text(tools["search_files"], pattern="TODO")
         written = await error(tools["write_file"], path="new.txt", content="x")
         replaced = await error(tools["write_file"], path="locked.txt", content="x")
     assert "Not readable: closed/ (Permission denied)." in listing
     assert "in.txt" not in listing
     assert read == "locked.txt: Permission denied."
     assert inside == "closed/in.txt: Permission denied."
-    assert "Not searched: locked.txt: Permission denied, closed/ (Permission denied)." in found
+    assert "Not searched: locked.txt: Permission denied, closed/ (Permission denied)." in matches
     assert written == "new.txt: Permission denied."
     assert replaced == "locked.txt: Permission denied."
 
@@ -169,7 +165,7 @@ async def test_what_may_not_be_read_or_written_is_named_with_the_reason(
 # read_file
 
 
-async def test_reading_tells_lines_and_bytes_and_where_to_go_on(root: Path, tools: Tools) -> None:
+async def test_reading_reports_lines_bytes_and_the_next_offset(root: Path, tools: Tools) -> None:
     (root / "long.txt").write_text("".join(f"line {number}\n" for number in range(1, 1001)))
     page = await text(tools["read_file"], path="long.txt", offset=10, limit=2)
     assert page == (
@@ -180,7 +176,7 @@ async def test_reading_tells_lines_and_bytes_and_where_to_go_on(root: Path, tool
     assert end == "long.txt: 1,000 lines, 8,893 bytes; there is nothing after line 1,000.\n"
 
 
-async def test_an_empty_file_and_a_last_line_without_its_end(root: Path, tools: Tools) -> None:
+async def test_an_empty_file_and_a_last_line_without_a_newline(root: Path, tools: Tools) -> None:
     (root / "empty").write_text("")
     (root / "half").write_text("a\nb")
     assert await text(tools["read_file"], path="empty") == "empty: 0 lines, 0 bytes.\n"
@@ -190,7 +186,7 @@ async def test_an_empty_file_and_a_last_line_without_its_end(root: Path, tools: 
     )
 
 
-async def test_bytes_that_are_no_utf8_are_replaced_and_it_is_said(root: Path, tools: Tools) -> None:
+async def test_bytes_that_are_no_utf8_are_replaced_with_a_notice(root: Path, tools: Tools) -> None:
     (root / "latin").write_bytes(b"sch\xf6n\r\n")
     shown = await text(tools["read_file"], path="latin")
     assert "its line ends are CRLF; bytes that are not UTF-8 are shown as �.\nsch�n\n" in shown
@@ -216,7 +212,7 @@ async def test_a_huge_line_is_cut_and_the_next_ones_can_still_be_read(
     assert (await text(read, path="huge", offset=2)).endswith("\nlast\n")
 
 
-async def test_of_a_giant_file_the_lines_are_not_counted(
+async def test_lines_of_a_giant_file_are_not_counted(
     root: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspace, "COUNTED_BYTES", 100)
@@ -225,9 +221,7 @@ async def test_of_a_giant_file_the_lines_are_not_counted(
     assert "giant: many lines, 2,000 bytes; lines 1 to 3 follow; next: offset=3." in page
 
 
-async def test_what_is_no_regular_file_is_refused_without_blocking(
-    root: Path, tools: Tools
-) -> None:
+async def test_a_special_file_is_refused_without_blocking(root: Path, tools: Tools) -> None:
     os.mkfifo(root / "pipe")
     with anyio.fail_after(10):
         assert "no regular file" in await error(tools["read_file"], path="pipe")
@@ -241,7 +235,7 @@ async def test_what_is_no_regular_file_is_refused_without_blocking(
     assert "names a folder" in await error(tools["read_file"], path=".")
 
 
-# The fence
+# Paths that leave the workspace
 
 
 @pytest.mark.parametrize(
@@ -305,7 +299,9 @@ async def test_links_that_run_in_a_circle_are_an_error(root: Path, tools: Tools)
 # write_file and edit_file
 
 
-async def test_writing_creates_folders_and_tells_what_was_there(root: Path, tools: Tools) -> None:
+async def test_writing_creates_folders_and_reports_the_former_size(
+    root: Path, tools: Tools
+) -> None:
     write = tools["write_file"]
     assert await text(write, path="a/b/c.txt", content="ä\n") == (
         "Wrote 3 bytes to a/b/c.txt; a new file."
@@ -315,17 +311,17 @@ async def test_writing_creates_folders_and_tells_what_was_there(root: Path, tool
         "Appended 2 bytes to a/b/c.txt; it has 3 bytes now."
     )
     assert (root / "a" / "b" / "c.txt").read_text() == "xyz"
-    assert [one.name for one in (root / "a" / "b").iterdir()] == ["c.txt"]
+    assert [path.name for path in (root / "a" / "b").iterdir()] == ["c.txt"]
 
 
-async def test_replacing_a_file_keeps_its_permissions(root: Path, tools: Tools) -> None:
+async def test_replacing_a_file_preserves_its_permissions(root: Path, tools: Tools) -> None:
     (root / "run.sh").write_text("old")
     (root / "run.sh").chmod(0o751)
     await text(tools["write_file"], path="run.sh", content="new")
     assert (root / "run.sh").stat().st_mode & 0o777 == 0o751
 
 
-async def test_readers_see_the_old_file_or_the_new_one_never_a_part(
+async def test_readers_see_the_old_file_or_the_new_one_but_never_a_part(
     root: Path, tools: Tools
 ) -> None:
     path, size = root / "big.txt", 200_000
@@ -356,7 +352,7 @@ async def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     reply = await error(tools["write_file"], path="README.md", content="new")
     assert reply == "README.md: No space left on device."
     assert (root / "README.md").read_text() == "# Title\n\nText\n"
-    assert sorted(one.name for one in (root / ".").iterdir()) == ["README.md", "src"]
+    assert sorted(path.name for path in (root / ".").iterdir()) == ["README.md", "src"]
 
 
 async def test_text_that_is_no_utf8_is_not_written(tools: Tools) -> None:
@@ -364,7 +360,7 @@ async def test_text_that_is_no_utf8_is_not_written(tools: Tools) -> None:
     assert "cannot be written as UTF-8" in reply
 
 
-async def test_an_edit_needs_one_match_unless_told_otherwise(root: Path, tools: Tools) -> None:
+async def test_an_edit_needs_exactly_one_match_by_default(root: Path, tools: Tools) -> None:
     edit = tools["edit_file"]
     (root / "t").write_text("one two one\n")
     assert "contains that text 2 times" in await error(edit, path="t", old="one", new="1")
@@ -375,7 +371,7 @@ async def test_an_edit_needs_one_match_unless_told_otherwise(root: Path, tools: 
     assert (root / "t").read_text() == " 2 \n"
 
 
-async def test_an_edit_keeps_crlf_line_ends(root: Path, tools: Tools) -> None:
+async def test_an_edit_preserves_crlf_line_ends(root: Path, tools: Tools) -> None:
     (root / "w").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     await text(tools["edit_file"], path="w", old="one\ntwo", new="1\n2\n2b")
     assert (root / "w").read_bytes() == b"1\r\n2\r\n2b\r\nthree\r\n"
@@ -386,7 +382,7 @@ async def test_binary_files_are_not_edited(root: Path, tools: Tools) -> None:
     assert "binary" in await error(tools["edit_file"], path="b", old="a", new="c")
 
 
-async def test_parallel_edits_of_one_file_lose_none(root: Path, tools: Tools) -> None:
+async def test_no_parallel_edit_of_a_file_is_lost(root: Path, tools: Tools) -> None:
     (root / "n").write_text("".join(f"<{number}>" for number in range(40)))
 
     async def edit(number: int) -> None:
@@ -405,7 +401,7 @@ async def test_wrong_limits_are_refused(tools: Tools) -> None:
 
 
 def locked(database: Path) -> bool:
-    """Return whether another process sees the lock of whoever has the database open."""
+    """Return whether another process sees the database's lock as held."""
     # SQLite holds byte 128 of the shared-memory file for as long as a connection is open.
     code = (
         "import fcntl, sys\n"
@@ -426,11 +422,11 @@ async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> No
         await store.of("local").threads.ensure("needle")
         (root / "by").symlink_to("own.db")
         (root / "hard").hardlink_to(root / "own.db")
-        tools = {one.name: one for one in workspace_tools(root)}
+        tools = {tool.name: tool for tool in workspace_tools(root)}
         listing = await text(tools["list_files"], recursive=True)
         assert "Left out: hard, own.db, own.db-shm, own.db-wal." in listing
-        found = await text(tools["search_files"], pattern="needle", glob="*")
-        assert found.startswith("0 ")
+        matches = await text(tools["search_files"], pattern="needle", glob="*")
+        assert matches.startswith("0 ")
         changes = {"write_file": {"content": "x"}, "edit_file": {"old": "needle", "new": "x"}}
         for path in ("own.db", "./own.db-wal", "by", "hard", "own.db-journal"):
             for name in ("read_file", *changes):

@@ -1,4 +1,4 @@
-"""What the public API's types promise, checked by pyright alone: nothing here runs."""
+"""Types of the public API, checked by pyright alone: nothing here runs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from agent_runtime.messages import PromptMessage
 
 @tool
 def plain(a: int, b: str = "") -> list[str]:
-    """A tool keeps its function's parameters and result."""
+    """A tool has its function's parameters and result."""
     return [b] * a
 
 
 @tool(name="other", timeout=3, idempotent=True, needs_approval=False)
 async def configured(context: ToolContext, a: int) -> ToolResult:
-    """So does one made with options."""
+    """Options of `tool` do not change that."""
     return ToolResult(f"{a} {context.run_id}")
 
 
@@ -53,14 +53,14 @@ configured()  # pyright: ignore[reportCallIssue, reportUnusedCoroutine]
 
 
 async def tools(context: ToolContext) -> None:
-    """Tools can be called as the functions that they are."""
+    """A tool can be called as its function."""
     assert_type(await configured(context, 1), ToolResult)
-    one: Tool = plain
-    assert_type(await one.call({}, context), ToolResult)
+    as_tool: Tool = plain
+    assert_type(await as_tool.call({}, context), ToolResult)
 
 
 def agents() -> None:
-    """What an agent may be made of."""
+    """Accept models, tools and output types in their different forms."""
     Agent("openai/gpt-5", tools=[plain, configured, untouched], output_type=list[int])
     Agent(ScriptedModel(["Hello."]), tools=workspace_tools("."))
     Agent(LiteLLMModel("openai/gpt-5"))
@@ -71,7 +71,7 @@ def agents() -> None:
 
 
 def models() -> None:
-    """Whatever has the three members is a model."""
+    """Any object with the three members is a model."""
     models: list[Model] = [ScriptedModel([]), LiteLLMModel("openai/gpt-5")]
     models.append(model_from_name("openai/gpt-5", load_settings()))
     not_a_model: Model = Settings()  # pyright: ignore[reportAssignmentType]
@@ -79,7 +79,7 @@ def models() -> None:
 
 
 async def runs() -> None:
-    """What runs give."""
+    """Return typed results and events from runs."""
     async with Runtime.open() as runtime:
         assert_type(runtime, Runtime)
         result = await runtime.run(Agent(), "Hello.")
@@ -100,7 +100,7 @@ async def runs() -> None:
 
 @Workflow
 async def workflow(w: WorkflowContext) -> str:
-    """A function as a node keeps its parameters and result."""
+    """A function as a node has its own parameters and result."""
     assert_type(await w.call("plain", plain, 1, b="x"), list[str])
     assert_type(await w.call("untouched", untouched, 1), int)
     assert_type(await w.call("runs", runs), None)
@@ -114,14 +114,14 @@ assert_type(workflow, Workflow)
 
 
 def messages() -> None:
-    """What is trimmed comes back as what it was."""
+    """Return trimmed messages in the type that they came in."""
     assert_type(trim_messages([PromptMessage("user", "Hm.")], "gpt-5"), list[PromptMessage])
-    said = {"role": "user", "content": "Hm."}
-    assert_type(trim_messages([said], "gpt-5"), list[dict[str, Any]])
+    message = {"role": "user", "content": "Hm."}
+    assert_type(trim_messages([message], "gpt-5"), list[dict[str, Any]])
 
 
 def errors() -> None:
-    """Every error says what and why, and what to do."""
+    """Every error has a message and a cure."""
     try:
         raise ThreadBusy("Busy.", run_id="r", cure="Wait.")
     except ThreadBusy as error:

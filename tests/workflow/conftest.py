@@ -1,4 +1,4 @@
-"""What the tests of workflows share: a runtime over a database of the test's own."""
+"""Fixtures of the workflow tests: a runtime over a database of the test's own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A workflow in another process, which a test can watch and kill.
+"""A workflow in another process that a test can watch and kill.
 
-As a program it runs `flow` over a database, and tells of every event and effect by a line of JSON.
-Effects are lines in a file as well, so that a test sees how often each happened.
+As a program it runs `flow` over a database and writes every event and effect as a line of JSON.
+Effects are lines of a file as well, so a test can count them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tests.support.processes import Program, program
 
 
 class Effects:
-    """What was done, as lines of a file; and where a process that shall be killed stops.
+    """Effects as lines of a file, and where a process that will be killed stops.
 
     Args:
-        stops: the effects behind which this process waits for ever.
-        tell: gets each.
+        stops: the effects after which this process waits forever.
+        tell: gets each effect.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Effects:
         self.tell = tell
 
     async def do(self, name: str) -> str:
-        """Write one line, then perhaps wait to be killed."""
+        """Write one line, then possibly wait to be killed."""
         async with await anyio.open_file(self.path, "a") as file:
             await file.write(f"{name}\n")
         self.tell({"kind": "effect", "name": name})
@@ -65,18 +65,18 @@ class Effects:
 
 @tool
 async def work(context: ToolContext, name: str) -> str:
-    """Do a thing."""
+    """Do something once."""
     return await context.deps.do(name)
 
 
 def worker(name: str) -> Agent:
-    """Return an agent that does one thing twice, in two steps, and answers.
+    """Return an agent that acts twice, in two steps, and answers.
 
-    What it does next it tells by its prompt, so that it goes on where another process stopped.
+    Its next step follows from its prompt, so it continues where another process stopped.
     """
 
     def respond(request: Any) -> Any:
-        done = sum(one.role == "tool" for one in request.messages)
+        done = sum(message.role == "tool" for message in request.messages)
         return call("work", name=f"{name}{done + 1}") if done < 2 else say(f"{name} is done")
 
     return Agent(ScriptedModel(respond), tools=[work], name=name)
@@ -84,7 +84,7 @@ def worker(name: str) -> Agent:
 
 @tool(idempotent=True)
 async def look(effects: str) -> str:
-    """Look at something; again, if need be."""
+    """Look at something; idempotent."""
     return await EFFECTS[effects].do("look")
 
 
@@ -93,13 +93,13 @@ EFFECTS: dict[str, Effects] = {}
 
 @Workflow
 async def inner(w: WorkflowContext) -> str:
-    """Do a thing in a run of its own."""
+    """Do something in a run of its own."""
     return f"{await w.call('deep', w.deps.do, 'deep')}: {w.user_context['name']}"
 
 
 @Workflow
 async def flow(w: WorkflowContext) -> dict[str, Any]:
-    """Go through every kind of node."""
+    """Run every kind of node."""
     first = await w.call("once", w.deps.do, "once")
     agent = await w.agent("agent", worker("agent"))
     loops = [await w.call("loop", w.deps.do, f"loop{n}") for n in range(2)]
@@ -115,19 +115,19 @@ async def flow(w: WorkflowContext) -> dict[str, Any]:
         "both": both,
         "deep": deep,
         "seen": seen,
-        "messages": [one.text for one in w.messages],
+        "messages": [message.text for message in w.messages],
     }
 
 
 @tool(idempotent=True)
 async def after(effects: str) -> str:
-    """Do the last thing; again, if need be."""
+    """Do the last thing; idempotent."""
     return await EFFECTS[effects].do("after")
 
 
 @Workflow
 async def delegating(w: WorkflowContext) -> list[Any]:
-    """Have a sub-agent do something, then do the rest."""
+    """Delegate to a sub-agent, then do the rest."""
     known = worker("first")
     task = Assignment(
         role="worker", instructions="Work.", task_key="first", tools=known.tools, model=known.model
@@ -182,7 +182,7 @@ class Elsewhere:
 async def elsewhere(
     database_url: str, path: Path, stop: str, name: str = "flow"
 ) -> AsyncGenerator[Elsewhere]:
-    """Start the workflow in another process; it is killed at the end, if it still lives."""
+    """Start the workflow in another process; it is killed at the end if it still runs."""
     async with program("tests.workflow.elsewhere", database_url, str(path), stop, name) as other:
         yield Elsewhere(other, Effects(path))
 

@@ -1,4 +1,4 @@
-"""Agents that answer by a script, and looking at what runs left."""
+"""Agents that answer by a script, and access to what their runs stored."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def local(runtime: Runtime) -> UserStore:
 
 
 def answering(*answers: str, name: str = "agent") -> Agent:
-    """Return an agent that gives these answers, one a run."""
-    return Agent(ScriptedModel([say(one) for one in answers]), name=name)
+    """Return an agent that gives these answers, one per run."""
+    return Agent(ScriptedModel([say(answer) for answer in answers]), name=name)
 
 
 def echo(request: ModelRequest) -> str:
-    """Answer with all that was said to the agent, its instructions left out."""
-    return " | ".join(one.text for one in request.messages[1:])
+    """Answer with all messages sent to the agent, without its instructions."""
+    return " | ".join(message.text for message in request.messages[1:])
 
 
 ECHO = Agent(ScriptedModel(echo), name="echo")
 
 
 async def sent(runtime: Runtime, run_id: str) -> list[str]:
-    """Return what is said on the thread of a run, oldest first."""
+    """Return the messages on a run's thread, oldest first."""
     run = await local(runtime).runs.get(run_id)
     thread = await local(runtime).threads.get(run.thread_id)
     nodes = await local(runtime).log.branch(thread.id, thread.head or 0)
     return [decode_message(node.body).text for node in nodes]
 
 
-def texts(said: tuple[UserMessage | AssistantMessage, ...]) -> list[str]:
+def texts(messages: tuple[UserMessage | AssistantMessage, ...]) -> list[str]:
     """Return the texts of messages."""
-    return [one.text for one in said]
+    return [message.text for message in messages]

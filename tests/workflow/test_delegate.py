@@ -19,7 +19,7 @@ from tests.workflow.helpers import local
 def assignment(
     model: ScriptedModel, key: str = "read", *, diagnosis: str = "", fix_applied: str = ""
 ) -> Assignment:
-    """Return a task for a sub-agent that may take one step."""
+    """Return a task for a sub-agent, limited to one step."""
     return Assignment(
         role="reader",
         instructions="Read it.",
@@ -32,22 +32,22 @@ def assignment(
 
 
 async def children(runtime: Runtime, run_id: str) -> list[Run]:
-    """Return the sub-agents' runs of a run, the first one first."""
-    found = await local(runtime).runs.list(parent_run_id=run_id)
-    return sorted(found, key=lambda run: (run.created_at, run.id))
+    """Return the sub-agents' runs of a run, oldest first."""
+    runs = await local(runtime).runs.list(parent_run_id=run_id)
+    return sorted(runs, key=lambda run: (run.created_at, run.id))
 
 
 @pytest.mark.backends("file")
-async def test_outcomes_come_back_in_order_with_what_was_observed(runtime: Runtime) -> None:
+async def test_outcomes_are_returned_in_order_with_observed_facts(runtime: Runtime) -> None:
     models = [ScriptedModel([say("Sea")]), ScriptedModel([ModelAuthError("no key")])]
 
     @Workflow
     async def both(w: WorkflowContext) -> list[tuple[str, object, str]]:
         tasks = [assignment(one, f"task-{n}") for n, one in enumerate(models)]
-        outcomes = await w.gather(*(w.delegate("read", one) for one in tasks))
-        assert all(isinstance(one, Outcome) for one in outcomes)
+        outcomes = await w.gather(*(w.delegate("read", task) for task in tasks))
+        assert all(isinstance(outcome, Outcome) for outcome in outcomes)
         assert [w.messages[-1].text, len(w.outputs("read"))] == ["Go.", 2]
-        return [(one.status, one.result, one.task_key) for one in outcomes]
+        return [(outcome.status, outcome.result, outcome.task_key) for outcome in outcomes]
 
     result = await runtime.run(both, "Go.")
     assert result.output == [["succeeded", "Sea", "task-0"], ["failed", "", "task-1"]]
@@ -56,7 +56,7 @@ async def test_outcomes_come_back_in_order_with_what_was_observed(runtime: Runti
 
 
 @pytest.mark.backends("file")
-async def test_another_attempt_is_told_of_the_first_by_its_log(runtime: Runtime) -> None:
+async def test_another_attempt_gets_the_log_of_the_first(runtime: Runtime) -> None:
     def respond(request: ModelRequest) -> ModelAnswer:
         again = "previous_attempts" in request.messages[1].text
         return say("Found it.") if again else call("recall", query="it")
@@ -83,7 +83,7 @@ async def test_another_attempt_is_told_of_the_first_by_its_log(runtime: Runtime)
 @pytest.mark.parametrize(
     ("stop", "again"), [("first2", []), ("after", ["after"])], ids=["at work", "ended"]
 )
-async def test_after_a_kill_a_sub_agent_goes_on_or_is_not_run_again(
+async def test_after_a_kill_a_sub_agent_resumes_or_is_not_run_again(
     database_url: str, tmp_path: Path, stop: str, again: list[str]
 ) -> None:
     effects = Effects(tmp_path / "effects")
@@ -96,5 +96,5 @@ async def test_after_a_kill_a_sub_agent_goes_on_or_is_not_run_again(
         runs = await children(runtime, other.run_id)
     assert result.output == ["succeeded", "first is done", 1]
     assert [run.status for run in runs] == ["succeeded"]
-    # What was under way runs again where it is idempotent: the workflow's function is.
+    # Work in progress runs again if it is idempotent, as the workflow's function is.
     assert sorted(effects.done()) == sorted(["first1", "first2", "after", *again])

@@ -1,4 +1,4 @@
-"""How workflows end, and how they go on."""
+"""How workflows end and resume."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.workflow.helpers import ECHO, local
 pytestmark = pytest.mark.backends("file")
 
 
-async def test_a_node_that_failed_last_runs_again_when_the_run_is_resumed(
+async def test_a_failed_last_node_runs_again_on_resume(
     runtime: Runtime,
 ) -> None:
     agent = Agent(ScriptedModel([ModelRejected("refused"), say("Now.")]), name="writer")
@@ -50,13 +50,14 @@ async def test_a_node_that_failed_last_runs_again_when_the_run_is_resumed(
     [run] = await local(runtime).runs.list(thread_id="t")
     assert (run.status, run.stop_reason) == ("failed", "error")
     result = await runtime.resume(run.id, flow)
-    # What the workflow had coped with stays as it was; the agent went on in its own run.
+    # Nodes whose failure the workflow handled stay as they were; the agent continued in its own
+    # run.
     assert (result.output, tries) == ("Now.", ["a", "b"])
     assert len(await local(runtime).runs.list(parent_run_id=run.id)) == 1
 
 
 @pytest.mark.parametrize("stage", ["steps", "limit"])
-async def test_an_agent_that_stops_short_is_a_failed_node(runtime: Runtime, stage: str) -> None:
+async def test_an_agent_stopped_by_a_limit_is_a_failed_node(runtime: Runtime, stage: str) -> None:
     endless = Agent(ScriptedModel([call("nothing")] * 9), max_steps=2, name="endless")
 
     @Workflow
@@ -98,7 +99,9 @@ async def test_the_budget_of_the_tree_ends_it(database_url: str) -> None:
     assert root.reserved.tokens == 0
 
 
-async def test_a_cancel_reaches_every_run_inside_and_a_resume_goes_on(runtime: Runtime) -> None:
+async def test_a_cancel_reaches_every_inner_run_and_a_resume_continues_them(
+    runtime: Runtime,
+) -> None:
     began, hanging = anyio.Event(), True
 
     @tool(idempotent=True)
@@ -145,12 +148,12 @@ async def test_a_cancel_reaches_every_run_inside_and_a_resume_goes_on(runtime: R
     assert ran == ["before", "after"]
 
 
-async def test_a_cancel_that_a_child_sees_first_cancels_the_workflow_too(
+async def test_a_cancel_first_seen_by_a_child_cancels_the_workflow_too(
     runtime: Runtime,
 ) -> None:
     @tool
     async def cancel_all(context: ToolContext) -> str:
-        """Cancel the whole tree, in which the child is the first to look."""
+        """Cancel the whole tree; the child is the first to check."""
         await runtime.cancel((await context.store.runs.get(context.run_id)).root_run_id)
         return "cancelled"
 
@@ -174,11 +177,11 @@ async def test_a_workflow_that_runs_itself_is_stopped(runtime: Runtime) -> None:
     assert len(await local(runtime).runs.list(root_run_id=root.id)) == 11
 
 
-# Whether a resumed run is the same
+# Whether a resumed run takes the same course
 
 
 async def failing_after(runtime: Runtime, flow: Workflow) -> Run:
-    """Run a workflow on a thread of its own until it fails; return its run."""
+    """Run a workflow on its own thread until it fails; return its run."""
     with pytest.raises(ValueError, match="later"):
         await runtime.run(flow, "Go.", thread="t")
     [run] = await local(runtime).runs.list(thread_id="t")
@@ -186,7 +189,7 @@ async def failing_after(runtime: Runtime, flow: Workflow) -> Run:
 
 
 async def later(w: WorkflowContext) -> None:
-    """Ask for two nodes, then fail."""
+    """Run two nodes, then fail."""
     await w.call("a", int, 1)
     await w.call("b", int, 2)
     raise ValueError("later")
@@ -201,7 +204,7 @@ async def later(w: WorkflowContext) -> None:
         ([("b", 2), ("a", 1)], None),
     ],
 )
-async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
+async def test_a_workflow_that_requests_other_nodes_than_before_is_stopped(
     runtime: Runtime, asked: list[tuple[str, int]], message: str | None
 ) -> None:
     run = await failing_after(runtime, Workflow(later))
@@ -223,7 +226,9 @@ async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
     assert (await local(runtime).runs.get(run.id)).status == "failed"
 
 
-async def test_a_run_goes_on_only_by_what_it_was_begun_by(runtime: Runtime) -> None:
+async def test_a_run_is_resumed_only_by_the_workflow_or_agent_that_started_it(
+    runtime: Runtime,
+) -> None:
     agent = Agent(ScriptedModel([call("nothing")]), max_steps=1)
     stopped = await runtime.run(agent, "Go.")
     with pytest.raises(ConfigError, match="is that of an agent") as error:
@@ -234,12 +239,12 @@ async def test_a_run_goes_on_only_by_what_it_was_begun_by(runtime: Runtime) -> N
         await runtime.resume(run.id, agent)
 
 
-async def test_a_workflow_is_not_steered_but_its_agents_are(runtime: Runtime) -> None:
+async def test_a_workflow_cannot_be_steered_but_its_agents_can(runtime: Runtime) -> None:
     refused: list[str] = []
 
     @tool
     async def steer(context: ToolContext) -> str:
-        """Say something to the workflow, and to the agent at work."""
+        """Steer the workflow, and then the agent that works."""
         root = (await context.store.runs.get(context.run_id)).root_run_id
         with pytest.raises(Conflict, match="reads no messages") as error:
             await runtime.steer(root, "Faster.")
@@ -257,7 +262,7 @@ async def test_a_workflow_is_not_steered_but_its_agents_are(runtime: Runtime) ->
     assert len(refused) == 1 and "Faster." in model.requests[-1].messages[-1].text
 
 
-async def test_bad_workflows_and_nodes_are_told() -> None:
+async def test_invalid_workflows_and_nodes_are_reported() -> None:
     def sync(w: Any) -> Any:
         del w
 
@@ -269,7 +274,7 @@ async def test_bad_workflows_and_nodes_are_told() -> None:
         Workflow(later, history_messages=-1)
 
 
-async def test_a_bad_name_of_a_node_is_told_before_anything_runs(runtime: Runtime) -> None:
+async def test_an_invalid_node_name_is_reported_before_anything_runs(runtime: Runtime) -> None:
     @Workflow
     async def flow(w: WorkflowContext) -> None:
         with pytest.raises(ConfigError, match="'no name' is not a valid name for a node"):

@@ -29,10 +29,10 @@ OUTPUT = {
 @pytest.mark.parametrize(
     ("stop", "recorded"), [("agent2", "tool-finish once"), ("right1", "tool-finish left")]
 )
-async def test_what_finished_before_a_kill_is_not_run_again(
+async def test_finished_nodes_are_not_run_again_after_a_kill(
     database_url: str, tmp_path: Path, stop: str, recorded: str
 ) -> None:
-    """A killed agent goes on in its own run; its tool, which was under way, is not repeated."""
+    """A killed agent continues in its own run; its tool call in progress is not repeated."""
     effects = Effects(tmp_path / "effects")
     async with elsewhere(database_url, effects.path, stop) as other:
         await other.until(f"effect {stop}", recorded)
@@ -48,7 +48,7 @@ async def test_what_finished_before_a_kill_is_not_run_again(
 
 
 @pytest.mark.backends("file")
-async def test_a_function_under_way_in_a_kill_runs_again_only_if_it_is_idempotent(
+async def test_a_function_in_progress_at_a_kill_runs_again_only_if_idempotent(
     database_url: str, tmp_path: Path
 ) -> None:
     effects = Effects(tmp_path / "effects")

@@ -40,13 +40,13 @@ async def test_a_node_in_a_loop_has_iterations(runtime: Runtime) -> None:
     assert sorted(RunSpec.of(run).iteration for run in children) == [1, 2]
 
 
-async def test_nodes_beside_each_other_run_at_once_and_come_back_in_order(
+async def test_concurrent_nodes_run_at_once_and_return_in_order(
     runtime: Runtime,
 ) -> None:
     met = asyncio.Barrier(3)
 
     async def meet(number: int) -> int:
-        # None of them can end before all have begun.
+        # None of them can end before all have started.
         await met.wait()
         await anyio.sleep(0.01 * (3 - number))
         return number
@@ -69,7 +69,7 @@ async def test_nodes_beside_each_other_run_at_once_and_come_back_in_order(
     assert [len(node.calls) for node in nodes] == [0, 3, 3, 0]
 
 
-async def test_branches_may_branch_and_one_that_fails_ends_the_others(runtime: Runtime) -> None:
+async def test_branches_may_branch_and_a_failing_one_ends_the_others(runtime: Runtime) -> None:
     async def fail() -> None:
         raise LookupError("nothing there")
 
@@ -89,7 +89,7 @@ async def test_branches_may_branch_and_one_that_fails_ends_the_others(runtime: R
     assert result.output == [[0, 1], [10, 11], [50, 51], "end"]
 
 
-async def test_nodes_of_a_task_group_of_the_flows_own_run_in_turn(runtime: Runtime) -> None:
+async def test_nodes_in_the_flows_own_task_group_run_in_turn(runtime: Runtime) -> None:
     at_work = 0
 
     async def alone(number: int) -> int:
@@ -101,15 +101,15 @@ async def test_nodes_of_a_task_group_of_the_flows_own_run_in_turn(runtime: Runti
 
     @Workflow
     async def flow(w: WorkflowContext) -> list[int]:
-        found: list[int] = []
+        finished: list[int] = []
 
         async def one(number: int) -> None:
-            found.append(await w.call(f"node{number}", alone, number))
+            finished.append(await w.call(f"node{number}", alone, number))
 
         async with anyio.create_task_group() as group:
             for number in range(3):
                 group.start_soon(one, number)
-        return sorted(found)
+        return sorted(finished)
 
     assert len((await runtime.run(flow, "Go.")).output) == 3
 
@@ -138,7 +138,7 @@ async def test_a_workflow_streams_the_events_of_its_nodes(runtime: Runtime) -> N
     assert [one.kind for one in events].count("run-start") == 2
 
 
-async def test_an_agent_with_a_nodes_memory_goes_on_from_its_iterations(runtime: Runtime) -> None:
+async def test_an_agent_with_node_memory_continues_from_its_iterations(runtime: Runtime) -> None:
     agent = Agent(ScriptedModel(echo), name="critic", memory=MemoryMode.NODE)
 
     @Workflow

@@ -1,4 +1,4 @@
-"""What the nodes of a workflow are given, what they give, and the state that they share."""
+"""Inputs and outputs of a workflow's nodes, and the state that they share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.workflow.helpers import ECHO, answering, local, sent, texts
 pytestmark = pytest.mark.backends("file")
 
 
-async def test_the_shared_state_gains_one_message_an_agent_and_the_trace_stays_in_its_thread(
+async def test_each_agent_adds_one_message_to_the_shared_state_and_its_trace_stays_in_its_thread(
     runtime: Runtime,
 ) -> None:
     @tool
@@ -54,7 +54,7 @@ async def test_the_shared_state_gains_one_message_an_agent_and_the_trace_stays_i
     assert await sent(runtime, result.run_id) == ["Go.", "", "", "(no result)"]
 
 
-async def test_a_child_is_given_the_last_message_or_a_nodes_output_or_nothing(
+async def test_a_childs_input_is_the_last_message_a_nodes_output_or_nothing(
     runtime: Runtime,
 ) -> None:
     @Workflow
@@ -75,7 +75,7 @@ async def test_a_child_is_given_the_last_message_or_a_nodes_output_or_nothing(
     assert result.output == ["First.", "First.", '{"moon":1}', "(no input)", "Just this."]
 
 
-async def test_a_child_begins_with_no_messages_unless_it_is_to_see_the_shared_ones(
+async def test_a_child_starts_without_messages_unless_it_shares_them(
     runtime: Runtime,
 ) -> None:
     @Workflow
@@ -88,10 +88,10 @@ async def test_a_child_begins_with_no_messages_unless_it_is_to_see_the_shared_on
     assert result.output == ["And?", 'One. | ["And?","One. | And? | And?"] | Two. | And? | And?']
 
 
-async def test_runs_inside_a_run_inherit_what_is_known_of_the_user(runtime: Runtime) -> None:
+async def test_inner_runs_inherit_the_user_context(runtime: Runtime) -> None:
     @tool
     async def who(context: ToolContext) -> str:
-        """Say who the user is."""
+        """Return who the user is."""
         return str(context.user_context["name"])
 
     def agent() -> Agent:
@@ -112,7 +112,7 @@ async def test_runs_inside_a_run_inherit_what_is_known_of_the_user(runtime: Runt
     assert result.output == ["Ada", ["Ada", "Ada"]]
 
 
-async def test_a_workflow_as_a_node_has_a_thread_and_a_state_of_its_own(runtime: Runtime) -> None:
+async def test_a_workflow_as_a_node_has_its_own_thread_and_state(runtime: Runtime) -> None:
     @Workflow
     async def inner(w: WorkflowContext) -> dict[str, Any]:
         await w.agent("write", answering("Inner text."))
@@ -156,14 +156,14 @@ class Point(BaseModel):
 
 @dataclass
 class Pair:
-    """Another one."""
+    """Another value."""
 
     left: str
     right: set[int]
 
 
 def pair(left: str) -> Pair:
-    """Return a pair, from a thread."""
+    """Return a pair, created in a worker thread."""
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
     return Pair(left, {2, 1})
@@ -174,7 +174,7 @@ async def move(point: Point, by: int) -> Point:
     return Point(x=point.x + by)
 
 
-async def test_values_are_what_they_were_after_a_resume(runtime: Runtime) -> None:
+async def test_values_are_equal_after_a_resume(runtime: Runtime) -> None:
     model = ScriptedModel([call("final_result", x=7)])
     seen: list[list[Any]] = []
     broken = True
@@ -204,13 +204,13 @@ def kind_of(value: object) -> str:
     return type(value).__name__
 
 
-async def test_what_json_cannot_hold_is_no_value_of_a_node(runtime: Runtime) -> None:
+async def test_values_that_json_cannot_represent_are_refused(runtime: Runtime) -> None:
     @Workflow
     async def flow(w: WorkflowContext) -> str:
         with pytest.raises(NodeFailed, match="JSON cannot hold") as failed:
             await w.call("bad", object)
         assert isinstance(failed.value.__cause__, ConfigError)
-        # As an argument it is known by its type.
+        # As an argument it is identified by its type.
         return await w.call("good", kind_of, object())
 
     assert (await runtime.run(flow, "Go.")).output == "object"

@@ -1,4 +1,4 @@
-"""The one thread of a user and a workflow, and what is loaded of it."""
+"""The one thread of a user and a workflow, and how much of it is loaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.workflow.helpers import answering, local, texts
 pytestmark = pytest.mark.backends("file")
 
 
-async def test_a_user_and_a_workflow_have_one_thread_whose_turns_are_kept_once(
+async def test_a_user_and_a_workflow_have_one_thread_with_each_turn_once(
     runtime: Runtime,
 ) -> None:
     histories: list[list[str]] = []
@@ -51,8 +51,8 @@ async def test_a_user_and_a_workflow_have_one_thread_whose_turns_are_kept_once(
     assert (await runtime.store.of("ada").runs.get(other.run_id)).thread_id == other.thread_id
     thread = await local(runtime).threads.get(first.thread_id)
     nodes = await local(runtime).log.branch(thread.id, thread.head or 0)
-    said = [(one.role, decode_message(one.body).text) for one in nodes if one.kind == "message"]
-    assert said == [
+    messages = [(one.role, decode_message(one.body).text) for one in nodes if one.kind == "message"]
+    assert messages == [
         ("user", "Hello."),
         ("assistant", "Answer 0."),
         ("user", "More."),
@@ -61,18 +61,18 @@ async def test_a_user_and_a_workflow_have_one_thread_whose_turns_are_kept_once(
     assert all(node.tokens > 0 for node in nodes)
 
 
-async def test_the_thread_is_found_by_all_who_look_at_once(database_url: str) -> None:
+async def test_concurrent_lookups_find_the_same_thread(database_url: str) -> None:
     @Workflow
     async def chat(w: WorkflowContext) -> str:
         return w.thread_id
 
-    found: list[str] = []
+    threads: list[str] = []
 
     async def ask(runtime: Runtime) -> None:
         with anyio.fail_after(60):
             while True:
                 try:
-                    found.append((await runtime.run(chat, "Hello.")).output)
+                    threads.append((await runtime.run(chat, "Hello.")).output)
                 except Conflict:
                     await anyio.lowlevel.checkpoint()
                 else:
@@ -86,12 +86,12 @@ async def test_the_thread_is_found_by_all_who_look_at_once(database_url: str) ->
     ):
         for runtime in (one, two, one, two):
             group.start_soon(ask, runtime)
-    assert len(found) == 4 and len(set(found)) == 1
+    assert len(threads) == 4 and len(set(threads)) == 1
     async with Runtime.open(settings) as runtime:
-        assert [one.id for one in await local(runtime).threads.list()] == [found[0]]
+        assert [thread.id for thread in await local(runtime).threads.list()] == [threads[0]]
 
 
-async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
+async def test_the_loaded_history_has_limits(runtime: Runtime) -> None:
     histories: list[list[str]] = []
 
     async def chat(w: WorkflowContext) -> str:
@@ -106,7 +106,7 @@ async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
 
     for number in range(12):
         await turn(f"{number}")
-    # 20 messages are ten turns; with an odd limit, it begins at a message of the user.
+    # 20 messages are ten turns; with an odd limit, it starts at a user message.
     assert [one for one in await turn("Long.") if one != "Yes."] == [
         str(number) for number in range(2, 12)
     ]
@@ -116,7 +116,7 @@ async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
     assert await turn("?", history_messages=0) == []
 
 
-async def test_the_history_that_an_agent_sees_is_cut_to_its_window_before_each_call(
+async def test_an_agents_history_is_cut_to_its_window_before_each_call(
     runtime: Runtime,
 ) -> None:
     model = ScriptedModel([say("Short.")], window=8_000)
@@ -125,8 +125,8 @@ async def test_the_history_that_an_agent_sees_is_cut_to_its_window_before_each_c
     async def chat(w: WorkflowContext) -> str:
         if w.input != "And now?":
             return "An answer. " * 400
-        said = [PromptMessage("user", one.text) for one in w.messages]
-        assert count_messages_tokens(said) > 8_000
+        history = [PromptMessage("user", message.text) for message in w.messages]
+        assert count_messages_tokens(history) > 8_000
         return await w.agent("answer", Agent(model), history=True)
 
     for number in range(8):
@@ -135,10 +135,10 @@ async def test_the_history_that_an_agent_sees_is_cut_to_its_window_before_each_c
     request = model.requests[0]
     assert count_messages_tokens(request.messages) <= 6_000
     assert request.messages[-1].text == "And now?"
-    assert "Question 7." in "".join(one.text for one in request.messages)
+    assert "Question 7." in "".join(message.text for message in request.messages)
 
 
-async def test_an_agent_can_go_on_with_a_workflows_thread(database_url: str) -> None:
+async def test_an_agent_can_continue_a_workflows_thread(database_url: str) -> None:
     @Workflow
     async def flow(w: WorkflowContext) -> str:
         await w.call("work", str, "what it gave")
@@ -150,7 +150,9 @@ async def test_an_agent_can_go_on_with_a_workflows_thread(database_url: str) -> 
             await runtime.run(flow, "Go.", thread="t")
         assert (await runtime.run(Agent(model), "Then?", thread="t")).output == "Gone on."
         events = await local(runtime).events.list("t")
-    assert [one.text for one in model.requests[0].messages][-2:] == ["Answer.", "Then?"]
-    # A run does not read all that came before: what prompts begin with moves on with the turns.
-    assert [one.data["cause"] for one in events if one.kind == "activation"].count("messages") >= 1
+    assert [message.text for message in model.requests[0].messages][-2:] == ["Answer.", "Then?"]
+    # A run does not read the whole history: the start of its prompts moves with the turns.
+    assert [event.data["cause"] for event in events if event.kind == "activation"].count(
+        "messages"
+    ) >= 1
     assert len(model.requests[0].messages) < 6 * 4

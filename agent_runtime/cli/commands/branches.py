@@ -173,6 +173,7 @@ def _run(
 
     @asynccontextmanager
     async def start(runtime: Runtime) -> AsyncGenerator[RunStream]:
+        # Only once the runtime is open: if that fails, the head stays where it is.
         await move(user_store(runtime))
         async with runtime.stream(agent, task, thread=thread, spec=spec.to_json()) as stream:
             yield stream
@@ -216,6 +217,7 @@ async def _branches(
     thread = await store.threads.get(thread_id)
     found: list[tuple[Node, int, bool]] = []
     for tip in await branches.branch_heads(store, thread):
+        # The head may lie within a branch after a fork, not at its end.
         chain = await store.log.lineage(thread_id, tip)
         current = thread.head is not None and thread.head in chain
         found.append((await store.log.node(thread_id, tip), len(chain), current))

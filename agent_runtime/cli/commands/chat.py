@@ -49,6 +49,7 @@ def chat(
 
     settings = load_settings()
     spec = new_spec(settings, model, workspace, max_steps, allow_shell)
+    # Chosen here, so that the line at the end can name it even if no run began.
     thread = thread or str(uuid.uuid4())
     code = exits.SUCCESS
     files: list[str] = []

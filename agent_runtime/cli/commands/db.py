@@ -177,6 +177,7 @@ def bytes_text(number: int) -> str:
 
 
 async def _status(settings: Settings) -> StoreStatus | None:
+    # Opening a file would create it, and this command changes nothing.
     if not _is_there(settings.database_url):
         return None
     async with _open(settings) as store:
@@ -195,6 +196,7 @@ async def _migrate(settings: Settings) -> tuple[str, ...]:
         from agent_runtime_storage.sql.loader import load_migrations
 
         pending = tuple(f"{one.version:04d} {one.name}" for one in load_migrations("sqlite"))
+    # Opening applies them.  Another process may do so first; the end is the same.
     async with _open(settings, migrate=True):
         return pending
 
@@ -235,6 +237,7 @@ async def _copy(settings: Settings, source_url: str, target_url: str, as_json: b
         aclosing(copy_store(source, target, texts=text_of)) as copies,
     ):
         async for one in copies:
+            # What the target has already is no conflict, so the command can be repeated.
             left += one.outcome == "conflict"
             if as_json:
                 write_json(dataclasses.asdict(one))
@@ -278,5 +281,6 @@ async def _open(
     try:
         yield store
     finally:
+        # Closing waits for the writer thread; a cancellation would leave it running.
         with anyio.CancelScope(shield=True):
             await store.close()

@@ -79,7 +79,9 @@ async def _checks() -> list[Check]:
     try:
         settings = load_settings()
     except ConfigError as error:
+        # All further checks need the settings.
         return [*checks, Check("settings", "fail", error.message, error.cure)]
+    # The rest is checked independently, so that one report names everything that is wrong.
     checks.append(Check("settings", "ok", "all names are known, all values are valid"))
     if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
         checks.append(check_postgres())
@@ -152,6 +154,7 @@ async def check_model(settings: Settings) -> Check:
     found = f"{info.name}, window {info.window:,} tokens"
     if info.price is None:
         found += ", price unknown"
+    # A server of one's own may need no key, or another provider's.
     if settings.model_base_url is not None:
         return Check("model", "ok", f"{found}, at {redact_url(settings.model_base_url)}")
     if settings.model_api_key is not None:

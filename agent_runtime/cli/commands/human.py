@@ -74,6 +74,7 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
     async def give(runtime: Runtime) -> tuple[str, bool]:
         store = user_store(runtime)
         question = Question.of(await store.questions.get(question_id))
+        # A sub-agent asks, but only its root is resumed.
         root = (await store.runs.get(question.run_id)).root_run_id
         if text is not None:
             return root, await runtime.answer(question_id, parse(question, text))
@@ -81,6 +82,7 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
             show(question)
             raise click.UsageError(f"Give the ANSWER: {hint(question)}.")
         await ask_all(runtime, [question])
+        # The person may have left some open.
         return root, not await runtime.questions(run_id=root)
 
     run_id, ready = with_runtime(give)

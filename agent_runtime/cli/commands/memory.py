@@ -147,6 +147,7 @@ async def _export(runtime: Runtime, thread: str, model: str | None, form: str) -
     records = [{"type": "memory", "version": 1, **head}]
     for row in rows:
         activation = {"id": row.id, "cause": row.cause, "anchor": row.anchor, "run_id": row.run_id}
+        # Exported as it is stored: later versions of the body need no change here.
         begins = orjson.loads(row.body)
         records.append(
             {"type": "activation", **activation, "created_at": row.created_at, "start": begins}
@@ -162,6 +163,7 @@ async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent:
 
     name = model
     if name is None:
+        # The window, the prices and the calibration are of the model that the thread is used with.
         runs = await user_store(runtime).runs.list(thread_id=thread, limit=20)
         specs = (Spec.from_json(run.spec).model for run in runs if is_of_command(run))
         name = str(next(specs, runtime.settings.model) or "")
@@ -176,6 +178,7 @@ def _event_writer() -> Callable[[Event], None]:
 
     def write(event: Event) -> None:
         lines = tally.update(event)
+        # A maintenance run is an internal matter; it makes no steps.
         if event.kind not in ("run-start", "run-finish"):
             for line in lines:
                 say(line.strip())

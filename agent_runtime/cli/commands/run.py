@@ -149,6 +149,7 @@ def new_spec(
         say(NO_MODEL)
     if workspace is None:
         say("The agent has no file tools; --workspace PATH gives it tools for that folder.")
+    # Without a terminal nobody would answer, and the run would be suspended.
     return dataclasses.replace(spec, asking=bool(spec.model) and can_ask())
 
 
@@ -243,6 +244,7 @@ def resume(
         if budget_usd is not None:
             await runtime.set_budget(found.id, usd=budget_usd)
         if can_ask():
+            # Before the run is resumed: it would only be suspended again.
             await ask_all(runtime, await runtime.questions(run_id=found.id))
         return found, build_agent(respecified(Spec.from_json(found.spec), model, max_steps))
 
@@ -311,11 +313,15 @@ async def _last(store: UserStore, thread: str | None) -> Run:
     for run in runs:
         if thread is None and is_other_folder(folders[run.id]):
             continue
+        # A sub-agent continues with its root, and a maintenance run has no task.
         if run.parent_run_id is not None or run.thread_id in seen or RunSpec.of(run).upkeep:
             continue
+        # Newest first, so any further run of the thread is an earlier one: its branch has moved on.
         seen.add(run.thread_id)
         active = run.status in ACTIVE and not is_dead(run)
         over = run.status == "succeeded" or run.stop_reason == "imported"
+        # An active run of the thread that was named is returned too: resuming it says who works on
+        # it.
         if not over and (thread is not None or not active):
             return run
     raise NotFound(

@@ -139,6 +139,7 @@ async def _runs(
 
     if thread is not None:
         await store.threads.get(thread)
+    # More than are shown, because those of other folders come last.
     found = await store.runs.list(thread_id=thread, limit=max(limit, LOOKED_AT))
     folders = await workspaces(store, found)
     found.sort(key=lambda run: is_other_folder(folders[run.id]))
@@ -181,10 +182,12 @@ def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> i
         agent = build_agent(respecified(Spec.from_json(run.spec), None, None))
         outcome = session.follow(
             settings,
+            # Defaults bind the values of this turn of the loop.
             lambda runtime, one=run.id, agent=agent: runtime.resume_stream(one, agent),
             lambda runtime, one, agent=agent: runtime.resume_stream(one, agent),
         )
         session.report(outcome, as_json=as_json)
+        # The others are tried all the same.
         code = code or outcome.exit_code
         if outcome.interrupted:
             break

@@ -36,6 +36,7 @@ def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
     """List threads, this folder's first; delete, export and import threads."""
     if ctx.invoked_subcommand is not None:
         return
+    # All are read and cut only afterwards, because those of other folders come last.
     found = here_first(with_store(lambda store: store.threads.list(limit=MOST, children=every)))[
         :limit
     ]
@@ -99,9 +100,11 @@ async def _nodes(store: UserStore, thread_id: str, limit: int) -> list[Node]:
     if thread.head is not None:
         nodes = await store.log.branch(thread_id, thread.head, limit=limit)
     for run in await store.runs.list(thread_id=thread_id, limit=10):
+        # A maintenance run has no nodes; the run before it may have left an exchange open.
         if RunSpec.of(run).upkeep:
             continue
         if run.open_node is not None:
+            # The head does not include an exchange in progress.
             nodes.append(await store.log.node(thread_id, run.open_node))
         break
     return nodes[-limit:]

@@ -82,6 +82,7 @@ def export_thread(thread: str, output: Path | None) -> None:
     Keep the file private: it holds everything that was said and done on the thread.
     """
     if output is None:
+        # Bytes of an export may control a terminal, and are of no use there.
         if sys.stdout.isatty():
             raise click.UsageError("Give -o FILE, or redirect the output.")
         with_store(lambda store: _export(store, thread, sys.stdout.buffer))
@@ -146,6 +147,7 @@ async def delete_thread(
             if await end_if_dead(store, run):
                 # Ending the run changed the thread.
                 unchanged_since = None
+            # A dead process cannot end its run; this one tries again until the takeover succeeds.
             elif not (force or dead) or anyio.current_time() > deadline:
                 raise
             elif not dead and not run.cancel_requested:

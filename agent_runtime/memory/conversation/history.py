@@ -137,6 +137,7 @@ class ConversationMemory:
     ) -> int | None:
         """Return the user's message on the branch that has no answer yet."""
         if active_run is not None:
+            # Only if the branch has it: another branch is not what the run works on.
             task = (await self._store.runs.get(active_run)).task_id
             if task and task in await self._store.log.lineage(self._thread_id, head, first=task):
                 return task
@@ -153,6 +154,7 @@ class ConversationMemory:
         shown: list[PromptMessage] = []
         for node in turn:
             message = decode_message(node.body)
+            # Its results are missing, and a call without a result cannot be sent.
             if node.status == "open":
                 continue
             if isinstance(message, Note):

@@ -68,6 +68,7 @@ async def newest_turns(
     fitting: list[list[PromptMessage]] = []
     for turn in reversed(turns):
         shown = await show(turn)
+        # Messages before tokens: counting is the expensive check.
         max_messages -= len(shown)
         if max_messages < 0:
             break
@@ -84,6 +85,8 @@ async def _count(shown: Sequence[PromptMessage], takes: Collection[FileKind] | N
     def as_sent(one: PromptMessage) -> PromptMessage:
         if takes is None or not one.files:
             return one
+        # A file costs many tokens and the line that names it a few: files that are not sent must
+        # not use up the limit.
         sent = tuple(file for file in one.files if file.kind in takes)
         named = tuple(file for file in one.files if file.kind not in takes)
         return replace(in_words(replace(one, files=named)), files=sent)

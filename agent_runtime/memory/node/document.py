@@ -133,6 +133,7 @@ def _decode(data: bytes, place: str) -> NodeDocument:
             f"The node memory {place} is damaged: it is not JSON.", cure=_CURE
         ) from error
     known = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    # Before the rest is validated: a later version may have another form, and is not damaged.
     version = known.get("version", VERSION)
     if version != VERSION:
         raise UnknownVersion(
@@ -152,5 +153,6 @@ def _decode(data: bytes, place: str) -> NodeDocument:
 
 
 def _inflated(data: bytes) -> bytes:
+    # Streamed: `decompress` needs the size in the frame's header, which other writers may omit.
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=False) as reader:
         return reader.read()

@@ -96,6 +96,7 @@ class _Turn:
 
     async def after(self, known: Sequence[NodeMessage]) -> list[NodeMessage]:
         """Return its messages to append to those of the memory; [] if it is there already."""
+        # A flush whose answer was lost has written it; a repetition must not add it twice.
         if any(one.message_id == self.message_id for one in known):
             return []
         parent = await self.parent(known) if callable(self.parent) else self.parent
@@ -113,7 +114,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A memory as it was read, from its place and from where it was before compression changed."""
+    """A memory as it was read, from its place and from the one of the other form."""
 
     content: NodeDocument
     own: _Part
@@ -232,6 +233,7 @@ class NodeMemory:
         if head is None or not messages:
             return History()
         turns = turns_of(self._branch(messages, head), begins=lambda one: one.role == "user")
+        # The new task follows, and some providers refuse two user messages in a row.
         if turns[-1][-1].role == "user":
             del turns[-1]
 
@@ -252,6 +254,7 @@ class NodeMemory:
         Raises:
             Conflict: other writers changed the memory before each of many attempts.
         """
+        # A copy: turns may be added while this one waits for the store.
         turns = list(self._buffer)
         if not turns:
             return
@@ -259,6 +262,7 @@ class NodeMemory:
             if await self._write():
                 self._buffer = [one for one in self._buffer if one not in turns]
                 return
+            # A random part of it, or writers that collided once would collide each time.
             await anyio.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.002 * 2**attempt)))
         raise Conflict(
             f"Other writers keep changing the node memory {self.key.path}.",
@@ -323,6 +327,8 @@ class NodeMemory:
         if moves or len(messages) > len(stored.content.messages):
             content = stored.content.with_messages(messages)
             data = await encode_node_document(content, compressed=self._compressed)
+            # The new place is written before the old one is emptied: a crash in between leaves the
+            # turns in both, where reading takes each once.
             if not await self._put(self._own, data, stored.own.document):
                 return False
         if not moves:

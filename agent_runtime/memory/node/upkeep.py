@@ -1,4 +1,4 @@
-"""Lists node memories, and deletes those that were not used for long."""
+"""List node memories, and delete those that have been unused for long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 PRUNE = "prune-node-memory"
 DAY = 86_400.0
 CLAIM_SECONDS = 600.0
-"""After how long another process may take over; pruning twice does no harm."""
+"""Seconds until another process may take over; pruning twice does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class StoredNodeMemory:
 
 
 async def stored_memories(store: UserStore) -> list[StoredNodeMemory]:
-    """Return the owner's node memories, the longest unchanged first.
+    """Return the owner's node memories, least recently written first.
 
     Raises:
         ConfigError: the database has no object store.
@@ -51,6 +51,7 @@ async def stored_memories(store: UserStore) -> list[StoredNodeMemory]:
             for info in chunk:
                 path = info.key.removesuffix(COMPRESSED).removesuffix(PLAIN)
                 parts = path.split("/")
+                # Not one of ours: people put other files into buckets.
                 if path == info.key or len(parts) != 4:
                     continue
                 before = memories.get(path)
@@ -84,8 +85,8 @@ async def prune(store: UserStore, *, seconds: float) -> list[StoredNodeMemory]:
 async def prune_daily(store: UserStore, *, days: float) -> None:
     """Delete the owner's node memories that had no turn for `days` days, once a day.
 
-    The first process to claim the job does it.  Failures are only logged, and retried, as after a
-    crash, when the claim has expired.
+    The first process to claim the job does it.  A failure is logged; like a crash, it is retried
+    once the claim has expired.
     """
     try:
         token = await store.jobs.claim_periodic(PRUNE, seconds=CLAIM_SECONDS)

@@ -23,7 +23,7 @@ class MemorySetup:
     """What a run's observational memory works with.
 
     Attributes:
-        observer: None for rules, as is `reflector`.
+        observer, reflector: None for rules.
         warnings: settings that could not be followed, and why.
     """
 

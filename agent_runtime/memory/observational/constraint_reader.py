@@ -70,7 +70,9 @@ _SAYS_SO = re.compile(
     r"하지 ?마|말아|마세요|말 것|항상|반드시|절대|금지|해야|않도록|마십시오",
     re.IGNORECASE,
 )
+# A question requires nothing, except a polite request in that form.
 _ASKS = re.compile(r"^(?:can|could|would|will) you\b|\b(?:please|bitte|por favor|s'il)\b", re.I)
+# Not before a small letter, as after an abbreviation; CJK text has no space after its full stop.
 _ENDS = re.compile(r"(?<=[.!?…])[\"')\]*_”]*\s+(?=[^a-zà-ÿ])|(?<=[。！？；।؟])\s*")
 _SHORT_FOR = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|excl|no|nr|mr|mrs|dr|fig|sec|z\.b|d\.h|bzw|usw|ca)\.)$",
@@ -124,6 +126,7 @@ _NEGATED = re.compile(
 )
 _NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\s*(\d+)\b")
 _WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
+# Words that do not say what a rule is about: two rules that share only these are unrelated.
 _GENERIC = words(
     "a an the this that these those it its is are be been being was were do does did done has "
     "have had i you we they he she my your our their me us them of to in on at by for from with "
@@ -147,6 +150,7 @@ async def constraints_of(log: RunLog) -> Constraints:
     if not view.entries or view.entries[-1].seq <= known.read:
         return known
     messages = [(one.seq, one.message) for one in view.entries if one.seq > known.read]
+    # Answers are rows, not nodes; each counts at the node whose call asked for it.
     answers = await log.store.questions.list(
         thread_id=log.lease.thread_id, status="answered", limit=ANSWERS
     )
@@ -172,6 +176,7 @@ async def _before(
     unread = [
         node
         for node in nodes
+        # The agent's nodes are read only where somebody answered: nothing that it says is a rule.
         if node.seq > known.read and (node.role != "assistant" or node.seq in answered)
     ]
     return await anyio.to_thread.run_sync(
@@ -199,15 +204,16 @@ def read_constraints(
         if node <= known.read:
             continue
         last = node
-        said = [_constraint(node, text) for text in required(_words_of(message))]
-        for one in (*said, *by_node.get(node, ())):
+        stated = [_constraint(node, text) for text in required(user_words(message))]
+        for one in (*stated, *by_node.get(node, ())):
+            # Comparing every pair would take quadratic time, and few sentences end anything.
             if _ENDS_SOMETHING.search(one.text):
                 items = [each for each in items if not supersedes(one.text, each.text)]
             items.append(one)
     return merge_constraints(known, items, last)
 
 
-def _words_of(message: LoggedMessage) -> str:
+def user_words(message: LoggedMessage) -> str:
     """Return the user's own words in a message; empty if it has none."""
     if isinstance(message, UserMessage):
         return message.text
@@ -251,11 +257,13 @@ def required(text: str) -> Iterator[str]:
             lead, plain = [], one_line(_ITEM.sub("", line)).lstrip("#> ")
             if _HEADING.match(line):
                 ruled = True
-            elif plain.endswith((":", "：")) and _is(plain):
+            elif plain.endswith((":", "：")) and _is_constraint(plain):
                 lead = [plain]
             else:
                 yield from (
-                    one for one in _sentences(plain) if one and ((ruled and item) or _is(one))
+                    one
+                    for one in _sentences(plain)
+                    if one and ((ruled and item) or _is_constraint(one))
                 )
         yield from _joined(lead)
 
@@ -270,6 +278,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
     block: list[str] = []
     fenced = False
     lines = text.splitlines()
+    # A fence that is never closed opens no code, or one stray mark would hide every rule after it.
     closing = sum(1 for line in lines if _FENCE.match(line)) // 2 * 2
     for line in lines:
         if closing and _FENCE.match(line):
@@ -277,6 +286,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
         elif fenced:
             continue
         elif not line.strip():
+            # An empty line after "Rules:" does not separate the list from what announces it.
             if block and not (len(block) == 1 and block[0].rstrip().endswith((":", "："))):
                 yield block
                 block = []
@@ -292,6 +302,7 @@ def _continues(before: str, line: str) -> bool:
     """Return whether a line continues the sentence of the line before it."""
     if _ITEM.match(line) or before.rstrip().endswith((".", "!", "?", ":", ";", "。", "！", "：")):
         return False
+    # Bounded, because joining line after line would take quadratic time in a long text.
     if len(before) > 4 * LONGEST or _HEADING.match(before):
         return False
     return line[:1].isspace() or (len(before) >= _WRAPPED and not line.lstrip()[:1].isupper())
@@ -325,7 +336,7 @@ def _ends(text: str) -> Iterator[int]:
             yield begin
 
 
-def _is(sentence: str) -> bool:
+def _is_constraint(sentence: str) -> bool:
     """Return whether a sentence requires, forbids or corrects something."""
     sentence = sentence[:SENTENCE]
     if not any(map(str.isalpha, sentence)):
@@ -368,6 +379,7 @@ def _ended(new: str) -> Iterator[str]:
 @functools.lru_cache(8192)
 def _content(text: str) -> frozenset[str]:
     """Return the stems of the words that say what a text is about."""
+    # "Rule 3" names a rule.  As separate words, "rule" is generic and 3 could be any number.
     plain = _NUMBERED.sub(r"rule_\1", text.casefold())
     words = (_stem(match[0]) for match in _WORD.finditer(plain))
     return frozenset(word for word in words if word not in _GENERIC)

@@ -47,6 +47,7 @@ class PastNodes:
             begin = bisect_left(self.nodes, one.first)
             if begin > reached:
                 ranges.append((reached, begin))
+            # A reflection may reach further than the observations that begin after it.
             reached = max(reached, bisect_right(self.nodes, one.last))
         if reached < len(self.nodes):
             ranges.append((reached, len(self.nodes)))
@@ -72,6 +73,7 @@ class PastNodes:
         Of several that begin at a node the longest is taken; of equal ones the oldest, because
         reflections name that one as their part.
         """
+        # The end is negated, so that the longest comes first.
         known = sorted((one.first, -one.last, one.id, one) for one in stored if not one.level)
         filling: list[Observation] = []
         for begin, end in self.uncovered(standing):
@@ -79,6 +81,7 @@ class PastNodes:
             for first, last, _, one in known:
                 place = bisect_left(self.nodes, first, reached, end)
                 until = bisect_left(self.nodes, -last, place, end)
+                # Both ends have to be nodes of this branch, or the observation is of another one.
                 if until < end and (self.nodes[place], self.nodes[until]) == (first, -last):
                     filling.append(one)
                     reached = until + 1
@@ -87,6 +90,7 @@ class PastNodes:
     def next(self, present: Sequence[Observation]) -> tuple[int, ...]:
         """Return the oldest unobserved nodes, at most `MOST_NODES`."""
         for begin, end in self.uncovered(present):
+            # Only of the first gap: an observation stands for an unbroken interval.
             return self.nodes[begin : min(end, begin + MOST_NODES)]
         return ()
 
@@ -107,6 +111,7 @@ async def read_past(store: UserStore, thread_id: str, view: View) -> PastNodes:
     nodes = tuple(await store.log.lineage(thread_id, before)) if before is not None else ()
     sizes = [0] * len(nodes)
     for begin, end in PastNodes(nodes, ()).uncovered(view.observations):
+        # In pages, because a gap may have any length and all its bodies are read.
         for at in range(begin, end, MOST_NODES):
             until = min(end, at + MOST_NODES)
             unobserved = await store.log.branch(thread_id, nodes[until - 1], first=nodes[at])
@@ -143,7 +148,7 @@ async def stretch_to_observe(
     return measured()
 
 
-def in_a_row(observations: Sequence[Observation]) -> list[list[Observation]]:
+def unbroken_rows(observations: Sequence[Observation]) -> list[list[Observation]]:
     """Group observations into rows without a gap."""
     rows: list[list[Observation]] = []
     for one in observations:

@@ -45,6 +45,7 @@ async def claim_memory_job(
             raise interrupted
         yield job
     except BaseException as error:
+        # A cancellation says nothing against the job: the next run takes it at once.
         wait = retry_after if isinstance(error, Exception) else 0.0
         with anyio.move_on_after(RELEASE_SECONDS, shield=True), suppress(StoreError):
             await store.jobs.fail(job, retry_after=wait, detail=type(error).__name__)
@@ -64,6 +65,7 @@ async def reserve_and_settle(log: RunLog, amount: Amount) -> AsyncGenerator[None
     try:
         yield
     except Exception:
+        # Not for a cancellation: it comes with the run's end, which settles what is held.
         # The error may come from a listener after the commit, or the run's end has settled it.
         if log.held != Amount():
             with suppress(StoreError):

@@ -16,10 +16,10 @@ from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory import accounting
 from agent_runtime.memory.observational.gaps import (
     PastNodes,
-    in_a_row,
     observed_throughout,
     read_past,
     stretch_to_observe,
+    unbroken_rows,
 )
 from agent_runtime.memory.observational.observer.base import (
     MemoryCall,
@@ -175,6 +175,7 @@ class ObservationalMemory:
         recent messages of a chat.
         """
         raw = measure(view.entries, (), self.ratio(), view.anchor)
+        # In a chat the last exchange, if there is any, may lie far back; then `movable` decides.
         end = max(movable(raw, self.thresholds), last_exchange(view.entries))
         return covered(view.entries[:end], self.prepared)[0]
 
@@ -218,9 +219,10 @@ class ObservationalMemory:
     def condensing(self, view: View) -> tuple[Observation, ...]:
         """Return the present observations with every known reflection applied."""
         present = self.present(view)
-        return apply_reflections(
-            self.best(apply_reflections(present, self.reflections)), self.reflections
-        )
+        # The parts of a reflection are provisional observations, or what a model later wrote in
+        # place of those.  So reflections are applied before and after `best` replaces them.
+        standing = self.best(apply_reflections(present, self.reflections))
+        return apply_reflections(standing, self.reflections)
 
     def best(self, present: Sequence[Observation]) -> tuple[Observation, ...]:
         """Return observations, provisional ones replaced by what a model wrote since."""
@@ -238,6 +240,8 @@ class ObservationalMemory:
         """Return what to condense; None if nothing is due or there is nothing new to try."""
         present = self.condensing(view)
         total = sum(map(size_of, present))
+        # Above R something has to leave even if the last attempt made no progress: then it is
+        # archived.
         if total < self.resting and total <= self.limit:
             return None
         return self.reflection(view, present, self.limit)
@@ -250,11 +254,13 @@ class ObservationalMemory:
         Args:
             limit: R, in our tokens, for all observations together.
         """
-        stated, rows = self.stated(view), in_a_row(present)
+        stated, rows = self.stated(view), unbroken_rows(present)
         if len(rows) < 2:
             return plan_reflection(present, limit, stated=stated)
         total = sum(map(size_of, present))
         for row in sorted(rows, key=lambda row: -sum(map(size_of, row))):
+            # The other rows take their share of R first.  At least a quarter is left, or this row
+            # would pay for all of them and be condensed whole.
             own = limit - total + sum(map(size_of, row))
             if reflection := plan_reflection(row, max(own, limit // 4), stated=stated):
                 # Whether to archive depends on the room of all rows together.
@@ -278,6 +284,7 @@ class ObservationalMemory:
         raw = self.raw(view)
         end = max(last_exchange(view.entries), 0)
         chunk = view.entries[raw.prepared : max(raw.prepared, min(end, raw.prepared + AT_ONCE))]
+        # A note inside an exchange's last result stays with that exchange.
         while chunk and not view.entries[raw.prepared + len(chunk)].prompt:
             chunk = chunk[:-1]
         if not chunk:
@@ -332,11 +339,13 @@ class ObservationalMemory:
             first=entries[0].seq,
             last=entries[-1].seq,
             notes=result.notes or ObservationNotes((NOTHING,)),
+            # The ledger stays when notes are rewritten: later ledgers leave out what it lists.
             ledger=instead.ledger if instead else await ledger_of_nodes(entries, active),
             origin=result.origin,
             provisional=outcome.provisional,
             model=result.model,
         )
+        # Entries that were read from the store, outside of a view, are not counted yet.
         tokens = sum(entry.tokens for entry in entries) or first_sent(entries)
         event = observation_event(new, tokens, outcome.why, again=instead is not None)
         committed = await self._commit(job, new, event, result.calls, held, lost=outcome.lost)
@@ -416,6 +425,8 @@ class ObservationalMemory:
         store, thread_id = self.log.store, self.log.lease.thread_id
         if self.past is None and not observed_throughout(view):
             self.past = await read_past(store, thread_id, view)
+        # From the first active one on: a reflection may replace any of them. With gaps, the whole
+        # branch: stored observations may fill them.
         reached = view.observations[0].first if view.observations else raw
         rows = await store.log.observations(thread_id, ending_from=0 if self.past else reached)
         read = {row.id for row in rows}

@@ -127,5 +127,6 @@ def usage_rows(
 
 
 def unreported(calls: Sequence[MemoryCall]) -> bool:
-    """Return whether an attempt may be billed whose usage nobody reported."""
+    """Return whether an attempt without reported usage may be billed."""
+    # An answer without usage was billed by an unknown amount, and so were lost attempts before it.
     return any(call.answer.usage is None or call.answer.lost for call in calls)

@@ -220,6 +220,7 @@ async def _sizes(
     """Return, for each observation, the tokens of the messages that it replaces."""
     sizes: dict[int, int] = {}
     intervals: dict[tuple[int, int], int] = {}
+    # Parts before what they became, so that their sizes are known.
     for one in sorted(rows, key=lambda one: one.level):
         interval = one.first, one.last
         if interval not in intervals:

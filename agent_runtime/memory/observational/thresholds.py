@@ -79,6 +79,8 @@ class ActivationPrices:
         """Return what replacing the entries before `end` costs, in nanodollars."""
         removed, rest = sum(tokens[:end]), sum(tokens[end:])
         written = int(removed * OBSERVED_SHARE)
+        # What follows is sent in any case; only the difference to reading it from the cache is due
+        # to the rewrite.
         cost = rest * max(0, self.actor.cache_write - self.actor.cache_read)
         cost += written * self.actor.cache_write
         if self.observer is not None:
@@ -88,6 +90,7 @@ class ActivationPrices:
     def pays(self, tokens: Sequence[int], calls: Sequence[int], end: int, share: float) -> bool:
         """Return whether carrying has cost at least this share of what removing costs."""
         carried = self.carried(tokens, calls, end)
+        # If all prices are 0, as those of local models, neither side costs anything.
         return carried > 0 and carried >= share * self.removing(tokens, end)
 
 
@@ -124,6 +127,8 @@ class MemoryThresholds:
 
     def within(self, limit: int) -> MemoryThresholds:
         """Return them as a prompt of at most `limit` tokens allows."""
+        # Raw messages and observations share the window with the system prompt, the state note and
+        # the answer.
         observe = min(self.observe, int(limit * WINDOW_RAW))
         return replace(
             self, observe=observe, reflect=min(self.reflect, int(limit * WINDOW_OBSERVED))
@@ -183,6 +188,7 @@ def movable(raw: RawNodes, thresholds: MemoryThresholds) -> int:
     for index in reversed(range(len(raw.entries))):
         entry = raw.entries[index]
         messages, tokens = messages + entry.size, tokens + raw.tokens[index]
+        # Waiting for a tail would carry a huge result, read once, for many more calls.
         enough = tokens >= tail or (index and raw.tokens[index - 1] > large)
         # A note inside an exchange's last result stays with that exchange.
         if messages >= thresholds.last_messages and enough and entry.prompt:
@@ -192,6 +198,8 @@ def movable(raw: RawNodes, thresholds: MemoryThresholds) -> int:
 
 def threshold(raw: RawNodes, thresholds: MemoryThresholds) -> int:
     """Return T, raised to the tokens of the messages that stay plus T/2 where these exceed T/2."""
+    # The last N messages may be larger than T.  An activation could then never bring the prompt
+    # below T, and would be due after each step.
     staying = sum(raw.tokens[movable(raw, thresholds) :])
     return max(thresholds.observe, staying + thresholds.observe // 2)
 
@@ -207,6 +215,7 @@ def next_chunk(raw: RawNodes, thresholds: MemoryThresholds) -> tuple[Entry, ...]
         return ()
     chunk = oldest(raw, thresholds)
     size = sum(raw.tokens[raw.prepared : raw.prepared + len(chunk)])
+    # At the threshold something has to leave, however small it is.
     least = thresholds.observe * LEAST_CHUNK if total < most else 1
     enough = size >= thresholds.observe * CHUNK or ((pays or total >= most) and size >= least)
     return chunk if enough else ()
@@ -230,6 +239,8 @@ def activation_due(raw: RawNodes, thresholds: MemoryThresholds) -> ActivationCau
     if _pays(raw, thresholds, raw.prepared, 1.0):
         return "price"
     gain = sum(raw.tokens[: raw.prepared])
+    # A rewrite costs the cached prefix, so little gain is not worth one; prepared chunks wait for
+    # more.
     large = gain >= thresholds.observe * LEAST_GAIN
     return "observed" if large and raw.total >= threshold(raw, thresholds) else None
 

@@ -105,6 +105,7 @@ class MemoryWorker:
                 continue
             if not self._retired:
                 await self.memory.woken.wait()
+                # Replaced only after the wait, so a wake while `next` worked is not lost.
                 self.memory.woken = anyio.Event()
 
     async def _pause(self) -> None:
@@ -118,6 +119,8 @@ class MemoryWorker:
             await memory.load()
             self._stale = False
         view = self.log.view
+        # What leaves next comes first: at T the loop wants it.  Then what keeps observations within
+        # R, then gaps, which only make the prompt better; what rules wrote can wait longest.
         chunk = next_chunk(memory.raw(view), memory.thresholds)
         if chunk and not (self._past_next and memory.past):
             self._past_next = True
@@ -143,6 +146,7 @@ class MemoryWorker:
         Rules write it where the Observer fails (provisionally) or the budget does not allow it.
         """
         memory = self.memory
+        # The interval is the job's key, so two processes do not pay for the same nodes.
         async with self._claimed(OBSERVE, f"{entries[0].seq}-{entries[-1].seq}") as job:
             if job is None:
                 await self._wait_for_others()
@@ -162,6 +166,8 @@ class MemoryWorker:
                     await memory.commit(job, entries, outcome, held)
             except BudgetExceeded as error:
                 by_rules = await memory.rule_observer.observe(interval)
+                # Not provisional: no model is asked to rewrite it, since the budget would refuse
+                # that too.
                 await memory.commit(job, entries, ObservationOutcome(by_rules, why=error.message))
 
     async def _ask_observer(self, interval: ObserverInput) -> ObservationOutcome:
@@ -262,6 +268,7 @@ class MemoryWorker:
         If the model fails again, the provisional one stays and the model gets a longer pause.
         """
         self._again_at = anyio.current_time() + AGAIN_SECONDS
+        # Set before the attempt, so that no kind of failure repeats it at once.
         kind = REFLECT if old.level else OBSERVE
         async with self._claimed(kind, f"again {old.id}") as job:
             if job is None:
@@ -282,6 +289,7 @@ class MemoryWorker:
         log, memory = self.log, self.memory
         nodes = await log.store.log.branch(log.lease.thread_id, old.last, first=old.first)
         nonce = log.view.start.nonce
+        # Read again, because these nodes have left the view; masked as prompts show them.
         entries = tuple(masked_entry(entry_of(node), nonce) for node in nodes)
         interval = ObserverInput(entries, memory.earlier(entries))
         held = Amount(*memory.observer.bound(interval))

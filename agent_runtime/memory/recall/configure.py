@@ -69,6 +69,7 @@ class RecallService:
         from agent_runtime.memory.recall.retriever import Retriever
 
         child = log.lease.run_id != log.lease.root_run_id
+        # A sub-agent knows only its assignment; other threads would leak the conversation into it.
         policy = replace(self._policy, scope="thread") if child else self._policy
         return Retriever(log, policy, self._indexer, automatic=not child)
 

@@ -52,7 +52,8 @@ class NamedDate:
             moment: seconds since the epoch.
         """
         when = datetime.fromtimestamp(moment, UTC).date()
-        years = (self.year,) if self.year else (when.year - 1, when.year, when.year + 1)
+        # A moment early in January may be just after a day of the December before.
+        years = (self.year,) if self.year else (when.year - 1, when.year)
         spans = [span for year in years for span in self._span(year)]
         return max((_fit(first, last, when) for first, last in spans), default=0.0)
 
@@ -89,6 +90,7 @@ def dates_named(text: str) -> list[NamedDate]:
         # Blanked, so that no later form reads a part of it again.
         return " " * len(match[0])
 
+    # In order: a full date is taken before its year or month could be read alone.
     for form in _FORMS:
         text = form.sub(take, text)
     return list(dates)

@@ -71,7 +71,7 @@ class EmbedderClient:
 
     @property
     def slow(self) -> bool:
-        """Whether the embedder failed, or exceeded a turn's timeout, of late."""
+        """Whether the embedder recently failed, or exceeded a turn's timeout."""
         return self.down or anyio.current_time() < self._slow_until
 
     def back_off(self, failure: Exception) -> None:
@@ -90,6 +90,7 @@ class EmbedderClient:
         Raises like `embed`.
         """
         owner, digest = log.store.user_id, text_digest(query)
+        # Also waits for an equal query in progress, so that no two runs pay for the same text.
         known = await self.recent(owner, [digest])
         if not known:
             key, done = (owner, digest), anyio.Event()
@@ -100,6 +101,8 @@ class EmbedderClient:
                     known = {digest: (await self.embed(log, [query], seconds=seconds))[0]}
                 self._queries[key] = known[digest]
             finally:
+                # Also after a failure, or the others would wait forever; one of them then tries
+                # itself.
                 del self._in_progress[key]
                 done.set()
             if len(self._queries) > CACHED_QUERIES:
@@ -134,24 +137,32 @@ class EmbedderClient:
         counted = sum(map(count_text, texts))
         tokens = TOKEN_RATIO * counted + len(texts)
         held = await self._reserve(log, Amount(tokens, tokens * (self._embedder.price or 0)))
-        made, lost = Embeddings(()), 1
+        unanswered = made = Embeddings(())
+        # What holds if the call is cancelled: it may be billed.
+        lost = 1
         try:
             made = await self._call(texts, self.seconds if seconds is None else seconds)
             lost = made.lost + (made.tokens is None)
             vectors = vectors_of(made.vectors, len(texts), self.name)
-        except (ModelRejected, ModelOverflow) as error:
-            lost = error.lost
-            raise
         except ModelError as error:
-            lost = error.lost
+            if made is unanswered:
+                lost = error.lost
+            # Otherwise the vectors are unusable, but the answer has said what was lost.
+            if isinstance(error, ModelRejected | ModelOverflow):
+                raise
             if seconds is not None and isinstance(error, ModelStalled):
+                # A turn waits much less long than background work may; that can still use the
+                # embedder.
                 self._slow_until = anyio.current_time() + BACKOFF_SECONDS
             else:
                 self.back_off(error)
             raise
         finally:
+            # The call may be billed although it was cancelled or failed: its cost is recorded in
+            # any case.
             with anyio.CancelScope(shield=True):
                 await self._record(log, made, counted, held, lost)
+        # A failure of the store is not mended by the embedder's answer.
         if isinstance(self._failure, ModelError):
             self._failure, self._reported = None, False
         return vectors

@@ -1,4 +1,4 @@
-"""Excerpts of search hits: the stretch of a text that has most of the query's words."""
+"""Excerpts of search hits: the part of a text with most of the query's words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def words_of(query: str) -> list[str]:
 
 
 def excerpt(text: str, words: Sequence[str], size: int = EXCERPT) -> tuple[int, str]:
-    """Return the offset and the text of the stretch with most of the words."""
+    """Return the offset and the text of the part with most of the words."""
     if len(text) <= size:
         return 0, text
     start = _densest(text[:_READ], words, size)
@@ -48,5 +48,6 @@ def _densest(text: str, words: Sequence[str], size: int) -> int:
             within[places[first][1]] -= 1
             first += 1
         if (distinct := len(+within)) > most:
+            # Distinct words, not matches: one word in a list of repetitions would win otherwise.
             best, most = places[first][0], distinct
     return best

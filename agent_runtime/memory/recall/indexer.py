@@ -45,9 +45,9 @@ NODES = 32
 CLAIM_SECONDS = 30.0
 """How much longer than the embedder's timeout a claim lasts; after a kill others wait that long."""
 ROUND_SECONDS = 20.0
-"""After how long a claim is released and taken again."""
+"""Seconds after which a claim is released and taken again."""
 RETRY_SECONDS = 5.0
-"""How long to wait when the store is unavailable or another process has the claim."""
+"""Pause when the store is unavailable or another process has the claim."""
 CLOSE_SECONDS = 2.0
 """How long closing the runtime waits for embedding to finish."""
 SHORTEST = 200
@@ -98,6 +98,7 @@ class VectorIndexer:
         key = log.store.user_id, log.lease.thread_id
         work = self._work.get(key)
         if work is not None:
+            # One task per thread: a second one would only wait for the first one's claim.
             work.log, work.again = log, True
         elif not self.client.down:
             self._work[key] = work = _ThreadWork(log)
@@ -110,7 +111,7 @@ class VectorIndexer:
         await self._background.close()
 
     async def _run(self, key: tuple[str, str], work: _ThreadWork) -> None:
-        """Embed a thread until nothing is left; raises no `Exception`."""
+        """Embed a thread until nothing is left; never raises an `Exception`."""
         try:
             while work.again and not self.client.down:
                 work.again = False
@@ -157,6 +158,7 @@ class VectorIndexer:
             if not left and len(keys) < limit:
                 return
             if not left:
+                # The keys found are all of threads that this process has done: look further.
                 limit *= 4
             for thread_id in left:
                 # Vectors on its other branches stay those of the other model.
@@ -193,6 +195,8 @@ class VectorIndexer:
         """
         seconds = self.client.seconds + CLAIM_SECONDS
         claim = store.jobs.claim(EMBED, seconds=seconds, thread_id=thread_id, key=self.model)
+        # Shielded: a claim whose answer a cancellation discards would block the job until it
+        # expires.
         job, interrupted = await run_shielded(claim)
         try:
             if interrupted is not None:
@@ -208,6 +212,8 @@ class VectorIndexer:
         head = (await store.threads.get(thread_id)).head
         if head is None:
             return []
+        # From the head backwards in growing steps: mostly only the newest nodes lack vectors, and a
+        # long branch is not read to its root.
         back = 2 * NODES
         while True:
             first = max(seen, head - back, 0)
@@ -224,6 +230,7 @@ class VectorIndexer:
         texts = await _in_order(list(map(entry_of, nodes)))
         until = anyio.current_time() + ROUND_SECONDS
         digests = list(dict.fromkeys(text.digest for text in texts))
+        # A user message that was searched for has its vector already.
         recent = await self.client.recent(log.store.user_id, digests)
         known: dict[str, Vector | None] = dict(recent)
         known.update(await log.store.vectors.by_digest(self.model, digests))
@@ -236,7 +243,9 @@ class VectorIndexer:
                 vectors = await self._vectors(log, [text for _, text in batch])
                 known.update(zip((digest for digest, _ in batch), vectors, strict=True))
             finally:
+                # Also after a failure: what is paid for is stored.
                 written = await self._write(log.store, thread_id, texts, known, written)
+            # Ended early, or the claim could expire while this process still writes under it.
             if anyio.current_time() > until and written < len(texts):
                 return False
         await self._write(log.store, thread_id, texts, known, written)
@@ -278,6 +287,7 @@ class VectorIndexer:
         except (ModelRejected, ModelOverflow):
             pass
         try:
+            # An embedder that refuses everything would otherwise be called once for each text.
             await self.client.embed(log, [HARMLESS])
         except (ModelRejected, ModelOverflow) as error:
             self.client.back_off(error)

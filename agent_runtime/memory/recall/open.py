@@ -1,4 +1,4 @@
-"""What `recall` opens: results, nodes and observations, each with where the prompt has it."""
+"""Open results, nodes and observations for `recall`; say in what form the prompt has each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from agent_runtime.errors import CorruptThread, NotFound, ToolError
 from agent_runtime.log.branch import observation_of
-from agent_runtime.memory.transcript import nonce_for, said, time_of
+from agent_runtime.memory.transcript import nonce_for, time_of, transcript_messages
 from agent_runtime.messages import call_id, call_place, decode_result
 from agent_runtime.prompt.build import decode_activation, entry_of
 from agent_runtime.prompt.observation import Observation
@@ -82,16 +82,18 @@ class NodeLocator:
 
     async def has(self, node: int) -> bool:
         """Return whether the branch has this node."""
+        # The lineage begins with the first node of the branch from this number on.
         return node in (await self.lineage(node))[:1]
 
     async def elsewhere(self, node: Node) -> str | None:
-        """Return where a node is if not on the branch; None if it is there."""
+        """Return where a node is if it is not on the branch; else None."""
+        # The exchange in progress follows the head, which moves to it only when it closes.
         if await self.has(node.seq) or (node.status == "open" and node.parent_id == self.head):
             return None
         return ELSEWHERE
 
     def of_node(self, node: int) -> str:
-        """Return in what form the prompt has a node of the branch, as text."""
+        """Describe in what form the prompt has a node of the branch."""
         if self.start.first is None or node >= self.start.first or node == self.start.task:
             return "in the prompt"
         for observation in self.observations:
@@ -172,7 +174,9 @@ async def _text(
 
     def make() -> tuple[str, str]:
         entries = map(_entry, nodes)
-        return marked(part for entry in entries for part in _parts(where, entry, tokens, place))
+        return with_headers(
+            part for entry in entries for part in _parts(where, entry, tokens, place)
+        )
 
     return await anyio.to_thread.run_sync(make) if size > OFF_LOOP else make()
 
@@ -188,7 +192,7 @@ def _parts(
 ) -> Iterable[OpenedPart]:
     results = itertools.count()
     at = time_of(entry.at)
-    for one in said([entry], result_limit=tokens):
+    for one in transcript_messages([entry], result_limit=tokens):
         speaker = one.speaker
         if speaker.startswith("tool "):
             speaker = f"{speaker}, handle {call_id(entry.seq, next(results))}"
@@ -214,6 +218,7 @@ async def open_observation(where: NodeLocator, number: int, cure: str) -> Opened
     here = await where.has(found.last)
     about = f"Observation {describe_observation(found)}{'' if here else f', {ELSEWHERE}'}"
     if not found.parts:
+        # From its own last node, which may lie on another branch than the head.
         seqs = await store.log.lineage(thread_id, found.last, first=found.first)
         return replace(await _interval(where, seqs, None if here else ELSEWHERE), about=about)
     parts = [
@@ -226,7 +231,7 @@ async def open_observation(where: NodeLocator, number: int, cure: str) -> Opened
         )
     # In the order of the branch; ids may be in another order.
     parts.sort(key=lambda one: found.parts.index(one.id))
-    hint, text = marked(
+    hint, text = with_headers(
         OpenedPart(f"observation {describe_observation(one)}", one.text) for one in parts
     )
     hint = f"It replaced the {len(parts)} observations that follow; their ids open them. {hint}"
@@ -251,7 +256,7 @@ def written_when(node: Node) -> str:
     return f"{time_of(node.created_at)} UTC"
 
 
-def marked(parts: Iterable[OpenedPart]) -> tuple[str, str]:
+def with_headers(parts: Iterable[OpenedPart]) -> tuple[str, str]:
     """Return a hint, and the parts as one text, each under a header line that cannot be forged.
 
     The mark of the headers occurs in no part, so nothing that was said can pass for one.  Equal

@@ -26,7 +26,7 @@ CALLS = 1296
 MOST_OF_MESSAGE = 100_000
 """How many characters of a message are embedded: as many as full-text search reads."""
 MOST_OF_RESULT = 8_000
-"""How many characters of a result are embedded; results are long and mostly off the point."""
+"""How many characters of a result are embedded; results are long and mostly irrelevant."""
 
 _ENDS = tuple(re.compile(end) for end in (r"\n+", r"(?<=[.!?:;])\s", r"\s"))
 _LEAST = 0.6
@@ -84,9 +84,11 @@ def split(text: str) -> list[str]:
     size = len(text.encode())
     if size <= SIZE:
         return [text] if text else []
+    # In characters of this text: one takes one to four bytes, depending on the script.
     most = max(SIZE * len(text) // size, 1)
     pieces: list[str] = []
     while text:
+        # Divided again for each piece, so that the last one is not a small rest.
         left = -(-len(text) // most)
         end = _end(text, -(-len(text) // left), most) if left > 1 else len(text)
         if piece := text[:end].strip():

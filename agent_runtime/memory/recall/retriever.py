@@ -28,12 +28,13 @@ from agent_runtime.errors import (
     StoreUnavailable,
 )
 from agent_runtime.log.run_log import RunLog
+from agent_runtime.memory.observational.constraint_reader import user_words
 from agent_runtime.memory.recall.excerpts import excerpt, words_of
 from agent_runtime.memory.recall.indexer import VectorIndexer
-from agent_runtime.memory.recall.open import OpenedPart, marked
+from agent_runtime.memory.recall.open import OpenedPart, with_headers
 from agent_runtime.memory.recall.passages import split
 from agent_runtime.memory.recall.search import NodeAddress, SearchHit, SearchMode, retrieve
-from agent_runtime.memory.transcript import characters, said
+from agent_runtime.memory.transcript import characters, transcript_messages
 from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
 from agent_runtime.models.embedding import Vector
 from agent_runtime.models.tokens import count_text
@@ -54,7 +55,7 @@ OFF_LOOP = 200_000
 """Characters above which the note is made in a worker thread."""
 
 _INTRO = "Earlier messages that may bear on what the user says now, found by search."
-# Reads what `marked` writes, in notes of earlier versions too.
+# Reads what `with_headers` writes, in notes of earlier versions too.
 _MARK = re.compile(r"Only lines that begin with \[(\w+) say")
 _log = logging.getLogger(__name__)
 
@@ -124,9 +125,10 @@ class Retriever:
         Raises:
             LeaseLost, StoreUnavailable: as every write of the run.
         """
-        newest = _user_message(self.log.view) if self.automatic else None
+        newest = newest_user_message(self.log.view) if self.automatic else None
         if newest is None or newest[0] <= self._recalled_for:
             return False
+        # Set before the search, so that a failing one is not repeated at each step.
         self._recalled_for, query = newest[0], newest[1][:QUERY]
         self._problems.clear()
         matches: list[_Match] = []
@@ -162,7 +164,7 @@ class Retriever:
     ) -> list[SearchHit]:
         """Search the thread, or the user's threads; return the best hits first.
 
-        Where the embedder fails, full text alone is searched, or nothing in the mode `vectors`.
+        If the embedder fails, only full text is searched, or nothing in the mode `vectors`.
 
         Args:
             hidden: nodes to leave out.
@@ -173,14 +175,14 @@ class Retriever:
         if policy.mode == "vectors" and vector is None:
             return []
         with anyio.move_on_after(seconds):
-            for given in (vector, None) if vector is not None else (None,):
+            for tried in (vector, None) if vector is not None else (None,):
                 try:
                     return await retrieve(
                         store,
                         query,
-                        vector=given,
+                        vector=tried,
                         model=self.indexer.model if self.indexer else None,
-                        mode=policy.mode if given is not None else "text",
+                        mode=policy.mode if tried is not None else "text",
                         thread_id=self.log.lease.thread_id if policy.scope == "thread" else None,
                         limit=limit,
                         wanted=lambda address: address not in hidden,
@@ -226,6 +228,7 @@ class Retriever:
         """Return the best matches outside of the prompt, with the nodes around them."""
         view, own = self.log.view, self.log.lease.thread_id
         hidden = {NodeAddress(own, entry.seq) for entry in view.entries}
+        # Notes of earlier turns still show these.
         hidden.update(_recalled(view, own))
         if view.task is not None:
             hidden.add(NodeAddress(own, view.task.seq))
@@ -256,6 +259,8 @@ class Retriever:
             around[NodeAddress(thread_id, node)] = tuple(
                 entry
                 for entry in entries[max(0, place - policy.before) : place + policy.after + 1]
+                # After the choice of neighbours: what the prompt shows is left out, not replaced by
+                # others.
                 if (thread_id, entry.seq) not in hidden
             )
         return around
@@ -289,8 +294,11 @@ class _Neighbourhood:
         return chain
 
 
-def _user_message(view: View) -> tuple[int, str] | None:
-    """Return the node and text of the user's newest message, if only recall notes follow it."""
+def newest_user_message(view: View) -> tuple[int, str] | None:
+    """Return the node and text of the user's newest message.
+
+    None if the agent has answered since, or a recall note for it is logged already.
+    """
     for entry in reversed(view.entries):
         message = entry.message
         if isinstance(message, UserMessage):
@@ -298,7 +306,9 @@ def _user_message(view: View) -> tuple[int, str] | None:
         if not isinstance(message, Note) or message.source == "recall":
             return None
         if message.source == "steer":
-            return entry.seq, message.text.partition(": ")[2]
+            # Empty if the user only let a stopped run continue.
+            words = user_words(message)
+            return (entry.seq, words) if words.strip() else None
     return None
 
 
@@ -326,7 +336,7 @@ def _note(
         page.add(match)
     if not page.hits:
         return [], ""
-    hint, text = marked(page.parts())
+    hint, text = with_headers(page.parts())
     return page.hits, f"{_INTRO} {hint}\n\n{text}"
 
 
@@ -354,6 +364,7 @@ class _Page:
     def add(self, match: _Match) -> None:
         """Show a match with the nodes around it, or alone, or not at all, as there is room."""
         hit = match.hit
+        # Too large with its neighbours: alone it may fit, and a smaller match after it may too.
         alone = tuple(entry for entry in match.entries if entry.seq == hit.node)
         for entries in (match.entries, alone):
             new = {
@@ -385,7 +396,7 @@ class _Page:
         calls = self.calls.get(address, set())
         parts: list[OpenedPart] = []
         results = itertools.count()
-        for one in said([entry], result_limit=RESULT_TOKENS):
+        for one in transcript_messages([entry], result_limit=RESULT_TOKENS):
             header = [f"node {name}", f"{one.at} UTC", one.speaker]
             text, matches = one.text, None in calls
             if one.speaker.startswith("tool "):
@@ -393,6 +404,7 @@ class _Page:
                 header.append(f"handle {call_id(node, index)}")
                 if matches := index in calls:
                     text = encodable(entry.results[index].text)
+            # Reasoning is not searchable, so it never matches, and would only take room.
             elif one.speaker == "agent, thinking":
                 continue
             size = min(HIT if matches else NEIGHBOUR, max(self.left, NEIGHBOUR))

@@ -35,7 +35,7 @@ VECTORS_WEIGHT = 0.5
 FROM_BEFORE, FROM_AFTER = (0.3, 0.15), (0.15, 0.07)
 """Shares of the neighbours' scores, the nearest neighbour first."""
 SHORT = 300
-"""A message of this many tokens gets nothing from its neighbours; the shorter, the more."""
+"""Messages of this many tokens get nothing from their neighbours; shorter ones get more."""
 SESSION_GAP = 3600.0
 """A pause of this many seconds ends a conversation; messages across it are not neighbours."""
 OWN_WORDS = 1.5
@@ -112,6 +112,8 @@ async def retrieve(
     if mode != "vectors" or not with_vectors:
         hits = await store.search.find(query, thread_id=thread_id, limit=CANDIDATES)
         for hit in hits:
+            # The scales of BM25 differ by database and query; relative to the best hit they are
+            # alike.
             scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
     if with_vectors and vector is not None and model is not None:
         near = await store.vectors.nearest(
@@ -120,6 +122,7 @@ async def retrieve(
         best: dict[HitPlace, float] = {}
         for one in near:
             place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
+            # A place has several passages; the first is the nearest.
             best.setdefault(place, one.similarity)
         weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
         for place, score in _from_zero(best).items():
@@ -129,6 +132,7 @@ async def retrieve(
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
     if reach:
         scores = rank_in_context(query, scores, outlines)
+    # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {(one.thread_id, one.seq) for one in outlines}
     places = [
         place
@@ -167,6 +171,7 @@ def rank_in_context(
         speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
         return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at))
 
+    # All from the scores before: no neighbour passes on what it got from another.
     raised = {
         address: _from_neighbours(outline, near, own)
         for (address, outline), near in zip(known.items(), _neighbours(known), strict=True)
@@ -206,6 +211,7 @@ def _walk(
     here, ended = outline, False
     for share in shares:
         there = None if ended else step(here)
+        # From there on the node stands for its missing neighbours, also for the farther ones.
         if there is None or abs(there.created_at - here.created_at) > SESSION_GAP:
             there, ended = outline, True
         yield there, share

@@ -14,10 +14,10 @@ from agent_runtime.memory.recall.open import (
     NodeLocator,
     Opened,
     OpenedPart,
-    marked,
     open_nodes,
     open_observation,
     open_result,
+    with_headers,
     written_when,
 )
 from agent_runtime.memory.recall.retriever import Retriever
@@ -56,6 +56,7 @@ async def recall(
         offset: how many characters to skip.
         limit: how many characters to show.
     """
+    # Models copy handles with the quotes or brackets around them.
     handle, query = handle.strip(" \t\n\"'<>"), query.strip()
     if bool(handle) == bool(query):
         raise ToolError("Give either a handle or a query.", cure=HANDLES)
@@ -97,6 +98,7 @@ async def _locator(context: ToolContext, thread_id: str) -> NodeLocator:
     if thread_id == context.thread_id:
         return await NodeLocator.of(context.store, thread_id)
     retriever = context.service(Retriever)
+    # Only this scope may show other threads, even to a model that guesses an id.
     if retriever is None or retriever.policy.scope != "user":
         raise ToolError("You can open only what is in your own thread.", cure=HANDLES)
     try:
@@ -131,6 +133,7 @@ async def _search(context: ToolContext, query: str) -> Opened:
         node = await where.store.log.node(hit.thread_id, hit.node)
         if _by_recall(node, hit):
             continue
+        # More hits are read than shown, so it is known whether there are more.
         if len(parts) == HITS:
             more = " More places have such words; rarer words find fewer."
             break
@@ -140,7 +143,7 @@ async def _search(context: ToolContext, query: str) -> Opened:
     if not parts:
         hint = "Try other words: names, paths, numbers or error texts as they were written."
         return Opened(f"Nothing on this branch holds {kind} {shown}", "", hint)
-    hint, text = marked(parts)
+    hint, text = with_headers(parts)
     count = f"{len(parts)} place{'s' if len(parts) > 1 else ''}"
     hint = f"{hint} What each line names first is the handle that opens the place.{more}"
     return Opened(f"{count} with {kind} {shown}, the best first", text, hint)

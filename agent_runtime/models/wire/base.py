@@ -6,9 +6,10 @@ prompt, so that a request is a concatenation, and equal messages are equal bytes
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, runtime_checkable
 
 import orjson
 
@@ -120,6 +121,22 @@ class Decoder(Protocol):
         ...
 
 
+@runtime_checkable
+class HoppingDecoder(Decoder, Protocol):
+    """A decoder of answers that may be spread over the streams of several requests."""
+
+    def next_request(self, sent: WireRequest) -> WireRequest | None:
+        """Return the request whose stream continues the answer; None if nothing does.
+
+        It is asked for at the end of each stream, also of a broken one.  The deltas of the next
+        stream continue those before.
+
+        Args:
+            sent: the answer's first request.
+        """
+        ...
+
+
 class Wire(Protocol):
     """A provider's API: to the wire and from the stream, for one model."""
 
@@ -162,6 +179,47 @@ def merged(pieces: Sequence[Piece]) -> Iterator[tuple[str, orjson.Fragment]]:
         if end == len(pieces) or pieces[end].role != pieces[start].role:
             yield pieces[start].role, join(pieces[start:end])
             start = end
+
+
+def load(data: bytes) -> Any:
+    """Return the JSON value of an event.
+
+    Raises:
+        ValueError: it is no valid JSON.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        # orjson refuses half of a surrogate pair, with which a delta may end.
+        if b"\\u" not in data:
+            raise
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
+
+
+def load_object(data: bytes) -> Json:
+    """Return the JSON object of an event.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = load(data)
+    if not isinstance(value, dict):
+        raise ValueError("an event that is no JSON object")
+    return cast("Json", value)
+
+
+def merge(body: Json, extra: Mapping[str, Any]) -> Json:
+    """Return a body in which the values of `extra` win; objects are merged, not replaced."""
+    merged_body = dict(body)
+    for key, value in extra.items():
+        old = merged_body.get(key)
+        if isinstance(old, dict) and isinstance(value, Mapping):
+            value = merge(cast("Json", old), cast("Mapping[str, Any]", value))
+        merged_body[key] = value
+    return merged_body
 
 
 def items(*values: Any) -> bytes:

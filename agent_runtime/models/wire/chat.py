@@ -6,7 +6,7 @@ Reference: https://platform.openai.com/docs/api-reference/chat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -43,6 +43,8 @@ from agent_runtime.models.wire.base import (
     WireRequest,
     items,
     join,
+    load_object,
+    merge,
 )
 from agent_runtime.models.wire.servers import server_of
 
@@ -117,7 +119,7 @@ class ChatWire:
         ignored = self._set(body, settings, bool(request.tools))
         if request.session and server.routes and target.own_host:
             body["prompt_cache_key"] = cache_key(request.session)
-        body |= settings.extra_body
+        body = merge(body, settings.extra_body)
         headers = {**settings.extra_headers}
         if target.key:
             headers = {"authorization": f"Bearer {target.key}"} | headers
@@ -254,10 +256,7 @@ class ChatDecoder:
         if event.data == _END:
             self._ended = True
             return
-        chunk = orjson.loads(event.data)
-        if not isinstance(chunk, dict):
-            raise ValueError("a chunk is no object")
-        chunk = cast("Json", chunk)
+        chunk = load_object(event.data)
         if chunk.get("error"):
             raise StreamFailedError(chunk)
         builder = self._builder

@@ -7,11 +7,13 @@ whose decoders and wrappers cost more a chunk than the request itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import importlib
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -21,6 +23,8 @@ from agent_runtime.models.wire.base import WireRequest
 
 if TYPE_CHECKING:
     from httpcore2 import AsyncConnectionPool, Response
+
+    from agent_runtime.models.wire.network import Stream
 
 KEPT = 120.0
 """Seconds that an idle connection is kept: tools often run that long between two calls."""
@@ -53,11 +57,14 @@ class _Pools:
         if pool is None:
             import httpcore2
 
+            from agent_runtime.models.wire.network import Backend
+
             pool = self._by_proxy[proxy] = httpcore2.AsyncConnectionPool(
                 ssl_context=_ssl_context(),
                 proxy=httpcore2.Proxy(proxy) if proxy else None,
                 max_connections=None,
                 keepalive_expiry=KEPT,
+                network_backend=Backend(),
             )
         return pool
 
@@ -90,20 +97,30 @@ class StreamedResponse:
     def __init__(self, response: Response) -> None:
         self._response = response
         self._stream: AsyncIterator[bytes] = aiter(response.aiter_stream())
+        self._network = cast("Stream", response.extensions["network_stream"])  # pyright: ignore[reportUnknownMemberType]
         self.status = response.status
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in response.headers
         }
 
-    async def chunk(self) -> bytes:
-        """Return the next chunk; empty at the end."""
+    async def chunk(self, deadline: float) -> bytes:
+        """Return the next chunk; empty at the end.
+
+        Raises:
+            TimeoutError: none arrived by the deadline, in the event loop's time.
+        """
+        self._network.deadline = deadline
         return await anext(self._stream, b"")
 
-    async def text(self, most: int) -> str:
-        """Return the body as text, at most about `most` bytes of it."""
+    async def text(self, most: int, deadline: float) -> str:
+        """Return the body as text, at most about `most` bytes of it.
+
+        Raises:
+            TimeoutError: it did not end by the deadline, in the event loop's time.
+        """
         body = bytearray()
-        while len(body) < most and (chunk := await self.chunk()):
+        while len(body) < most and (chunk := await self.chunk(deadline)):
             body += chunk
         return body.decode("utf-8", "replace")
 
@@ -116,9 +133,12 @@ class StreamedResponse:
         """
         with anyio.CancelScope(shield=True):
             if whole:
-                with anyio.move_on_after(DRAIN):
-                    while await self.chunk():
+                deadline = anyio.current_time() + DRAIN
+                with contextlib.suppress(Exception):
+                    while await self.chunk(deadline):
                         pass
+            # The pool may give the connection to another request.
+            self._network.deadline = None
             await self._response.aclose()
 
 
@@ -189,7 +209,7 @@ def _proxy(url: str) -> str:
 
 def prepare() -> None:
     """Load the client; slow the first time, so call it in a thread."""
-
+    importlib.import_module("agent_runtime.models.wire.network")
     _ssl_context()
 
 

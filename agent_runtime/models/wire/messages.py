@@ -6,7 +6,6 @@ blocks; tool results are blocks of a user's message.  An answer streams its bloc
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +34,8 @@ from agent_runtime.models.wire.base import (
     Target,
     WireRequest,
     items,
+    load_object,
+    merge,
     merged,
 )
 from agent_runtime.models.wire.messages_settings import Abilities, fields_of
@@ -117,7 +118,7 @@ class MessagesWire:
         return WireRequest(
             url=_url(target.base_url),
             headers=self._headers() | _lower(settings.extra_headers),
-            body=orjson.dumps(body | fields | dict(settings.extra_body)),
+            body=orjson.dumps(merge(body | fields, settings.extra_body)),
             ignored=ignored,
         )
 
@@ -255,7 +256,7 @@ class MessagesDecoder:
             StreamFailedError: the provider reports a failure.
             ValueError: the event is not what the API defines.
         """
-        sent = _object(event.data)
+        sent = load_object(event.data)
         kind = sent.get("type") or event.name
         try:
             if kind == "content_block_delta":
@@ -390,17 +391,6 @@ class MessagesDecoder:
             cache_write=written,
             cache_write_hour=hour,
         )
-
-
-def _object(data: bytes) -> Json:
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        # orjson refuses half of a surrogate pair, which may be at the end of a delta.
-        value = json.loads(data)
-    if not isinstance(value, dict):
-        raise ValueError("an event that is no JSON object")
-    return cast("Json", value)
 
 
 def _string(value: object) -> str:

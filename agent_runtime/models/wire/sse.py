@@ -19,6 +19,7 @@ class EventStream:
         self._name = ""
         self._data: list[bytes] = []
         self._size = 0
+        self._bare = False
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         """Add a chunk; yield the events that it completes.
@@ -56,19 +57,23 @@ class EventStream:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value)
-            self._size += len(value)
-            self._check(self._size)
+            self._add(value)
         elif name == b"event":
             self._name = value.decode("utf-8", "replace")
-        elif line.startswith(b"{"):
-            # Some servers send an error in mid-stream as bare JSON.
-            self._data.append(line)
+        elif self._bare or line.startswith((b"{", b"[")):
+            # Some servers send an error in mid-stream as bare JSON, which may have several lines.
+            self._bare = True
+            self._add(line)
 
     def _event(self) -> ServerEvent | None:
         name, data = self._name, b"\n".join(self._data)
-        self._name, self._data, self._size = "", [], 0
+        self._name, self._data, self._size, self._bare = "", [], 0, False
         return ServerEvent(name, data) if data else None
+
+    def _add(self, data: bytes) -> None:
+        self._data.append(data)
+        self._size += len(data)
+        self._check(self._size)
 
     def _check(self, size: int) -> None:
         if size > _LONGEST:

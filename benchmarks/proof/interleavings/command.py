@@ -1,4 +1,4 @@
-"""The options, the tally and the report of an interleavings benchmark, whatever its world."""
+"""The options, tally and report of an interleavings benchmark, for any world."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from benchmarks.proof.interleavings.harness import Verdict, World, run_seeds
 from benchmarks.proof.interleavings.processes import acted_after, run_kills
 
 SHOWN = 3
-"""How many failing seeds are shown with all that is wrong."""
+"""How many failing seeds are printed with all their faults."""
 SHARE = 25
-"""How many seeds a worker runs before it reports them."""
+"""How many seeds a worker runs before it reports their verdicts."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """The verdicts on all interleavings, counted.
+    """The counted verdicts of all interleavings.
 
     Attributes:
         failed: the seeds with a violation.
@@ -46,7 +46,7 @@ class Tally:
     outcomes: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
 
     def add(self, verdict: Verdict) -> None:
-        """Count a verdict, and print at once what is wrong."""
+        """Count a verdict, and print its faults at once."""
         self.verdicts += 1
         self.survivors += acted_after(verdict.history) > 0
         self.happened.update(verdict.happened)
@@ -59,7 +59,7 @@ class Tally:
                 print(f"seed {verdict.seed}:\n  {problems}", file=sys.stderr, flush=True)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return how often each action ended in which way, and what else happened."""
+        """Return how often each action ended in each way, and the counted events."""
         ends = [
             {"action": what, **dict(sorted(outcomes.items()))}
             for what, outcomes in sorted(self.outcomes.items())
@@ -96,11 +96,12 @@ def _share(kind: type[World], url: str, seeds: range, options: dict[str, Any]) -
 def _run_shares(
     kind: type[World], url: str, args: argparse.Namespace, add: Callable[[Verdict], None]
 ) -> None:
-    """Run the seeds in several processes: an interleaving keeps one core busy."""
+    """Run the seeds in several processes: one interleaving keeps a core busy."""
     anyio.run(_migrate, url)
     last = args.seed + args.count
     shares = [range(at, min(at + SHARE, last)) for at in range(args.seed, last, SHARE)]
     options = {"actions": args.actions, "concurrent": not args.serial}
+    # Spawned: this process has run an event loop, whose threads a fork would not copy.
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(_share, kind, url, seeds, options) for seeds in shares]
         try:
@@ -113,7 +114,7 @@ def _run_shares(
 
 
 async def _migrate(url: str) -> None:
-    """Bring the schema up to date before several processes do at once."""
+    """Migrate the schema before several processes try to at the same time."""
     store = await open_store(url)
     await store.close()
 

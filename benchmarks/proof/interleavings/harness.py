@@ -1,14 +1,14 @@
 """Run interleavings: two stores on one database, one seed, one scheduler, one world.
 
-A world says what is done to a thread and judges what that leaves.  There are two: calls of the
-store alone (`store`), and whole runs with observational memory (`memory`).
+A world defines the actions on a thread and judges their result.  There are two: calls of the store
+alone (`store`), and whole runs with observational memory (`memory`).
 """
 
 from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,17 +19,17 @@ import anyio
 import anyio.lowlevel
 
 from agent_runtime_storage import Store, open_store
-from benchmarks.proof.interleavings.history import Note, Op
+from benchmarks.proof.interleavings.history import Note, Op, choose
 from tests.support.gate import Gate, GatedDriver, Process, Ticket
 from tests.support.prompt_judge import MAIN, Sent
 from tests.support.stores import driver_of, over
 
 SIDES = ("store 0", "store 1")
 LONGEST = 60.0
-"""Seconds after which an interleaving hangs."""
+"""Seconds after which an interleaving counts as hung."""
 
 Pause: TypeAlias = Callable[[str], Awaitable[None]]
-"""Waits until a model may answer, given what it is asked to do."""
+"""Waits until a model may answer; its argument is the purpose of the call."""
 
 
 async def no_pause(what: str) -> None:
@@ -38,16 +38,32 @@ async def no_pause(what: str) -> None:
 
 
 def no_note(op: Op) -> None:
-    """Take no note of an action."""
+    """Write no journal."""
     del op
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is wrong with an interleaving.
+class Action:
+    """An action to do.
 
     Attributes:
-        happened: how often each event that is worth counting occurred.
+        op: its entry in the history.
+        chance: decides everything that the action leaves open.
+    """
+
+    op: Op
+    store: Store
+    chance: random.Random
+    pause: Pause = no_pause
+    note: Note = no_note
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The faults of an interleaving.
+
+    Attributes:
+        happened: how often each counted event occurred.
     """
 
     seed: int
@@ -58,18 +74,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """How a scheduler acts in a world.
+    """The probabilities and limits by which a scheduler acts in a world.
 
     Attributes:
         first: the action that begins each interleaving.
-        width: how many actions are in progress at most.
+        width: the most actions in progress.
         tasks: how many actions one process has in progress.
         rest: seconds between two actions of a process.
-        start: how likely an action begins while calls wait.
-        cancel: how likely an action is cancelled instead of a call let through.
-        several: how likely several calls are let through at once.
-        most: how many these are at most.
-        interrupt: how likely an action is cancelled while its call is in progress.
+        start: the probability that an action starts while calls wait.
+        cancel: the probability that an action is cancelled instead of a call let through.
+        several: the probability that several calls are let through at once.
+        most: the most calls let through at once.
+        interrupt: the probability that an action is cancelled while its call is in progress.
     """
 
     first: str
@@ -84,15 +100,17 @@ class Odds:
 
 
 class World(ABC):
-    """What is done to the thread of one owner, and the judge of what that leaves.
+    """The actions on one owner's thread, and the judge of their result.
 
     Attributes:
+        weights: how often each action is chosen, relative to the others.
         sent: the prompts to judge.
-        on_sent: is handed each prompt before it is sent.
+        on_sent: gets each prompt before it is sent.
         happened: filled by `judge`.
     """
 
     odds: ClassVar[Odds]
+    weights: ClassVar[Mapping[str, int]]
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -102,52 +120,40 @@ class World(ABC):
 
     @staticmethod
     def prepare(seconds: float = 0.0) -> None:
-        """Prepare this process; wait `seconds` before trying again what another one holds."""
+        """Prepare this process; it waits `seconds` before it retries what another one holds."""
         del seconds
 
     @abstractmethod
-    def choose(self, chance: random.Random) -> str:
-        """Return the name of an action."""
-
-    @abstractmethod
-    async def act(
-        self,
-        op: Op,
-        store: Store,
-        chance: random.Random,
-        *,
-        pause: Pause = no_pause,
-        note: Note = no_note,
-    ) -> None:
+    async def act(self, action: Action) -> None:
         """Do an action and complete its entry in the history."""
 
     async def cancelled(self, op: Op, store: Store) -> None:
-        """Learn what a cancelled action left."""
+        """Record what a cancelled action wrote."""
         del op, store
 
     async def disturb(self, scheduler: Scheduler, luck: float) -> bool:
-        """Do, at times, something else than letting a call through; return whether it was done."""
+        """Disturb the run instead of letting a call through, sometimes; return whether it did."""
         del scheduler, luck
         return False
 
     async def finish(self, scheduler: Scheduler) -> None:
-        """Bring what is still open to its end."""
+        """Finish what is still open."""
         del scheduler
 
     @abstractmethod
     async def judge(self, store: Store, history: Sequence[Op]) -> list[str]:
-        """Return what is wrong with what was left, a sentence each."""
+        """Return the faults in the rows, one sentence each."""
 
     async def close(self) -> None:  # noqa: B027  # most worlds have nothing to end
-        """End what outlives the actions that began it."""
+        """End work that outlives the actions that started it."""
 
 
 @dataclass
 class Scheduler:
-    """Starts actions, and chooses which call of which of them is next.
+    """Starts actions, and chooses the next call to let through.
 
     Args:
-        concurrent: whether several calls are at times let through at once, and some cancelled
+        concurrent: whether several calls are sometimes let through at once, and some cancelled
             while in progress; how those end does not depend on the seed alone.
     """
 
@@ -166,7 +172,7 @@ class Scheduler:
         self.processes = [Process(side) for side in SIDES]
 
     async def run(self) -> None:
-        """Do all the actions."""
+        """Do all actions."""
         odds = self.world.odds
         async with anyio.create_task_group() as group:
             self._group = group
@@ -175,7 +181,8 @@ class Scheduler:
                 waiting = self.gate.waiting
                 room = self.actions and len(self.scopes) < odds.width
                 if room and (not waiting or self.chance.random() < odds.start):
-                    self.start(self.world.choose(self.chance) if self.history else odds.first)
+                    first = not self.history
+                    self.start(odds.first if first else choose(self.world.weights, self.chance))
                 elif waiting:
                     await self._advance(waiting)
                 else:
@@ -207,7 +214,7 @@ class Scheduler:
         return op
 
     async def _act(self, op: Op, number: int) -> None:
-        # Each action's own choices do not depend on when others make theirs.
+        # A generator of its own: its choices do not depend on when other actions make theirs.
         chance = random.Random(f"{self.seed} {op.id}")
         store, process = self.stores[number], self.processes[number]
         gated = over(store, GatedDriver(driver_of(store), self.gate, process, op.id))
@@ -218,8 +225,9 @@ class Scheduler:
 
         try:
             with self.scopes[op.id]:
-                await self.world.act(op, gated, chance, pause=pause)
+                await self.world.act(Action(op, gated, chance, pause))
             if op.outcome == "cancelled":
+                # Counted as a call, so that the scheduler does not take this read for a pause.
                 with self.gate.calling():
                     await self.world.cancelled(op, store)
         finally:
@@ -229,7 +237,7 @@ class Scheduler:
         odds, luck = self.world.odds, self.chance.random()
         if luck < odds.cancel and self.scopes:
             self.scopes[self.chance.choice(list(self.scopes))].cancel()
-            # It leaves the gate only once this task waits.
+            # The cancelled action leaves the gate only once this task yields.
             await anyio.lowlevel.checkpoint()
             return
         if await self.world.disturb(self, luck - odds.cancel):
@@ -248,7 +256,7 @@ class Scheduler:
                 scope.cancel()
 
     def crash(self, number: int) -> None:
-        """End a side's process; the side continues in another one."""
+        """Kill a side's process; the side continues in another one."""
         self.gate.kill(self.processes[number])
         self.processes[number] = Process(SIDES[number])
 
@@ -272,7 +280,7 @@ async def interleave(
 
 
 async def finish(scheduler: Scheduler, store: Store) -> Verdict:
-    """Bring what is still open to its end, and judge what was left, seen by a store."""
+    """Finish what is still open, and judge the rows through a store."""
     world = scheduler.world
     await world.finish(scheduler)
     problems = await world.judge(store, scheduler.history)
@@ -288,14 +296,15 @@ async def run_seeds(
     actions: int,
     concurrent: bool = True,
 ) -> None:
-    """Interleave two stores on the database for each of the seeds, one after the other.
+    """Interleave two stores on the database for each seed, one after the other.
 
     Args:
-        actions: how many actions an interleaving has on average.
+        actions: the average number of actions of an interleaving.
     """
     kind.prepare()
     prefix = f"interleaving {uuid4().hex}"
     async with AsyncExitStack() as stack:
+        # Faster than `full`, and as safe against kills: only a power cut could lose a commit.
         stores = [await open_store(url, synchronous="normal") for _ in SIDES]
         for store in stores:
             stack.push_async_callback(store.close)

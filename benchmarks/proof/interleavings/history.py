@@ -1,9 +1,10 @@
-"""The history of an interleaving: who did what, when, and how it ended."""
+"""The history of an interleaving: each action, its times and its outcome."""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,12 +19,12 @@ from tests.support.prompt_judge import Sent
 
 @dataclass(slots=True)
 class Op:
-    """One action: what it meant to do, when, and how it ended.
+    """One action: its intent, its times, and its outcome.
 
     Attributes:
         start, end: nanoseconds of the machine's monotonic clock; no end if its process was killed.
-        outcome: `ok`, `nothing`, `refused`, `doubt`, `crashed`, `cancelled`, or `failed`, which
-            must never be; `open` while nothing is known.
+        outcome: `ok`, `nothing`, `refused`, `doubt`, `crashed`, `cancelled`, or `failed`, which is
+            always a fault; `open` until it is known.
         error: the name of the error's class; of a failure with its message.
         facts: what it wrote or learned, by name.
     """
@@ -39,12 +40,17 @@ class Op:
 
 
 Note = Callable[[Op], None]
-"""Is handed an action before each of its writes, when all that it means to do is known."""
+"""Gets an action before each of its writes, with all that it intends to write."""
+
+
+def choose(weights: Mapping[str, int], chance: random.Random) -> str:
+    """Return the name of an action, drawn by weight."""
+    return chance.choices(list(weights), list(weights.values()))[0]
 
 
 @contextmanager
 def recorded(op: Op) -> Generator[None]:
-    """Write into an action how the block ended; only a cancellation leaves it."""
+    """Record in an action how the block ended; only a cancellation propagates."""
     try:
         yield
         if op.outcome == "open":
@@ -65,13 +71,13 @@ def recorded(op: Op) -> Generator[None]:
 
 
 class Journal:
-    """What a process does and sends; each line survives a kill of the process."""
+    """The actions and prompts of a process; each line survives a kill of the process."""
 
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115  # it ends with the process
 
     def op(self, op: Op) -> None:
-        """Write what is known of an action now."""
+        """Write the current state of an action."""
         self._file.write(orjson.dumps({"op": asdict(op)}) + b"\n")
 
     def sent(self, sent: Sent) -> None:
@@ -80,10 +86,10 @@ class Journal:
 
 
 def read_journal(path: Path) -> tuple[list[Op], list[Sent]]:
-    """Return the actions of a process, each as it was last known, and its prompts."""
+    """Return the actions of a process in their last known state, and its prompts."""
     ops: dict[str, Op] = {}
     sent: list[Sent] = []
-    # The kill cut short what follows the last line break.
+    # The kill may have cut the last line.
     for line in path.read_bytes().split(b"\n")[:-1]:
         entry = orjson.loads(line)
         if "op" in entry:

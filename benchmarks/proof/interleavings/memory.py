@@ -1,23 +1,22 @@
 """Interleave two runtimes with observational memory on one thread, by seeds, and judge all prompts.
 
-The runs are whole ones, with their loop, log, memory and store; only models are scripted, and the
-thresholds are so small that every few steps something is observed, takes effect or is condensed.
-Each interleaving is some dozen actions (runs, resumes, answers given again, forks, cancels,
-steering, crashes, leases that run out while their holder works, cancelled tasks); one scheduler
-brings each read, each batch and each answer of a model into the order that the seed says.  With
-`--processes` two processes work at the same time instead, and one is killed.
+The runs are complete, with loop, log, memory and store; only models are scripted, and the
+thresholds are so small that observations are written, activated or condensed every few steps.  Each
+interleaving has a dozen actions (runs, resumes, regenerated answers, forks, cancels, steering,
+crashes, leases that expire while their holder works, cancelled tasks).  One scheduler orders every
+read, every batch and every model answer by the seed.  With `--processes` two processes work at the
+same time instead, and one is killed.
 
-Judged from the rows and the prompts as they were sent: each node of the branch is in every prompt
+The judge uses only the rows and the prompts as sent: each node of the branch is in every prompt
 exactly once, raw or within one observation; an observation is valid on its branch; every job was
-committed once or can be claimed again; who lost the lease wrote nothing.  `--seed` runs a failing
-seed again; with `--serial` one call is let through at a time, so a seed gives the same each time.
+committed once or can be claimed again; a former lease holder wrote nothing.  `--seed` repeats a
+failing seed; with `--serial` one call is let through at a time, so a seed gives the same each time.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -27,17 +26,9 @@ from agent_runtime.models.tokens import count_text
 from agent_runtime_storage import Store
 from benchmarks.frame import Report
 from benchmarks.proof.interleavings import command
-from benchmarks.proof.interleavings.harness import (
-    SIDES,
-    Odds,
-    Pause,
-    Scheduler,
-    World,
-    no_note,
-    no_pause,
-)
-from benchmarks.proof.interleavings.history import Note, Op, recorded
-from benchmarks.proof.interleavings.memory_actions import ACTIONS, Actor, Remembering, choose
+from benchmarks.proof.interleavings.harness import SIDES, Action, Odds, Scheduler, World
+from benchmarks.proof.interleavings.history import Op, recorded
+from benchmarks.proof.interleavings.memory_actions import ACTIONS, WEIGHTS, Actor, Remembering
 from tests.support.prompt_judge import Judge, Left, claim_all, read_left
 from tests.support.stores import driver_of, expire
 
@@ -49,14 +40,14 @@ class MemoryWorld(World):
     """Whole runs with observational memory.
 
     Attributes:
-        runtimes: by side, those that did its actions.
+        runtimes: the runtimes of each side's actions.
     """
 
     odds = Odds(
         first="run",
         width=3,
         tasks=1,
-        # While the other process works on the thread there is little to do.
+        # While the other process holds the thread, actions fail fast: do not spin.
         rest=0.002,
         start=0.03,
         cancel=0.002,
@@ -64,6 +55,7 @@ class MemoryWorld(World):
         most=2,
         interrupt=0,
     )
+    weights = WEIGHTS
 
     def __init__(self, owner: str) -> None:
         super().__init__(owner)
@@ -72,37 +64,25 @@ class MemoryWorld(World):
 
     @staticmethod
     def prepare(seconds: float = 0.0) -> None:
-        """Load the vocabulary, and have the memory try again after `seconds`."""
+        """Load the vocabulary, and have the memory retry after `seconds`."""
         count_text("load")
         worker.RETRY_SECONDS = seconds
         worker.AGAIN_SECONDS = seconds
 
-    def choose(self, chance: random.Random) -> str:
-        """Return the name of an action."""
-        return choose(chance)
-
-    async def act(
-        self,
-        op: Op,
-        store: Store,
-        chance: random.Random,
-        *,
-        pause: Pause = no_pause,
-        note: Note = no_note,
-    ) -> None:
+    async def act(self, action: Action) -> None:
         """Do an action in a runtime of its own."""
-        del note
+        op = action.op
 
         def mark(what: str) -> str:
             return f"{what} {op.side}/{next(self.numbers)}."
 
-        actor = Actor(store, self.owner, op, chance, mark, pause, self.on_sent)
+        actor = Actor(action, self.owner, mark, self.on_sent)
         self.runtimes[op.side].append(actor.runtime)
         with recorded(op):
             await ACTIONS[op.what](actor)
 
     async def disturb(self, scheduler: Scheduler, luck: float) -> bool:
-        """Crash a side, or end all leases; the holder of one may be alive, and continue."""
+        """Crash a side, or expire all leases, whose holders may be alive and continue."""
         if luck < _CRASH:
             number = scheduler.chance.randrange(len(SIDES))
             entry = Op(f"a{len(scheduler.history)}", "crash", SIDES[number], outcome="ok")
@@ -122,12 +102,12 @@ class MemoryWorld(World):
             await runtime.end()
 
     async def close(self) -> None:
-        """End what continues after its run."""
+        """End work that outlives its run."""
         for side in list(self.runtimes):
             await self._end(side)
 
     async def finish(self, scheduler: Scheduler) -> None:
-        """Let an undisturbed run bring everything to its end."""
+        """Let an undisturbed run finish everything."""
         await expire(scheduler.stores[0], self.owner)
         op = await scheduler.alone("tidy")
         if op.outcome != "ok":
@@ -136,7 +116,7 @@ class MemoryWorld(World):
             await self._crash(scheduler, number)
 
     async def judge(self, store: Store, history: Sequence[Op]) -> list[str]:
-        """Judge what is left once every claim of a job is over."""
+        """Judge the rows once every claim of a job has expired."""
         await expire(store, self.owner)
         left = await read_left(store, driver_of(store), self.owner)
         claimed = frozenset(await claim_all(store.of(self.owner), left))

@@ -1,8 +1,8 @@
 """Run whole agents with observational memory on one thread, with users, branches and crashes.
 
-The runs, their loop, log, memory and store are the product's own; only the models are scripted.
-Every message of a thread is unlike any other, so that a prompt by itself tells which nodes it
-shows.  What is sent to the model is kept, and what the memory commits is marked with its job.
+The runs with their loop, log, memory and store are the product's own; only the models are scripted.
+Every message of a thread is unique, so a prompt alone shows which nodes it contains.  Prompts are
+recorded, and the memory's commits are marked with their jobs.
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ from agent_runtime_storage import (
     UserStore,
 )
 from agent_runtime_storage.contract.runs import RunStore
-from benchmarks.proof.interleavings.harness import Pause
-from benchmarks.proof.interleavings.history import Op
+from benchmarks.proof.interleavings.harness import Action, Pause
 from tests.support.prompt_judge import MAIN, Message, Sent
 
 BANDS = MemoryThresholds(observe=260, reflect=200, last_messages=2)
-"""So small that every few steps something is observed, takes effect, or is condensed."""
+"""So small that observations are written, activated or condensed every few steps."""
 STEPS = 9
-"""How many steps a run has at most."""
+"""The most steps of a run."""
 WORDS = (
     "the",
     "quick",
@@ -63,12 +62,12 @@ WORDS = (
 )
 
 
-# What the memory is made with
+# Scripted memory
 
 
 @dataclass
 class Noting:
-    """An Observer that names each node, and at times fails."""
+    """An Observer that names each node, and sometimes fails."""
 
     pause: Pause
     chance: random.Random
@@ -93,7 +92,7 @@ class Noting:
 
 @dataclass
 class Condensing:
-    """A Reflector that says less, and at times fails."""
+    """A Reflector that writes one line, and sometimes fails."""
 
     pause: Pause
     chance: random.Random
@@ -127,7 +126,7 @@ class Remembering(Runtime):
         return state
 
     async def end(self) -> None:
-        """End what goes on after its runs."""
+        """End the work that outlives its runs."""
         await self._background.close()
 
 
@@ -143,9 +142,9 @@ class MarkedUserStore:
 
 
 class MarkedRuns:
-    """Runs that mark every event with the lease by which it was written.
+    """Runs that mark every event with the lease that wrote it.
 
-    An event of an observation is marked with the job that it ends, too.
+    The event of an observation is also marked with the job that it ends.
     """
 
     def __init__(self, runs: RunStore) -> None:
@@ -155,7 +154,7 @@ class MarkedRuns:
         return getattr(self._runs, name)
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
-        """Commit, with marks."""
+        """Commit with marks."""
         marks: dict[str, Any] = {"run": lease.run_id, "epoch": lease.epoch}
         if commit.observation is not None:
             job = commit.job.id if commit.job else ""
@@ -164,14 +163,14 @@ class MarkedRuns:
         return await self._runs.commit(lease, marked)
 
     async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
-        """Commit, with marks; it is the claim on the job that allows it, not the lease."""
+        """Commit with marks; this is authorized by the claim on the job, not by the lease."""
         marks = {"job": commit.job.id, "observation": commit.observation.id, "late": True}
         marked = replace(commit, events=_marked(commit.events, marks))
         return await self._runs.commit_late(lease, marked)
 
 
 def _marked(events: Sequence[NewEvent], marks: Mapping[str, Any]) -> tuple[NewEvent, ...]:
-    return tuple(replace(one, data={**one.data, **marks}) for one in events)
+    return tuple(replace(event, data={**event.data, **marks}) for event in events)
 
 
 class MarkedStore:
@@ -193,7 +192,7 @@ class MarkedStore:
 
 @tool(idempotent=True)
 async def look(number: int) -> str:
-    """Look at something; it does no harm to look again."""
+    """Look at something; looking again does no harm."""
     if number % 7 == 0:
         raise ToolError(f"cannot open src/part_{number}.py")
     return f"src/part_{number}.py: " + " ".join(WORDS[: 3 + number % 12]) * (1 + number % 3)
@@ -209,31 +208,28 @@ class Actor:
     """Does one action in a runtime of its own.
 
     Args:
-        mark: returns a text like no other.
-        pause: waits until a model may answer.
-        on_sent: is handed every prompt.
+        mark: returns a unique text.
+        on_sent: gets every prompt.
     """
 
     def __init__(
         self,
-        store: Store,
+        action: Action,
         owner: str,
-        op: Op,
-        chance: random.Random,
         mark: Callable[[str], str],
-        pause: Pause,
         on_sent: Callable[[Sent], None],
     ) -> None:
-        self.store, self.owner, self.op, self.chance = store, owner, op, chance
-        self.mark, self.pause, self.on_sent = mark, pause, on_sent
+        self.op, self.store, self.chance = action.op, action.store, action.chance
+        self.pause = action.pause
+        self.owner, self.mark, self.on_sent = owner, mark, on_sent
         settings = Settings(
             user=owner, observational_memory=True, last_messages=2, reflector_model="extractive"
         )
-        self.runtime = Remembering(settings, cast(Store, MarkedStore(store)))
-        self.runtime.waits, self.runtime.chance = pause, chance
+        self.runtime = Remembering(settings, cast(Store, MarkedStore(self.store)))
+        self.runtime.waits, self.runtime.chance = self.pause, self.chance
 
     def agent(self) -> Agent:
-        """Return an agent that works for a few steps, then answers."""
+        """Return an agent that works for a few steps and then answers."""
         steps = self.chance.randint(1, STEPS)
         taken = itertools.count(1)
 
@@ -241,8 +237,8 @@ class Actor:
             over = next(taken) > steps
             text = self.mark("answer" if over else "step")
             messages: list[Message] = [
-                (one.role, one.text, [call.id for call in one.calls], one.call_id)
-                for one in request.messages
+                (message.role, message.text, [call.id for call in message.calls], message.call_id)
+                for message in request.messages
             ]
             self.on_sent(Sent(self.op.id, messages, text))
             await self.pause("answer")
@@ -266,7 +262,7 @@ class Actor:
         await self.runtime.resume(await self.some_run(), self.agent())
 
     async def tidy(self) -> None:
-        """Resume the active run, if there is one, then run a task."""
+        """Resume the active run, if any, then run a task."""
         user = self.store.of(self.owner)
         for run in await user.runs.list(thread_id=MAIN, status=ACTIVE):
             with suppress(RunCancelled):
@@ -294,11 +290,11 @@ class Actor:
         await self.runtime.steer(await self.some_run(), self.mark("steered"))
 
     async def some_run(self) -> str:
-        """Return a run of the thread, mostly one that is not over."""
+        """Return a run of the thread, mostly one that has not succeeded."""
         runs = await self.store.of(self.owner).runs.list(thread_id=MAIN, limit=4)
         if not runs:
             raise NotFound("There is no run yet.")
-        going = [one for one in runs if one.status != "succeeded"]
+        going = [run for run in runs if run.status != "succeeded"]
         return self.chance.choice([*runs, *(going * 4)]).id
 
 
@@ -306,9 +302,4 @@ ACTIONS: dict[str, Callable[[Actor], Awaitable[None]]] = {
     name: getattr(Actor, name)
     for name in ("run", "resume", "tidy", "regenerate", "fork", "cancel", "steer")
 }
-_WEIGHTS = {"run": 5, "resume": 5, "regenerate": 1, "fork": 2, "cancel": 1, "steer": 2}
-
-
-def choose(chance: random.Random) -> str:
-    """Return the name of an action."""
-    return chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+WEIGHTS = {"run": 5, "resume": 5, "regenerate": 1, "fork": 2, "cancel": 1, "steer": 2}

@@ -1,4 +1,4 @@
-"""Let two processes act on one thread, and kill one of them by SIGKILL at a random instant."""
+"""Let two processes act on one thread, and kill one of them with SIGKILL at a random instant."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tests.support.prompt_judge import MAIN
 
 VICTIM, SURVIVOR = "victim", "survivor"
 _BEFORE = 80
-"""Lines that the victim writes at most before it is killed: two for an action, one for a prompt."""
+"""The most lines that the victim writes before it is killed: two per action, one per prompt."""
 _AFTER = 40
-"""Lines that the survivor still writes after the kill."""
+"""Lines that the survivor writes after the kill."""
 _PATIENCE = 60.0
 
 
 class WorkerError(AgentRuntimeError):
-    """A process of the harness failed, so nothing is known of the store."""
+    """A process of the harness failed, so nothing is known about the store."""
 
 
 class Processes:
@@ -45,11 +45,11 @@ class Processes:
         self._program = program
 
     def start(self, life: Life) -> int:
-        """Begin a process and return its id."""
+        """Start a process and return its id."""
         return self._ask(orjson.dumps(asdict(life)))[0]
 
     def join(self) -> Sequence[int]:
-        """Wait until all processes are over, and return how they ended, in order."""
+        """Wait until all processes have ended, and return their exit codes, in order."""
         return self._ask(b"")
 
     def _ask(self, line: bytes) -> list[int]:
@@ -69,15 +69,15 @@ def processes(kind: type[World]) -> Generator[Processes]:
     pipe = subprocess.PIPE
     environ = clean_environ()
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environ, cwd=ROOT) as program:
-        # Closing its stdin, as leaving this context does, ends it.
+        # Leaving this context closes its stdin, which ends it.
         yield Processes(program)
 
 
 def kill_one(work: Processes, url: str, owner: str, seed: int, folder: Path) -> list[Path]:
-    """Let two processes act, kill one of them, and return the journals of both.
+    """Let two processes act, kill one of them, and return both journals.
 
     Raises:
-        WorkerError: a process ended otherwise than it had to.
+        WorkerError: a process ended in an unexpected way.
     """
     chance = random.Random(seed)
     journals = {name: folder / f"{seed} {name}" for name in (VICTIM, SURVIVOR)}
@@ -87,6 +87,7 @@ def kill_one(work: Processes, url: str, owner: str, seed: int, folder: Path) -> 
         for name, journal in journals.items()
     ]
     _wait_for_lines(journals[VICTIM], chance.randint(1, _BEFORE))
+    # So the kill hits anywhere in an action, not only right after a line.
     time.sleep(chance.uniform(0, 0.005))
     os.kill(victim, signal.SIGKILL)
     _wait_for_lines(journals[SURVIVOR], _lines(journals[SURVIVOR]) + _AFTER)
@@ -116,10 +117,10 @@ def run_kills(
     on_verdict: Callable[[Verdict], None],
     folder: Path,
 ) -> None:
-    """Let two processes act on one thread and kill one of them, for each of the seeds.
+    """Let two processes act on one thread and kill one of them, for each seed.
 
     Raises:
-        WorkerError: a process ended otherwise than it had to.
+        WorkerError: a process ended in an unexpected way.
     """
     kind.prepare()
     prefix = f"processes {uuid4().hex}"
@@ -142,7 +143,7 @@ async def _ensure_thread(url: str, owner: str) -> None:
 
 
 async def _judge(url: str, world: World, seed: int, history: list[Op]) -> Verdict:
-    """Judge what two processes left, seen by a third."""
+    """Judge, with a third store, the rows that two processes left."""
     store = await open_store(url)
     try:
         return await finish(Scheduler(world, (store, store), seed, history=history), store)

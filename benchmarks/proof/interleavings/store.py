@@ -1,32 +1,24 @@
-"""Interleave two stores on one thread in many orders, by seeds, and look for what must never be.
+"""Interleave two stores on one thread in many orders, by seeds, and look for broken promises.
 
-Each interleaving is some forty actions (runs begun, steps, results, posts, drains, takeovers,
-cancels, child runs, jobs, moves of the head, with stale knowledge, repetitions and cancelled
-tasks), whose reads and writes one scheduler brings into the order that the seed says.  With
-`--processes` two processes act at the same time instead, and one is killed.  What is wrong is
-shown with its seed; `--seed` runs it again.  With `--serial` one call at a time reaches the
-database, so a seed gives the same in every run.
+Each interleaving has some forty actions: new runs, steps, results, posts, drains, takeovers,
+cancels, child runs, jobs and moves of the head, with stale knowledge, repetitions and cancelled
+tasks.  One scheduler orders their reads and writes by the seed.  With `--processes` two processes
+act at the same time instead, and one is killed.  Faults are printed with their seed; `--seed`
+repeats it.  With `--serial` one call at a time reaches the database, so a seed gives the same in
+every run.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 from collections.abc import Sequence
 
 from agent_runtime_storage import Store
 from benchmarks.frame import Report
 from benchmarks.proof.interleavings import command
-from benchmarks.proof.interleavings.harness import (
-    Odds,
-    Pause,
-    Scheduler,
-    World,
-    no_note,
-    no_pause,
-)
-from benchmarks.proof.interleavings.history import Note, Op, recorded
-from benchmarks.proof.interleavings.store_actions import COMMITS, Actor, Side, choose
+from benchmarks.proof.interleavings.harness import Action, Odds, Scheduler, World
+from benchmarks.proof.interleavings.history import Op, recorded
+from benchmarks.proof.interleavings.store_actions import COMMITS, WEIGHTS, Actor, Side
 from benchmarks.proof.interleavings.store_judge import Judge, read_rows
 from tests.support.prompt_judge import MAIN
 from tests.support.stores import driver_of
@@ -35,7 +27,7 @@ ACTIONS = 40
 
 
 class StoreWorld(World):
-    """Calls of the store alone, as engines make them."""
+    """Calls of the store alone, as an engine makes them."""
 
     odds = Odds(
         first="begin",
@@ -48,27 +40,18 @@ class StoreWorld(World):
         most=4,
         interrupt=0.05,
     )
+    weights = WEIGHTS
 
     def __init__(self, owner: str) -> None:
         super().__init__(owner)
         self.sides: dict[str, Side] = {}
 
-    def choose(self, chance: random.Random) -> str:
-        """Return the name of an action."""
-        return choose(chance)
-
-    async def act(
-        self,
-        op: Op,
-        store: Store,
-        chance: random.Random,
-        *,
-        pause: Pause = no_pause,
-        note: Note = no_note,
-    ) -> None:
-        """Do an action, or another one if there is nothing to do it to."""
+    async def act(self, action: Action) -> None:
+        """Do an action, or another one if it cannot be applied."""
+        op = action.op
         side = self.sides.setdefault(op.side, Side(op.side))
-        actor = Actor(store.of(self.owner), side, chance, op, note)
+        user = action.store.of(self.owner)
+        actor = Actor(user, side, action.chance, op, action.note)
         try:
             with recorded(op):
                 if not await actor.act():
@@ -78,7 +61,7 @@ class StoreWorld(World):
                 side.forget(op)
 
     async def cancelled(self, op: Op, store: Store) -> None:
-        """Note whether a cancelled commit is there: it must not be written later."""
+        """Record whether a cancelled commit is there: it must not be written later."""
         if op.what not in COMMITS:
             return
         rows = await driver_of(store).read(
@@ -89,7 +72,7 @@ class StoreWorld(World):
         op.facts["there"] = rows[0][0] > 0
 
     async def finish(self, scheduler: Scheduler) -> None:
-        """Let each side follow the events to their end."""
+        """Have each side read the events to the end."""
         user = scheduler.stores[0].of(self.owner)
         for side in self.sides.values():
             events = await user.events.list(MAIN, after=side.cursor)

@@ -1,8 +1,8 @@
-"""What the tasks of an interleaving do to one thread, and the history of all that they did.
+"""The actions of an interleaving on one thread.
 
-Each action is what an engine does in a place: it reads what it needs to know (or trusts what it
-read before), then writes.  Everything written carries the action's id, so that afterwards the rows
-tell of each action whether it was written, once and whole.
+Each action does what an engine does: it reads what it needs (or trusts an earlier read), then
+writes.  Everything written carries the action's id, so the rows later show for each action whether
+it was written once and completely.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from agent_runtime_storage import (
     UserStore,
 )
 from agent_runtime_storage.contract.records.log import RunStatus
-from benchmarks.proof.interleavings.history import Note, Op
+from benchmarks.proof.interleavings.history import Note, Op, choose
 from tests.support.prompt_judge import MAIN
 
 LIMIT = 100
-"""Tokens of a run tree that has a budget; its money is twice that."""
+"""Tokens of a run tree with a budget; its limit of money is twice that number."""
 COMMITS = ("begin", "child", "think", "start", "result", "close", "say", "drain", "activate", "end")
 """The actions that write events."""
 KEYS = ("observe 1", "observe 2", "observe 3")
@@ -48,7 +48,7 @@ _ENDS: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled", "suspended",
 
 @dataclass
 class Side:
-    """What one store's user knows of the thread; it may be out of date."""
+    """What one store's user knows of the thread, which may be out of date."""
 
     name: str
     leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
@@ -58,31 +58,33 @@ class Side:
     runs: list[Run] = field(default_factory=list[Run])
     jobs: list[Job] = field(default_factory=list[Job])
     last: tuple[str, Lease, Commit] | None = None
-    """The id of the last commit that states what it appends, and the commit."""
+    """The last commit that states what it appends, with the id of its action."""
     following: bool = False
     cursor: int = 0
     followed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     def forget(self, op: Op) -> None:
-        """Forget what the action's run has reserved: nobody knows what of it was written."""
+        """Forget the reservations of the action's run: it is unknown which of them were written."""
         if run_id := op.facts.get("run"):
             self.own.pop(run_id, None)
 
 
 class NothingToDo(Exception):
-    """The side knows of nothing that this action could be done to."""
+    """The side knows nothing that this action could be applied to."""
 
 
 def marked(chance: random.Random, text: str) -> bytes:
-    """Return a body that begins with the text and a space, now and then one that becomes a blob."""
+    """Return a body that starts with the text and a space; now and then it is large enough for a
+    blob.
+    """
     return text.encode() + b" " + b"x" * (5000 if chance.random() < 0.05 else 0)
 
 
 class Actor:
-    """Does one action on behalf of a side.
+    """Does one action for a side.
 
     Args:
-        note: is handed the action before each of its writes, when all that it means to do is known.
+        note: gets the action before each of its writes, with all that it intends to write.
     """
 
     def __init__(
@@ -95,15 +97,15 @@ class Actor:
         self._note = note
 
     async def act(self) -> bool:
-        """Do the action, and return whether there was something to do.
+        """Do the action; return False if nothing could be done.
 
-        If there is nothing to do it to, another one is chosen, a few times.
+        If the action cannot be applied, another one is chosen, a few times.
         """
         for _ in range(_CHOICES):
             try:
                 await ACTIONS[self.op.what](self)
             except NothingToDo:
-                self.op.what = choose(self.chance)
+                self.op.what = choose(WEIGHTS, self.chance)
                 self.op.facts.clear()
             else:
                 return True
@@ -112,14 +114,14 @@ class Actor:
     # What the side knows
 
     async def thread(self, thread_id: str = MAIN) -> Thread:
-        """Read the thread, or trust what was read before."""
+        """Read the thread, or trust an earlier read."""
         known = self.side.threads.get(thread_id)
         if known is None or self.chance.random() < 0.8:
             known = self.side.threads[thread_id] = await self.user.threads.get(thread_id)
         return known
 
     async def some_run(self) -> Run:
-        """Return a run that somebody began, as it was when it was read."""
+        """Return a run of either side, as it was when it was read."""
         if not self.side.runs or self.chance.random() < 0.7:
             self.side.runs = await self.user.runs.list(limit=20)
         if not self.side.runs:
@@ -127,7 +129,7 @@ class Actor:
         return self.chance.choice(self.side.runs)
 
     def some_lease(self) -> Lease:
-        """Return a lease that the side was given; it may be void."""
+        """Return a lease that the side acquired; it may have been lost."""
         if not self.side.leases:
             raise NothingToDo
         lease = self.chance.choice(list(self.side.leases.values()))
@@ -150,14 +152,14 @@ class Actor:
     def _events(self, **data: Any) -> tuple[NewEvent, ...]:
         count = self.chance.randint(1, 2)
         self.op.facts["events"] = count
-        said = {**self.op.facts, "op": self.op.id, **data}
+        facts = {**self.op.facts, "op": self.op.id, **data}
         return tuple(
-            NewEvent(f"{self.op.what} {self.op.id}", None, {**said, "part": part})
+            NewEvent(f"{self.op.what} {self.op.id}", None, {**facts, "part": part})
             for part in range(count)
         )
 
     async def commit(self, lease: Lease, commit: Commit) -> None:
-        """Write a commit with its mark, and with what it spends."""
+        """Write a commit with its mark and its spending."""
         facts = self.op.facts
         usage = Usage(
             lease.run_id, lease.root_run_id, None, "step", self.op.id, 1, 0, 0, 1, 1, None
@@ -175,17 +177,17 @@ class Actor:
             self.side.last = (self.op.id, lease, commit)
 
     def message(self, seq: int, parent: int | None, role: str = "user") -> NewNode:
-        """Return a closed node that carries the action's mark."""
+        """Return a closed node with the action's mark."""
         body = marked(self.chance, f"{self.op.id} {seq}")
         return NewNode(seq, parent, "message", role, body, 1, 0)
 
     async def begin(self) -> None:
-        """Begin a run of its own on the thread."""
+        """Begin a run on the thread."""
         thread = await self.thread()
         await self._begin(thread, None)
 
     async def child(self) -> None:
-        """Begin a child run, on a thread of its own, of a run whose lease the side has."""
+        """Begin a child run on its own thread, for a run whose lease the side has."""
         lease = self.some_lease()
         name = f"child {self.op.id}"
         thread = await self.user.threads.ensure(name)
@@ -261,7 +263,7 @@ class Actor:
         await self.commit(lease, Commit(start=tuple((node, index) for index in pending)))
 
     async def result(self) -> None:
-        """Record the result of a call, also of one that was never marked as started."""
+        """Record the result of a call, even of one that was never marked as started."""
         lease = self.some_lease()
         node, pending, started = await self._open_exchange(lease)
         if not pending + started:
@@ -270,12 +272,12 @@ class Actor:
         await self.commit(lease, Commit(done=self._done(node, [index])))
 
     async def close(self) -> None:
-        """Record what results are missing, close the exchange, and move the head to it."""
+        """Record the missing results, close the exchange, and move the head to it."""
         lease = self.some_lease()
         node, pending, started = await self._open_exchange(lease)
         missing = pending + started
         if missing and self.chance.random() < 0.2:
-            # Too early, unless another task has done this one meanwhile.
+            # Too early, unless another task has recorded this result meanwhile.
             missing.remove(self.chance.choice(missing))
         done = self._done(node, missing)
         self.op.facts.update(closes=node, head=node)
@@ -293,7 +295,7 @@ class Actor:
         await self.commit(lease, Commit(nodes=tuple(nodes), head=nodes[-1].seq))
 
     async def drain(self) -> None:
-        """Take what is in the inbox into the log."""
+        """Move the inbox into the log."""
         lease = self.some_lease()
         items = await self.user.inbox.pending(lease.thread_id)
         if not items:
@@ -325,7 +327,7 @@ class Actor:
         await self.commit(lease, Commit(finish=finish, quiet_inbox=quiet))
 
     async def repeat(self) -> None:
-        """Send the last acknowledged commit again."""
+        """Send the last acknowledged commit again; it must be refused."""
         if self.side.last is None:
             raise NothingToDo
         original, lease, commit = self.side.last
@@ -333,7 +335,7 @@ class Actor:
         await self.user.runs.commit(lease, commit)
 
     async def wrong(self) -> None:
-        """Commit, with a lease that may be good, what can never be right."""
+        """Commit something invalid, with a lease that may be valid."""
         lease = self.some_lease()
         thread = await self.user.threads.get(lease.thread_id)
         seq, head = thread.last_seq + 1, thread.head
@@ -357,7 +359,7 @@ class Actor:
     # Without a lease, or about it
 
     async def take(self) -> None:
-        """Take a run over."""
+        """Take over a run."""
         run = await self.some_run()
         self.op.facts.update(run=run.id, epoch=run.epoch + 1, thread=run.thread_id)
         owner = LeaseOwner(self.side.name, "boot", 1, "start")
@@ -372,7 +374,7 @@ class Actor:
         self.op.facts["cancelled"] = await self.user.runs.renew_lease(self.some_lease(), seconds=60)
 
     async def poll(self) -> None:
-        """Look whether there is anything to heed."""
+        """Poll for messages and cancellation."""
         self.op.facts["cancelled"], _ = await self.user.runs.poll(self.some_lease())
 
     async def cancel(self) -> None:
@@ -402,14 +404,14 @@ class Actor:
         await self.user.threads.update(MAIN, metadata={self.op.id: 1})
 
     async def enqueue(self) -> None:
-        """Enqueue a job that others enqueue as well."""
+        """Enqueue a job that other actions enqueue as well."""
         self.op.facts["key"] = key = self.chance.choice(KEYS)
         body = marked(self.chance, key)
         self._note(self.op)
         self.op.facts["added"] = await self.user.jobs.enqueue(MAIN, "observe", key, body)
 
     async def claim(self) -> None:
-        """Claim a job, for no time or for long."""
+        """Claim a job, with a claim that expires at once or late."""
         self.op.facts["seconds"] = seconds = self.chance.choice([0, 0, 3600])
         self._note(self.op)
         job = await self.user.jobs.claim("observe", seconds=seconds)
@@ -421,7 +423,7 @@ class Actor:
         self.side.jobs.append(job)
 
     async def settle_job(self) -> None:
-        """End a claim, be it still valid or not."""
+        """End a claim, whether or not it is still valid."""
         if not self.side.jobs:
             raise NothingToDo
         job = self.chance.choice(self.side.jobs)
@@ -434,7 +436,7 @@ class Actor:
             await self.user.jobs.fail(job, retry_after=0 if how == "retry" else None, detail="x")
 
     async def follow(self) -> None:
-        """Read the events that came since the last time."""
+        """Read the events since the last read."""
         if self.side.following:
             raise NothingToDo
         self.side.following = True
@@ -447,7 +449,7 @@ class Actor:
             self.side.following = False
 
     async def read(self) -> None:
-        """Read the branch of the head as one who builds a prompt does."""
+        """Read the head's branch, as a prompt builder does."""
         thread = await self.user.threads.get(MAIN)
         if thread.head is None:
             return
@@ -468,15 +470,10 @@ ACTIONS: dict[str, Callable[[Actor], Awaitable[None]]] = {
         *("enqueue", "claim", "settle_job", "follow", "read"),
     )
 }
-_WEIGHTS = (
+WEIGHTS = (
     dict.fromkeys(ACTIONS, 2)
     | dict.fromkeys(("begin", "think", "close"), 5)
     | dict.fromkeys(("say", "child", "end", "result"), 4)
     | dict.fromkeys(("take", "post", "follow", "move", "wrong"), 3)
     | {"poll": 1}
 )
-
-
-def choose(chance: random.Random) -> str:
-    """Return the name of an action."""
-    return chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]

@@ -1,4 +1,4 @@
-"""Judges the durable jobs that an interleaving left."""
+"""Judges the durable jobs of an interleaving."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _of(history: Sequence[Op], what: str) -> list[Op]:
 
 
 def check_jobs(rows: Sequence[Row], history: Sequence[Op]) -> list[str]:
-    """Return what is wrong with the jobs: each is done once, by who holds its newest claim."""
+    """Return the faults of the jobs: each must be done once, by the holder of its newest claim."""
     problems: list[str] = []
     jobs = {row[0]: row for row in rows}
     if len(jobs) != len(rows):

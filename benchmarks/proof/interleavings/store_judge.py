@@ -1,7 +1,7 @@
-"""Judges the rows that an interleaving left, against the history of all who wrote them.
+"""Judges the rows of an interleaving against the history of everyone who wrote them.
 
-Rows are read by plain SQL, past the store's own methods.  Every event says in its data what its
-action did, so the events, in their order, are the thread's history as the database knows it.
+Rows are read by plain SQL, not by the store's own methods.  Every event states in its data what its
+action did, so the ordered events are the thread's history as the database knows it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An action as the events tell it."""
+    """An action as its events describe it."""
 
     op: str
     what: str
@@ -65,7 +65,7 @@ class Judge:
     """The rows and the history of one interleaving.
 
     Args:
-        history: what all sides did, in any order; of one that was killed, up to its last word.
+        history: the actions of all sides, in any order; a killed side's up to its last line.
         sides: those that followed the events to the end.
     """
 
@@ -80,7 +80,7 @@ class Judge:
         self.written = self._written()
 
     def judge(self) -> list[str]:
-        """Return what is wrong, a sentence each."""
+        """Return the faults, one sentence each."""
         for part in (
             self._outcomes,
             self._ids,
@@ -109,23 +109,23 @@ class Judge:
     # The events, as the thread's own history
 
     def _written(self) -> dict[str, Written]:
-        found: dict[str, Written] = {}
+        written: dict[str, Written] = {}
         parts: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for thread, identity, kind, text in self.rows["events"]:
             data = orjson.loads(text)
             parts[data["op"]].append((data["part"], identity))
             what = kind.split(" ")[0]
-            found[data["op"]] = Written(data["op"], what, thread, identity, identity, data)
+            written[data["op"]] = Written(data["op"], what, thread, identity, identity, data)
         for op, ids in parts.items():
-            one = found[op]
+            one = written[op]
             first = min(identity for _, identity in ids)
             if ids != [(part, first + part) for part in range(one.data["events"])]:
                 self._say(f"the events of {op} are {ids}, not {one.data['events']} in a row")
-            found[op] = Written(op, one.what, one.thread, first, ids[-1][1], one.data)
-        return found
+            written[op] = Written(op, one.what, one.thread, first, ids[-1][1], one.data)
+        return written
 
     def _in_order(self, thread: str) -> list[Written]:
-        of_thread = (one for one in self.written.values() if one.thread == thread)
+        of_thread = (entry for entry in self.written.values() if entry.thread == thread)
         return sorted(of_thread, key=lambda one: one.first)
 
     def _outcomes(self) -> None:
@@ -173,12 +173,13 @@ class Judge:
         """Check that what an action wrote with its events is there exactly once, or not at all."""
         nodes: Counter[str] = Counter()
         for thread, seq, _, _, body, blob in self.rows["nodes"]:
+            # The mark of such a body is in the blob, which is not read here.
             if blob is not None:
                 continue
-            op, said = bytes(body).split(b" ")[:2]
+            op, number = bytes(body).split(b" ")[:2]
             nodes[op.decode()] += 1
-            if int(said) != seq:
-                self._say(f"node {seq} of {thread} says that it is {said.decode()}")
+            if int(number) != seq:
+                self._say(f"node {seq} of {thread} says that it is {number.decode()}")
         usage = Counter(row[2] for row in self.rows["usage"])
         causes = Counter(row[2] for row in self.rows["activations"])
         for op, count in [*nodes.items(), *usage.items(), *causes.items()]:
@@ -188,18 +189,20 @@ class Judge:
         calls = {(row[0], row[1], row[2]): (row[3], row[4]) for row in self.rows["calls"]}
         done: Counter[tuple[str, int, int]] = Counter()
         started: Counter[tuple[str, int, int]] = Counter()
-        for one in self.written.values():
-            seqs = one.data.get("nodes", [])
-            if nodes[one.op] > len(seqs):
-                self._say(f"{one.op} wrote {nodes[one.op]} nodes, not {len(seqs)}")
-            if missing := [seq for seq in seqs if (one.thread, seq) not in places]:
-                self._say(f"nodes {missing} of {one.op} are missing")
-            if usage[one.op] != one.data.get("usage", 0):
-                self._say(f"{one.op} wrote {usage[one.op]} rows of usage")
-            if causes[one.op] != ("activation" in one.data):
-                self._say(f"{one.op} wrote {causes[one.op]} activations")
-            done.update((one.thread, node, index) for node, index in one.data.get("done", []))
-            started.update((one.thread, node, index) for node, index in one.data.get("start", []))
+        for entry in self.written.values():
+            seqs = entry.data.get("nodes", [])
+            if nodes[entry.op] > len(seqs):
+                self._say(f"{entry.op} wrote {nodes[entry.op]} nodes, not {len(seqs)}")
+            if missing := [seq for seq in seqs if (entry.thread, seq) not in places]:
+                self._say(f"nodes {missing} of {entry.op} are missing")
+            if usage[entry.op] != entry.data.get("usage", 0):
+                self._say(f"{entry.op} wrote {usage[entry.op]} rows of usage")
+            if causes[entry.op] != ("activation" in entry.data):
+                self._say(f"{entry.op} wrote {causes[entry.op]} activations")
+            done.update((entry.thread, node, index) for node, index in entry.data.get("done", []))
+            started.update(
+                (entry.thread, node, index) for node, index in entry.data.get("start", [])
+            )
         for counts, states in ((done, {"done"}), (started, {"started", "done"})):
             for call, count in counts.items():
                 if count > 1 or calls.get(call, ("", ""))[0] not in states:
@@ -214,12 +217,14 @@ class Judge:
 
     def _closings(self) -> None:
         closes = Counter(
-            (one.thread, one.data["closes"])
-            for one in self.written.values()
-            if "closes" in one.data
+            (entry.thread, entry.data["closes"])
+            for entry in self.written.values()
+            if "closes" in entry.data
         )
         opens = {
-            (one.thread, one.data["opens"]) for one in self.written.values() if "opens" in one.data
+            (entry.thread, entry.data["opens"])
+            for entry in self.written.values()
+            if "opens" in entry.data
         }
         for thread, seq, parent, status, *_ in self.rows["nodes"]:
             place = (thread, seq)
@@ -230,11 +235,11 @@ class Judge:
                 self._say(f"the parent of node {place} is {parent}")
 
     def _order(self) -> None:
-        """Who began after another was acknowledged comes after it."""
+        """Check that an action that began after another was acknowledged has later events."""
         known = [
-            (self.ops[one.op], one)
-            for one in self.written.values()
-            if one.op in self.ops and self.ops[one.op].end is not None
+            (self.ops[entry.op], entry)
+            for entry in self.written.values()
+            if entry.op in self.ops and self.ops[entry.op].end is not None
         ]
         for before, early in known:
             for after, late in known:
@@ -246,18 +251,18 @@ class Judge:
     # Leases, heads, the inbox
 
     def _fencing(self) -> None:
-        given = Counter(
+        granted = Counter(
             (op.facts["run"], op.facts["given"]) for op in self._of("take") if "given" in op.facts
         )
-        for (run, epoch), count in given.items():
+        for (run, epoch), count in granted.items():
             if count > 1:
                 self._say(f"epoch {epoch} of {run} was given {count} times")
         newest: dict[str, int] = {}
-        for thread in {one.thread for one in self.written.values()}:
-            for one in self._in_order(thread):
-                run, epoch = one.data["run"], one.data["epoch"]
+        for thread in {entry.thread for entry in self.written.values()}:
+            for entry in self._in_order(thread):
+                run, epoch = entry.data["run"], entry.data["epoch"]
                 if epoch < newest.get(run, 1):
-                    self._say(f"{one.op} wrote with epoch {epoch} after {newest[run]}")
+                    self._say(f"{entry.op} wrote with epoch {epoch} after {newest[run]}")
                 newest[run] = max(epoch, newest.get(run, 1))
         for op in self._of(*COMMITS):
             for take in self._of("take"):
@@ -272,18 +277,18 @@ class Judge:
                 if fenced:
                     self._say(f"{op.id} wrote with a lease that {take.id} had replaced")
         for run, _, _, _, _, epoch, *_ in self.rows["runs"]:
-            if epoch < max((e for r, e in given if r == run), default=1):
+            if epoch < max((e for r, e in granted if r == run), default=1):
                 self._say(f"run {run} is at epoch {epoch}, below one that was given")
 
     def _one_active_run(self) -> None:
         runs = {row[0]: row for row in self.rows["runs"]}
         for identity, *_, active, _ in self.rows["threads"]:
             current: str | None = None
-            for one in self._in_order(identity):
-                run = one.data["run"]
+            for entry in self._in_order(identity):
+                run = entry.data["run"]
                 if current not in (None, run):
-                    self._say(f"{one.op} wrote for {run} while {current} was active")
-                over = one.what == "end" and one.data["status"] in ENDED
+                    self._say(f"{entry.op} wrote for {run} while {current} was active")
+                over = entry.what == "end" and entry.data["status"] in ENDED
                 current = None if over else run
             live = [r[0] for r in runs.values() if r[1] == identity and r[4] not in ENDED]
             if live != ([active] if active else []):
@@ -291,33 +296,35 @@ class Judge:
 
     def _heads(self) -> None:
         for identity, head, *_ in self.rows["threads"]:
-            said = [one.data["head"] for one in self._in_order(identity) if "head" in one.data]
+            heads = [
+                entry.data["head"] for entry in self._in_order(identity) if "head" in entry.data
+            ]
             moved = [op for op in self._of("move") if identity == MAIN and op.outcome != "refused"]
-            possible = {*said[-1:], *(op.facts.get("head") for op in moved)}
-            if not said:
+            possible = {*heads[-1:], *(op.facts.get("head") for op in moved)}
+            if not heads:
                 possible.add(None)
             if head not in possible:
                 self._say(f"the head of {identity} is {head}, which is none of {possible}")
         for move in self._of("move"):
-            for one in self._in_order(MAIN):
-                op = self.ops.get(one.op)
-                # Between a run's beginning and its first possible end nobody else moves the head.
-                if one.what != "begin" or op is None or op.end is None or move.outcome != "ok":
+            for entry in self._in_order(MAIN):
+                op = self.ops.get(entry.op)
+                # From a run's beginning to its first possible end nobody else moves the head.
+                if entry.what != "begin" or op is None or op.end is None or move.outcome != "ok":
                     continue
-                ends = [e.start for e in self._of("end") if e.facts.get("run") == one.data["run"]]
+                ends = [e.start for e in self._of("end") if e.facts.get("run") == entry.data["run"]]
                 until = min(ends, default=None)
                 if op.end < move.start and (until is None or (move.end or 0) < until):
-                    self._say(f"{move.id} moved the head while {one.data['run']} was active")
+                    self._say(f"{move.id} moved the head while {entry.data['run']} was active")
 
     def _inbox(self) -> None:
         drained: Counter[int] = Counter()
         drains: dict[int, Written] = {}
         kinds: dict[int, str] = {}
-        for one in self.written.values():
-            for item, kind in one.data.get("drained", []):
-                if one.thread == MAIN:
+        for entry in self.written.values():
+            for item, kind in entry.data.get("drained", []):
+                if entry.thread == MAIN:
                     drained[item] += 1
-                    drains[item], kinds[item] = one, kind
+                    drains[item], kinds[item] = entry, kind
         waiting = {row[1]: row[2] for row in self.rows["inbox"]}
         last = next((row[5] for row in self.rows["threads"] if row[0] == MAIN), 0)
         if sorted([*drained.elements(), *waiting]) != list(range(1, last + 1)):
@@ -354,15 +361,15 @@ class Judge:
         trees: defaultdict[str, Counter[str]] = defaultdict(Counter)
         limits: dict[str, int | None] = {}
         held: Counter[tuple[str, int]] = Counter()
-        for one in self.written.values():
-            root = runs[one.data["run"]][3]
+        for entry in self.written.values():
+            root = runs[entry.data["run"]][3]
             for name in ("reserve", "release", "settle"):
-                trees[root][name] += one.data.get(name) or 0
-            # Who takes a run over starts with nothing reserved.
-            place = (one.data["run"], one.data["epoch"])
-            held[place] += (one.data.get("reserve") or 0) - (one.data.get("release") or 0)
-            if "limit" in one.data:
-                limits[one.data["run"]] = one.data["limit"]
+                trees[root][name] += entry.data.get(name) or 0
+            # After a takeover a run starts with nothing reserved.
+            place = (entry.data["run"], entry.data["epoch"])
+            held[place] += (entry.data.get("reserve") or 0) - (entry.data.get("release") or 0)
+            if "limit" in entry.data:
+                limits[entry.data["run"]] = entry.data["limit"]
         for identity, _, _, root, status, epoch, _, own, *rest in runs.values():
             reserved, settled, unsettled, own_cost, *costs = rest
             if [2 * own, *(2 * amount for amount in (reserved, settled, unsettled))] != [
@@ -393,7 +400,7 @@ class Judge:
                 continue
             reached = set[str](cancel.facts["reached"])
             for identity, _, parent, *_ in runs.values():
-                # A child of a run that was reached, and is not resumed since, has not escaped.
+                # A child of a cancelled run that was not resumed since has not escaped.
                 if parent not in reached or identity in reached:
                     continue
                 op = begun.get(identity)
@@ -435,13 +442,15 @@ class Judge:
                 self._say(f"who followed on {side.name} saw {side.followed}, not {there}")
 
     def _refusals(self) -> None:
-        """A refusal has a cause: somebody did what it speaks of."""
+        """Check that each refusal has a cause in the history."""
         for op in self.history:
-            before = [one for one in self.history if one is not op and one.start < (op.end or 0)]
+            before = [
+                other for other in self.history if other is not op and other.start < (op.end or 0)
+            ]
             if op.error in _CAUSES:
-                caused = any(one.what in _CAUSES[op.error] for one in before)
+                caused = any(other.what in _CAUSES[op.error] for other in before)
             elif op.error == "LeaseLost" and "run" in op.facts:
-                caused = any(_voids(one, op) for one in before)
+                caused = any(_voids(other, op) for other in before)
             elif op.error == "BudgetExceeded":
                 caused = op.facts.get("reserve") is not None
             else:
@@ -458,9 +467,9 @@ _CAUSES = {
 
 
 def _voids(one: Op, lost: Op) -> bool:
-    """Return whether an action may have taken the lease that another one names."""
+    """Return whether an action may have invalidated the lease that another one used."""
     if one.facts.get("run") != lost.facts["run"]:
         return False
-    # Who takes a lease names the epoch that it is to get.
+    # A takeover records the epoch that it is about to get.
     least = lost.facts["epoch"] + (lost.what != "take")
     return one.what == "end" or (one.what == "take" and one.facts["epoch"] >= least)

@@ -1,8 +1,8 @@
-"""One of the two processes that act on one thread at the same time; another kills it, or not.
+"""One of two processes that act on one thread at the same time; its parent may kill it.
 
-As a program it takes the module of a world, reads lives from stdin, one as JSON a line, and runs
-each in a process forked from this one, so that what is imported is imported once.  A life writes
-each action to a file before it acts and after: a kill leaves what it had begun as open.
+As a program it takes a world's module, reads lives from stdin as lines of JSON, and runs each in a
+fork of itself, so that imports happen once.  A life writes each action to a file before and after
+it acts: after a kill, an unfinished action is left open.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ import anyio
 import orjson
 
 from agent_runtime_storage import open_store
-from benchmarks.proof.interleavings.harness import World
-from benchmarks.proof.interleavings.history import Journal, Op
+from benchmarks.proof.interleavings.harness import Action, World
+from benchmarks.proof.interleavings.history import Journal, Op, choose
 
 RETRY_SECONDS = 0.01
-"""How long a process waits for what a dead one holds; nobody expires it meanwhile."""
+"""How long a process waits before it retries what a dead process holds; nothing expires it earlier.
+"""
 LONGEST_LIFE = 120
-"""Seconds after which a signal ends a life that hangs."""
+"""Seconds after which a signal ends a hanging life."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One process that acts on a thread until it is killed or stopped.
+    """A process that acts on a thread until it is killed or stopped.
 
     Attributes:
-        journal: the file to write its actions to.
+        journal: the file of its actions.
         stop: the file whose existence stops it.
     """
 
@@ -64,15 +65,15 @@ async def live(kind: type[World], life: Life) -> None:
     pauses = random.Random(f"{life.seed} {life.name}")
 
     async def pause(what: str) -> None:
-        # A model takes its time, so that the other process comes between.
+        # A model takes some time, in which the other process can act.
         await anyio.sleep(pauses.choice((0, 0, 0.001, 0.004 if what == "answer" else 0.02)))
 
     async def work() -> None:
         for number in numbers:
             chance = random.Random(f"{life.seed} {life.name} {number}")
-            op = Op(f"{life.name}-{number}", world.choose(chance), life.name)
+            op = Op(f"{life.name}-{number}", choose(kind.weights, chance), life.name)
             journal.op(op)
-            await world.act(op, store, chance, pause=pause, note=journal.op)
+            await world.act(Action(op, store, chance, pause, journal.op))
             journal.op(op)
             await anyio.sleep(kind.odds.rest)
 
@@ -98,11 +99,12 @@ def _fork(kind: type[World], life: Life) -> int:
     except BaseException:
         traceback.print_exc()
         code = 1
+    # Not `sys.exit`: the handlers and buffers of the parent are copied here.
     os._exit(code)
 
 
 def serve(kind: type[World]) -> None:
-    """Serve lives: a line begins one and is answered with its process id; an empty one waits."""
+    """Serve lives: a line starts one and is answered with its process id; an empty line waits."""
     children: list[int] = []
     for line in sys.stdin.buffer:
         if line.strip():

@@ -1,1 +1,1 @@
-"""What the store promises: protocols by subject, records, errors, ids and valid names."""
+"""The promises of the store: protocols by subject, records, errors, ids and valid names."""

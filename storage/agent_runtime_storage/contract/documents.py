@@ -14,8 +14,8 @@ from agent_runtime_storage.contract.records.objects import ObjectInfo, Version
 
 NODE_MEMORY = "node_memory"
 COLLECTIONS = frozenset({NODE_MEMORY})
-"""The first segments of the keys of documents, which no thread's prefix can have."""
-# No name that a store or a file system interprets, or that is too long for one.
+"""The first segments of documents' keys; a body has the digest of its thread there instead."""
+# Nothing that a store or a file system interprets (such as `..`), and short enough for all.
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@=+-]{0,127}")
 
 

@@ -13,18 +13,18 @@ AgentRuntimeError
     ├── MigrationError        the schema is newer than the code, or a migration was changed
     ├── NotFound              no such thread, run, node or call for this owner
     ├── CorruptThread         the chain of nodes is broken: an ancestor is missing, or a cycle
-    │   └── ObjectLost        a body lies in an object that is not there, or is damaged
+    │   └── ObjectLost        the object with a body is missing or damaged
     ├── CorruptDocument       a document in the object store is damaged; it is left as it is
     │   └── UnknownVersion    it is of a version that this code does not know
     ├── InvalidVector         a vector has no direction: empty, zero, or not finite
     ├── DimensionMismatch     a vector has another length than its model's; `.known`, `.given`
-    ├── InvalidExport         what is to be imported is no whole export; `.line` says where
+    ├── InvalidExport         the records are not a complete export; `.line` says where
     └── Conflict              the state is not what the writer thought; nothing was written
         ├── ThreadBusy        the thread has an active run; `.run_id` names it
-        ├── ThreadExists      the thread that is to be imported is there already
+        ├── ThreadExists      the thread to import exists already
         ├── LeaseLost         another process took the run over
         ├── RunCancelled      the run, or one it was started by, is cancelled
-        ├── InboxWaiting      something waits in the inbox of a run that was to end
+        ├── InboxWaiting      items wait in the inbox, so the run may not end yet
         ├── QuestionClosed    a question is answered, expired or withdrawn; `.status` says which
         └── BudgetExceeded    the reservation does not fit the run tree's budget
 """
@@ -67,7 +67,7 @@ class StoreBusy(StoreUnavailable):
 
 
 class StoreReadOnly(StoreUnavailable):
-    """The database file, or the folder it lies in, cannot be written.
+    """The database file, or its folder, cannot be written.
 
     Cause: the process lacks the permission, or the file system is mounted read-only.
     Cure: give the process write permission on the file and on its folder.
@@ -131,7 +131,7 @@ class CorruptThread(StoreError):
 
 
 class InvalidExport(StoreError):
-    """What is to be imported is no whole export of a thread.
+    """The records to import are not a complete export of a thread.
 
     Cause: another file, or an export that was cut short.
     Cure: export the thread again; nothing was imported.
@@ -146,7 +146,7 @@ class InvalidExport(StoreError):
 
 
 class ObjectLost(CorruptThread):
-    """A body lies in an object that is not in the object store, or is damaged.
+    """The object with a body is missing from the object store, or is damaged.
 
     Cause: a database opened with another object store than it was written with, or a lost folder.
     Cure: set `AGENT_RUNTIME_OBJECT_STORE_URL` to the original store, or restore the object.
@@ -211,7 +211,7 @@ class ThreadBusy(Conflict):
 
 
 class ThreadExists(Conflict):
-    """The thread that is to be imported is there already.
+    """The thread to import exists already.
 
     Cause: the same export was imported before.
     Cure: import it under another id, or delete the thread first.

@@ -101,7 +101,8 @@ class LogStore(Protocol):
         Args:
             head: a node of the thread, closed or open.
 
-        Raises `NotFound`: the thread is not there.
+        Raises:
+            NotFound: there is no such thread.
         """
         ...
 
@@ -111,15 +112,17 @@ class LogStore(Protocol):
         """Return the versions on the branch that ends at `head`, the newest first.
 
         Args:
-            first: leave out those of the nodes before this one.
+            first: leave out versions of nodes before this one.
 
-        Raises `NotFound`: the thread is not there.
+        Raises:
+            NotFound: there is no such thread.
         """
         ...
 
     async def last_plan_id(self, thread_id: str) -> int:
         """Return the id of the thread's newest version, on any branch; 0 if there is none.
 
-        Raises `NotFound`: the thread is not there.
+        Raises:
+            NotFound: there is no such thread.
         """
         ...

@@ -1,15 +1,16 @@
-"""Which names every database can hold, and tell apart, as part of a key."""
+"""The names that every database can store, and tell apart, as part of a key."""
 
 from __future__ import annotations
 
 MAX_NAME_BYTES = 512
-"""Keys of several names have to fit a page of every database's index."""
+"""A key of several names has to fit into a page of every database's index."""
 
 
 def name_problem(name: str) -> str | None:
-    """Return what is wrong with a name that is to be part of a key, after `it`; None if nothing."""
+    """Return why a name cannot be part of a key, as the end of a sentence; None if it can."""
     if not name:
         return "is empty"
+    # Postgres stores none in a text.
     if "\0" in name:
         return "holds a zero byte"
     try:

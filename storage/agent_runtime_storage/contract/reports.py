@@ -8,15 +8,15 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """What a database is, and whether it is ready.
+    """The state of a database.
 
     Attributes:
         server: the software and its version.
         schema: the newest applied migration's number; 0 for an empty database.
         pending: the migrations that it lacks.
-        problem: why its schema cannot be used by this version of the runtime; "" if it can.
+        problem: why this version of the runtime cannot use its schema; "" if it can.
         isolation: how the database itself separates owners, in addition to the owner that every
-            statement names; "" where it cannot.
+            statement names; "" if it cannot.
         cure: what to do about the problem, or for a better isolation; "" if nothing.
     """
 
@@ -30,13 +30,13 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a check of a database found.
+    """A problem that a check of a database found.
 
     Attributes:
-        level: `damage` where something is lost or contradicts itself, `notice` where something
-            waits for somebody or only takes space.
-        user_id: the owner; "" where it is nobody's.
-        thread_id: "" where it is no thread's.
+        level: `damage` if data is lost or contradictory, `notice` if something waits for a person
+            or only takes space.
+        user_id: the owner; "" if there is none.
+        thread_id: the thread; "" if there is none.
     """
 
     level: Literal["damage", "notice"]
@@ -48,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class OwnerSize:
-    """What an owner's threads hold, in bytes of content."""
+    """The size of an owner's threads, in bytes of content."""
 
     user_id: str
     threads: int
@@ -57,7 +57,7 @@ class OwnerSize:
 
 @dataclass(frozen=True, slots=True)
 class ThreadSize:
-    """What a thread holds, in bytes of content."""
+    """The size of a thread, in bytes of content."""
 
     user_id: str
     thread_id: str
@@ -67,12 +67,13 @@ class ThreadSize:
 
 @dataclass(frozen=True, slots=True)
 class StoreSizes:
-    """How large a database is.
+    """The size of a database.
 
     Attributes:
-        total: bytes that it takes, without objects outside of it.
-        tables: bytes by table, with its indexes where the database can tell; the largest first.
-        owners: the largest first; compressed content only, objects outside included.
+        total: its bytes, without objects.
+        tables: bytes by table, including indexes if the database can measure them; the largest
+            first.
+        owners: the largest first; compressed content only, objects included.
         threads: the largest ones of all owners, the largest first.
     """
 
@@ -84,14 +85,14 @@ class StoreSizes:
 
 @dataclass(frozen=True, slots=True)
 class CopiedThread:
-    """What became of a thread, with those of its sub-agents, in a copy of a database.
+    """The outcome for a thread, with those of its sub-agents, in a copy of a database.
 
-    Or of a document: then `thread_id` is its key, and `user_id` a digest of its owner.
+    For a document `thread_id` is its key, and `user_id` a digest of its owner.
 
     Attributes:
-        outcome: `copied`; `there` if the same thread was in the target already; `conflict` if it
-            was not copied.
-        detail: why not.
+        outcome: `copied`; `there` if the target already had the same thread; `conflict` if it was
+            not copied.
+        detail: why it was not copied.
     """
 
     user_id: str

@@ -47,7 +47,7 @@ from agent_runtime_storage.contract.upkeep import Maintenance, Upkeep
 
 
 class UserStore(Protocol):
-    """All that one owner can read and write, by subject."""
+    """One owner's view of the store, by subject."""
 
     user_id: str
     threads: ThreadStore
@@ -65,7 +65,7 @@ class UserStore(Protocol):
 
     @property
     def documents(self) -> Documents:
-        """The owner's documents, which lie in the object store only.
+        """The owner's documents, which are in the object store only.
 
         Raises:
             ConfigError: there is no object store.
@@ -80,17 +80,17 @@ class Store(Protocol):
 
     @property
     def objects(self) -> ObjectStore | None:
-        """The object store of all owners; None if large bodies lie in the database."""
+        """The object store of all owners; None if large bodies are in the database."""
         ...
 
     def of(self, user_id: str) -> UserStore:
-        """Return the store as one owner sees it.
+        """Return the store of one owner.
 
         Raises:
-            ConfigError: the owner is empty, or a name that not every database can hold.
+            ConfigError: the owner is empty, or a name that not every database can store.
         """
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted, then release everything; calling it twice is harmless."""
+        """Finish accepted work, then release everything; safe to call twice."""
         ...

@@ -1,4 +1,4 @@
-"""Threads, the inbox by which others reach them, and the events that they give."""
+"""Threads, their inboxes, and their events."""
 
 from __future__ import annotations
 

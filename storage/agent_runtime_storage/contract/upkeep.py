@@ -101,7 +101,7 @@ class Upkeep(Protocol):
 
 
 class Maintenance(Protocol):
-    """An operator's work, over all owners.
+    """Maintenance by an operator, over all owners.
 
     Without an up-to-date schema every method but `status` raises `MigrationError`.
     """

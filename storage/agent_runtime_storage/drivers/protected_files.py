@@ -35,23 +35,24 @@ class OpenDatabase:
     def __init__(self, path: Path) -> None:
         database = path.resolve()
         self.paths = frozenset(database.with_name(database.name + end) for end in _ENDINGS)
-        self._kept: set[FileIdentity] = set()
+        self._remembered: set[FileIdentity] = set()
         with _lock:
             _open.add(self)
 
     def keep(self) -> None:
         """Remember the existing files; call it once the database is open, so no inode is reused."""
-        self._kept |= self.identities()
+        # A file that is moved away stays locked, but its path leads to another one.
+        self._remembered |= self.identities()
 
     def identities(self) -> set[FileIdentity]:
         """Return the identities of its files, including remembered files that were moved."""
-        found = set(self._kept)
+        identities = set(self._remembered)
         for path in self.paths:
             try:
-                found.add(file_identity(path.stat()))
+                identities.add(file_identity(path.stat()))
             except OSError:
                 continue
-        return found
+        return identities
 
     def closed(self) -> None:
         """Unregister it; safe to call twice."""
@@ -66,12 +67,12 @@ def file_identity(status: os.stat_result) -> FileIdentity:
 
 def open_paths() -> frozenset[Path]:
     """Return the resolved paths of all files of open databases, whether they exist yet or not."""
-    return frozenset[Path]().union(*(one.paths for one in _databases()))
+    return frozenset[Path]().union(*(database.paths for database in _databases()))
 
 
 def open_identities() -> frozenset[FileIdentity]:
     """Return the identities of the files of open databases."""
-    return frozenset[FileIdentity]().union(*(one.identities() for one in _databases()))
+    return frozenset[FileIdentity]().union(*(database.identities() for database in _databases()))
 
 
 def protect_folder(path: Path, owner: object) -> None:
@@ -83,6 +84,7 @@ def protect_folder(path: Path, owner: object) -> None:
 
 def protected_folders() -> list[Path]:
     """Return the resolved paths of protected folders, whether they exist yet or not."""
+    # Resolved each time, as a link may have changed since.
     own = [folder.resolve() for folder in state_folders()]
     with _lock:
         return [*_folders.values(), *own]
@@ -110,8 +112,8 @@ def hard_linked_identities() -> frozenset[FileIdentity]:
 
     Only a hard link leads from outside to a file in them.
     """
-    found: set[FileIdentity] = set()
-    waiting = [str(kept) for kept in protected_folders()]
+    identities: set[FileIdentity] = set()
+    waiting = [str(folder) for folder in protected_folders()]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
@@ -122,20 +124,21 @@ def hard_linked_identities() -> frozenset[FileIdentity]:
                     # A file that disappears meanwhile must not hide the files after it.
                     with suppress(FileNotFoundError):
                         status = entry.stat(follow_symlinks=False)
-                        found |= {file_identity(status)} if is_hard_linked(status) else set()
+                        if is_hard_linked(status):
+                            identities.add(file_identity(status))
         except OSError:
             continue
-    return frozenset(found)
+    return frozenset(identities)
 
 
 def _identities(paths: Iterable[Path]) -> set[FileIdentity]:
-    found: set[FileIdentity] = set()
+    identities: set[FileIdentity] = set()
     for path in paths:
         try:
-            found.add(file_identity(path.lstat()))
+            identities.add(file_identity(path.lstat()))
         except OSError:
             continue
-    return found
+    return identities
 
 
 def _databases() -> list[OpenDatabase]:

@@ -15,8 +15,10 @@ async def wait_shielded(future: asyncio.Future[Any]) -> None:
     """
     interrupted: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
+        # The scope holds off anyio's cancellations only; `Task.cancel` still interrupts the wait.
         while not future.done():
             try:
+                # Awaiting the future itself would cancel it, and raise its error here.
                 await asyncio.wait([future])
             except asyncio.CancelledError as error:
                 interrupted = error

@@ -15,6 +15,7 @@ import anyio
 
 def topic_of(owner: str, thread_id: str) -> str:
     """Return the topic of a thread; it reveals neither the owner nor the thread."""
+    # The length keeps ("ab", "c") and ("a", "bc") apart.
     named = f"{len(owner)}:{owner}{thread_id}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(named, digest_size=16).hexdigest()
 
@@ -33,6 +34,7 @@ class Listener:
         """Return at the next signal since the last wait, or after the given seconds."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
+        # An anyio event cannot be cleared.
         self._event = anyio.Event()
 
 
@@ -79,5 +81,6 @@ class Signals:
         finally:
             listeners = self._listeners[topic]
             listeners.discard(listener)
+            # A server follows many threads, most of them once.
             if not listeners:
                 del self._listeners[topic]

@@ -26,12 +26,13 @@ class SqlEvents:
 
     async def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[EventRow]:
         signals = self._scope.driver.signals
-        # Before the first read: what is committed after it wakes the listener.
+        # Listen before the first read, so that every later commit wakes the listener.
         with signals.listen(topic_of(self._scope.user_id, thread_id)) as listener:
             while True:
                 events = await self.list(thread_id, after=after)
                 for event in events:
                     after = event.id
                     yield event
+                # A page may be full, and a signal may have come while the caller worked.
                 if not events:
                     await listener.wait(signals.poll_seconds)

@@ -56,13 +56,18 @@ class SqlFiles:
         if not ids:
             return []
         rows = await self._scope.read("files_by_id", ids=orjson.dumps(list(ids)).decode())
-        return [to_file(row) for row in {row[1]: row for row in reversed(rows)}.values()][::-1]
+        # Copies of a thread hold the same file; the oldest copy comes first.
+        by_id: dict[str, FileRow] = {}
+        for row in rows:
+            by_id.setdefault(row[1], to_file(row))
+        return list(by_id.values())
 
     async def content(self, thread_id: str, file_id: str) -> bytes:
         rows = await self._scope.read("file_body", thread_id=thread_id, id=file_id)
         if not rows:
             raise not_found("file", file_id)
-        inline, word, data = rows[0]
+        inline, codec, data = rows[0]
+        # Files are the largest bodies: decompressing one would hold up the event loop.
         if len(data or b"") <= THREAD_BYTES:
-            return unpack_body(inline, word, data, {"file": file_id})
-        return await anyio.to_thread.run_sync(unpack_body, inline, word, data, {"file": file_id})
+            return unpack_body(inline, codec, data, {"file": file_id})
+        return await anyio.to_thread.run_sync(unpack_body, inline, codec, data, {"file": file_id})

@@ -20,6 +20,7 @@ class SqlInbox:
         bodies = self._scope.bodies(thread_id)
         await bodies.pack([body])
         packed = bodies.get(body)
+        # First, because it locks the thread's row: ids then rise in the order of the commits.
         count = self._scope.statement("count_post", {"thread_id": thread_id}, rows=1, miss="thread")
         batch = [count, *bodies.statements()]
         if run_id is not None:
@@ -36,8 +37,8 @@ class SqlInbox:
         try:
             [[row], *_] = await self._scope.batch(batch, thread=thread_id)
         except BatchMissed as error:
-            named = thread_id if error.label == "thread" else run_id
-            raise not_found(error.label, named) from error
+            missing = thread_id if error.label == "thread" else run_id
+            raise not_found(error.label, missing) from error
         self._scope.announce(thread_id)
         return int(row[0])
 

@@ -31,6 +31,7 @@ class SqlJobs:
             "blob": packed.hash,
         }
         batch = [
+            # A foreign key would accept a hidden thread, one that is being imported or deleted.
             self._scope.statement("thread_exists", {"thread_id": thread_id}, rows=1),
             *bodies.statements(),
             self._scope.statement("enqueue_job", values),
@@ -54,6 +55,7 @@ class SqlJobs:
         try:
             [rows] = await self._scope.batch([self._scope.statement("claim_job", values)])
         except StoreInDoubt:
+            # The token is this call's own, so a job that carries it was claimed here.
             rows = await self._scope.read("claimed_job", kind=kind, token=values["token"])
             if not rows:
                 raise
@@ -61,8 +63,9 @@ class SqlJobs:
             return None
         [(identity, thread, job_kind, job_key, payload, blob, attempts, token)] = rows
         if blob is not None:
-            found = await self._scope.read("blob", thread_id=thread, hash=blob)
-            codec, data = found[0] if found else ("lost", None)
+            # RETURNING cannot join, so a large payload takes a second query.
+            blobs = await self._scope.read("blob", thread_id=thread, hash=blob)
+            codec, data = blobs[0] if blobs else ("lost", None)
             payload = unpack_body(b"", codec, data, {"job": identity})
         return Job(identity, thread, job_kind, job_key, payload, attempts, token)
 
@@ -100,6 +103,7 @@ class SqlJobs:
             ) from error
 
     async def _end(self, job: Job, statement: Statement) -> None:
+        # Repeatable: the statements accept a row that the same token has ended before.
         try:
             await self._scope.batch([statement], repeatable=True)
         except BatchMissed as error:

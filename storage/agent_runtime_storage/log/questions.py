@@ -1,4 +1,4 @@
-"""Questions to people, and what they have allowed."""
+"""Questions to people, and the approvals that people granted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_runtime_storage.contract.records.questions import (
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 
-_CURE = "Look which questions are open; to say something else, steer the run or start a new one."
+_CURE = "See which questions are open; to say something else, steer the run or start a new one."
 
 
 class SqlQuestions:
@@ -45,6 +45,7 @@ class SqlQuestions:
             rows = await self._scope.read("questions_of_thread", **filters)
         else:
             rows = await self._scope.read("questions", **filters)
+        # The queries return the newest first, so that the limit leaves out the oldest.
         return [to_question(row) for row in reversed(rows)]
 
     async def answer(
@@ -54,6 +55,7 @@ class SqlQuestions:
         text = encode_json(answer, "answer")
         batch = [
             self._scope.statement("answer", {"id": question_id, "answer": text}, rows=1),
+            # An export in progress, and a deletion of idle threads, have to notice the answer.
             self._scope.statement("touch_thread", {"thread_id": question.thread_id}, rows=1),
         ]
         if remember is not None:
@@ -68,12 +70,14 @@ class SqlQuestions:
         try:
             await self._scope.batch(batch, thread=question.thread_id)
         except StoreInDoubt:
-            found = await self.get(question_id)
-            if (found.status, found.answer) != ("answered", orjson.loads(text)):
+            # The same answer of somebody else is as good.
+            stored = await self.get(question_id)
+            if (stored.status, stored.answer) != ("answered", orjson.loads(text)):
                 raise
         except BatchMissed as error:
             raise question_closed_error(await self.get(question_id)) from error
         except Conflict:
+            # The approval's foreign key fails if its own thread does not exist.
             if remember is not None and remember.thread_id is not None:
                 await self._scope.require_thread(remember.thread_id)
             raise
@@ -114,10 +118,10 @@ def to_question(row: Row) -> QuestionRow:
 
 
 def question_closed_error(question: QuestionRow) -> QuestionClosed:
-    """Return the error of who answers a question that cannot be answered any more."""
+    """Return the error for an answer to a question that is no longer open."""
     reason = {
         "answered": "was answered before",
         "expired": "has expired; its run takes that for a refusal",
         "withdrawn": "was withdrawn: its run is over",
-    }.get(question.status, "belongs to a run that does not wait for it any more")
+    }.get(question.status, "belongs to a run that does not wait for an answer")
     return QuestionClosed(f"Question {question.id} {reason}.", status=question.status, cure=_CURE)

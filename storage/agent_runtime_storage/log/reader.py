@@ -1,4 +1,8 @@
-"""Reading the log: branches, nodes, calls, activations, observations and plans."""
+"""Read the log: branches, nodes, calls, activations, observations and plans.
+
+A query that returns nothing asks again whether the thread exists: an empty result is right for a
+thread without such rows, and `NotFound` for one that is not the owner's.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ from agent_runtime_storage.queries.row_decoding import (
     to_thread,
 )
 
+# Above every id, with room for a query to add to it within 64 bits.
 _NO_LIMIT = 2**62
 
 
@@ -47,6 +52,7 @@ class SqlLog:
             raise await self._missing_head(thread_id, head)
         nodes = to_nodes(rows)
         oldest = nodes[0]
+        # The walk may end at the root, at `first` or at the limit; elsewhere a node is missing.
         ended = oldest.parent_id is None and first is None
         if not (ended or oldest.seq == first or len(nodes) == limit):
             raise _broken(thread_id, oldest.seq, oldest.parent_id, first)
@@ -69,8 +75,8 @@ class SqlLog:
             wanted.setdefault(thread_id, []).append(seq)
         if not wanted:
             return []
-        # The neighbours of the first one may lie before it, in another stretch.
-        threads = [(one, max(min(seqs) - before, 1)) for one, seqs in wanted.items()]
+        # Earlier by `before`, as neighbours of the oldest node may be in an older stretch.
+        threads = [(thread_id, max(min(seqs) - before, 1)) for thread_id, seqs in wanted.items()]
         rows = await self._scope.read("stretches", threads=orjson.dumps(threads).decode())
         stretches: dict[str, list[tuple[int, int]]] = {}
         for thread_id, first, last in rows:
@@ -115,9 +121,10 @@ class SqlLog:
         rows = await self._scope.read("activation", thread_id=thread_id, head=head)
         if not rows:
             raise not_found("thread", thread_id)
-        found_head, wanted, *columns = rows[0]
-        if found_head != head:
+        stored_head, wanted, *columns = rows[0]
+        if stored_head != head:
             raise await self._missing_head(thread_id, head or 0)
+        # 0: no activation was in force, as in an imported thread.
         if not wanted:
             return None
         if columns[0] is None:
@@ -179,7 +186,11 @@ class SqlLog:
 def _near(
     branch: Sequence[tuple[int, int]], seqs: Sequence[int], before: int, after: int
 ) -> list[int]:
-    """Return the nodes of a branch that are near to some, given as its stretches, oldest first."""
+    """Return the nodes of a branch that are at most `before` and `after` places from given ones.
+
+    Args:
+        branch: its stretches, the first and the last node of each, oldest first.
+    """
     lasts = [last for _, last in branch]
     # How many nodes of the branch come before each stretch.
     counts = list(itertools.accumulate((last - first + 1 for first, last in branch), initial=0))
@@ -189,11 +200,11 @@ def _near(
         if at < len(branch) and branch[at][0] <= seq:
             place = counts[at] + seq - branch[at][0]
             places.update(range(max(place - before, 0), min(place + after + 1, counts[-1])))
-    found: list[int] = []
+    near: list[int] = []
     for place in sorted(places):
         at = bisect.bisect_right(counts, place) - 1
-        found.append(branch[at][0] + place - counts[at])
-    return found
+        near.append(branch[at][0] + place - counts[at])
+    return near
 
 
 def _broken(thread_id: str, oldest: int, parent: int | None, first: int | None) -> CorruptThread:

@@ -1,4 +1,7 @@
-"""Why a batch that begins, commits or takes over a run wrote nothing."""
+"""Find out why a batch that begins, commits or takes over a run wrote nothing.
+
+The state is read after the rollback, so it may be newer than what the batch met.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_run, to_thread
 
 _OVER_LIMIT = ("thread_budget", "day_budget", "steps_budget")
-"""The labels of a reservation that does not keep to its limits."""
+"""The labels of a reservation that exceeds its limits."""
 
 
 class RunMisses:
-    """Finds the error to raise, by the label of the statement that missed."""
+    """Returns the error to raise for the label of the statement that missed."""
 
     def __init__(self, scope: OwnerScope, questions: SqlQuestions, spending: SqlSpending) -> None:
         self._scope = scope
@@ -60,12 +63,12 @@ class RunMisses:
 
     async def _busy(self, thread_id: str, run_id: str) -> Exception:
         run = await self._run(run_id)
-        asked = await self._questions.list(run_id=run_id, status="open")
+        questions = await self._questions.list(run_id=run_id, status="open")
         return thread_busy(
             thread_id,
             run_id,
-            waits_for=asked[0].id if asked else None,
-            stands=run.detail if run is not None and run.status == "suspended" else None,
+            question_id=questions[0].id if questions else None,
+            suspended=run.detail if run is not None and run.status == "suspended" else None,
         )
 
     async def why_not_committed(self, lease: Lease, commit: Commit, label: str) -> Exception:

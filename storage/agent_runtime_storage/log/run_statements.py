@@ -1,4 +1,8 @@
-"""The statements of the batches that begin a run and commit its steps."""
+"""The statements of the batches that begin a run and commit its steps.
+
+Each `miss` names the reason for which a statement may affect no row; `missed_error` and `RunMisses`
+turn it into the error that the writer gets.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ from agent_runtime_storage.search.full_text import TextIndexer
 
 
 class RunStatements:
-    """Statements from what the engine wants written, in the order of a batch."""
+    """Builds the statements for the parts of a commit and of a new run."""
 
     def __init__(self, scope: OwnerScope, indexer: TextIndexer) -> None:
         self._scope = scope
@@ -131,6 +135,7 @@ class RunStatements:
         for node_id, index in commit.start:
             key = {"thread_id": lease.thread_id, "node_id": node_id, "position": index}
             batch.append(self._scope.statement("start_call", key, rows=1, miss="call"))
+        # In this order: only a done call can be shown, and only done calls let a node be closed.
         batch += [self._finish_call(lease.thread_id, done, bodies) for done in commit.done]
         for shown in commit.shown:
             values: dict[str, Value] = {
@@ -329,13 +334,16 @@ class RunStatements:
             "output_blob": packed.hash,
         }
         batch = [self._scope.statement("finish_run", values, rows=1), *self.unsettle_own(run_id)]
+        # A suspended run keeps its thread, so that the head stays where it will resume.
         if finish.status != "suspended":
             batch.append(self._scope.statement("free_thread", run))
             batch.append(self._scope.statement("withdraw", run))
         return batch
 
     def unsettle_own(self, run_id: str) -> list[Statement]:
+        """Return what counts a run's open reservation as spent, on its root and on the day."""
         run = {"run_id": run_id}
+        # `clear` last: the others read what it sets to zero.
         return [self._scope.statement(f"{what}_own", run) for what in ("unsettle", "book", "clear")]
 
     def append_events(
@@ -377,7 +385,7 @@ class RunStatements:
         ]
 
     def room(self, lease: Lease, commit: Commit) -> list[Statement]:
-        """Return what makes a commit miss whose reservation does not keep to its limits."""
+        """Return statements that miss if the commit's reservation exceeds its limits."""
         limits = commit.limits
         if commit.reserve is None:
             return []
@@ -390,6 +398,7 @@ class RunStatements:
                     self._scope.statement(f"room_of_{name}", values, rows=1, miss=f"{name}_budget")
                 )
         if limits.steps is not None:
+            # The steps are kept for the root, which may use them itself.
             kept = limits.kept_steps if lease.is_child else 0
             values = {"root_run_id": lease.root_run_id, "most": limits.steps, "kept": kept}
             batch.append(
@@ -398,8 +407,9 @@ class RunStatements:
         return batch
 
     def book(self, commit: Commit) -> list[Statement]:
-        """Return what books a commit's spending on the day."""
+        """Return the statement that books a commit's spending on the day."""
         settle, unsettle = commit.settle or Amount(), commit.unsettle or Amount()
+        # Most commits spend nothing; the day's row is a lock that all runs of the owner share.
         if settle == unsettle == Amount():
             return []
         values = {
@@ -413,17 +423,17 @@ class RunStatements:
 
 READ_AGAIN = "Read the thread again and decide again."
 _MISSES = {
-    "thread": "a node or activation is not the next one; somebody else has written.",
-    "call": "a call is not in the state that it has to leave.",
+    "thread": "a node or activation is not the next one; another writer was faster.",
+    "call": "a call is not in the status that the commit expects.",
     "close": "an exchange is not the run's open one, or its calls are not all done.",
-    "parent_node": "a node's parent is not there or not closed.",
+    "parent_node": "a node's parent does not exist or is not closed.",
     "open_node": "the run has an open exchange already.",
-    "head": "the new head is not there or not closed.",
-    "observation": "an observation is not the next one; somebody else has written.",
+    "head": "the new head does not exist or is not closed.",
+    "observation": "an observation is not the next one; another writer was faster.",
     "plan": "a plan is not the next version, or its node is not the run's open exchange.",
     "job": "the claim on the job is void, or the job is over.",
-    "node": "an event or a usage belongs to a node that is not there.",
-    "inbox": "an inbox item is not there any more.",
+    "node": "an event or a usage record refers to a node that does not exist.",
+    "inbox": "an inbox item was drained or deleted before.",
 }
 
 

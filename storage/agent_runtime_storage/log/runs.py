@@ -1,10 +1,12 @@
-"""Runs: beginning them, committing their steps, reading them, their leases and cancellation."""
+"""Runs: begin them, commit their steps, read them, take their leases, cancel them."""
 
 from __future__ import annotations
 
+import functools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import orjson
 
@@ -28,6 +30,8 @@ from agent_runtime_storage.objects.bodies import BodyWriter
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_run, to_thread
 
+_WriteBatch: TypeAlias = Callable[[Sequence[Statement]], Awaitable[list[list[Row]]]]
+
 
 class SqlRuns:
     """`RunStore` over SQL."""
@@ -45,8 +49,11 @@ class SqlRuns:
         bodies = await self._statements.pack(run.thread_id, run.nodes, run.activation)
         batch: list[Statement] = []
         if run.parent_run_id is not None:
+            # `cancel` holds the lock of the tree as well, so it finds this child, or this batch
+            # finds the parent cancelled.
             parent = {"parent_run_id": run.parent_run_id, "root_run_id": root}
             batch.append(self._scope.statement("parent_can_spawn", parent, rows=1, miss="parent"))
+        # Before the thread's row, whose `active_run` refers to it.
         batch.append(self._statements.begin_row(run, root))
         thread_at = len(batch)
         batch.append(
@@ -66,6 +73,7 @@ class SqlRuns:
                 miss="begin",
             )
         )
+        # Before the rows that refer to the blobs.
         batch += bodies.statements()
         batch += self._statements.append_nodes(run.thread_id, run.id, run.nodes, bodies)
         if run.nodes:
@@ -79,7 +87,7 @@ class SqlRuns:
         try:
             rows = await self._scope.batch(batch, thread=run.thread_id, tree=root)
         except StoreInDoubt:
-            # Nobody else has the run's id.
+            # The run's id is new, so only this batch can have written it.
             if not await self._scope.read("run_exists", run_id=run.id):
                 raise
             return lease, await self._last_event(run.thread_id)
@@ -95,6 +103,7 @@ class SqlRuns:
     async def commit(self, lease: Lease, commit: Commit) -> int:
         if commit.nodes:
             _check_seqs(commit.nodes, commit.nodes[0].seq)
+        # Objects are put here, before any row can refer to them.
         bodies = await self._statements.pack(
             lease.thread_id,
             commit.nodes,
@@ -104,32 +113,40 @@ class SqlRuns:
             + ([commit.plan.body] if commit.plan else []),
             commit.finish,
         )
+        # Written to the run's row, to recognise this commit there if its answer is lost.
         own = secrets.token_hex(8)
         guard, *batch = self._commit_batch(lease, commit, bodies, own)
         batch += await self._statements.index_new(lease.thread_id, commit.nodes, commit.done)
+        write: _WriteBatch = functools.partial(
+            self._scope.batch,
+            thread=lease.thread_id,
+            tree=lease.root_run_id,
+            spending=_needs_spending_lock(commit),
+        )
         try:
             try:
-                rows = await self._commit_once(lease, commit, [guard, *batch])
+                rows = await write([guard, *batch])
                 last_event = int(rows[1][0][0])
             except StoreInDoubt:
-                last_event = await self._recommit(lease, commit, own, guard, batch)
+                last_event = await self._recommit(lease, own, write, guard, batch)
         except BatchMissed as error:
             raise await self._misses.why_not_committed(lease, commit, error.label) from error
         self._scope.announce(lease.thread_id)
         return last_event
 
     async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
-        thread_id, written = lease.thread_id, commit.observation
+        thread_id, observation = lease.thread_id, commit.observation
         if commit.job.thread_id != thread_id:
             raise Conflict(f"Job {commit.job.id} is not of thread {thread_id}.", cure=READ_AGAIN)
-        bodies = await self._statements.pack(thread_id, (), None, [written.body])
-        plain = Commit(observation=written, usage=commit.usage, events=commit.events)
-        # The job comes first: its claim stands for the lease.
+        bodies = await self._statements.pack(thread_id, (), None, [observation.body])
+        plain = Commit(observation=observation, usage=commit.usage, events=commit.events)
+        # The run is over, so the claim on the job guards this commit, not the lease.  The job ends
+        # first, so that a void claim is reported, and not the observation of the new claimant.
         batch = [
             self._statements.count(lease, plain),
             *self._statements.append_observation(lease, None, commit.job, bodies),
             *bodies.statements(),
-            *self._statements.append_observation(lease, written, None, bodies),
+            *self._statements.append_observation(lease, observation, None, bodies),
             *self._statements.append_usage(thread_id, commit.usage),
             *self._statements.append_events(thread_id, lease.run_id, commit.events),
         ]
@@ -144,26 +161,23 @@ class SqlRuns:
         self._scope.announce(thread_id)
         return int(rows[0][0][0])
 
-    async def _commit_once(
-        self, lease: Lease, commit: Commit, batch: Sequence[Statement]
-    ) -> list[list[Row]]:
-        tree, spends = lease.root_run_id, _takes_lock(commit)
-        return await self._scope.batch(batch, thread=lease.thread_id, tree=tree, spending=spends)
-
     async def _recommit(
-        self, lease: Lease, commit: Commit, own: str, guard: Statement, rest: Sequence[Statement]
+        self,
+        lease: Lease,
+        own: str,
+        write: _WriteBatch,
+        guard: Statement,
+        rest: Sequence[Statement],
     ) -> int:
-        """Return the last event id of a commit whose fate is unknown, written now if it was not.
-
-        Only the holder of the lease commits, so the run names either this commit or the one
-        before it; the one before it, if a server that is slow to notice a lost connection may
-        still write this one.
-        """
+        """Return the last event id of a commit in doubt, after writing it if it is not there."""
+        # Only the holder of the lease commits, so the run names this commit or the one before it.
         before = await self._newest_commit(lease)
         if before != own:
+            # A server that is slow to notice the lost connection may still write the first try.
+            # The run then names it, and the second try, which follows `before` only, misses.
             again = replace(guard, params={**guard.params, "after_commit": before})
             try:
-                await self._commit_once(lease, commit, [again, *rest])
+                await write([again, *rest])
             except BatchMissed:
                 if await self._newest_commit(lease) != own:
                     raise
@@ -182,6 +196,8 @@ class SqlRuns:
     def _commit_batch(
         self, lease: Lease, commit: Commit, bodies: BodyWriter, own: str
     ) -> list[Statement]:
+        # The guard first, so that without the lease nothing else is tried; `commit` relies on the
+        # place of both.
         batch = [self._statements.guard(lease, commit, own), self._statements.count(lease, commit)]
         batch += bodies.statements()
         batch += self._statements.update_calls(lease, commit, bodies)
@@ -216,8 +232,9 @@ class SqlRuns:
             batch += self._statements.finish(lease.run_id, commit.finish, bodies)
         batch += self._statements.ask(lease, commit.questions)
         batch += self._statements.append_events(lease.thread_id, lease.run_id, commit.events)
-        # Last: the day's row is shared by all runs of the owner.
+        # Late, because all runs of the owner write the day's row and wait for each other's lock.
         batch += self._statements.book(commit)
+        # After all that the sums count: the reservation itself, and the day's booking.
         batch += self._statements.room(lease, commit)
         return batch
 
@@ -247,7 +264,7 @@ class SqlRuns:
         status: Sequence[RunStatus] | None = None,
         limit: int = 100,
     ) -> list[Run]:
-        # One query for each index, the narrowest first; the filters are the same in all.
+        # One query for each index, the narrowest first; each applies all the filters.
         if parent_thread_id is not None:
             name = "runs_of_parent_thread"
         elif parent_run_id is not None:
@@ -298,6 +315,7 @@ class SqlRuns:
         try:
             await self._scope.batch(batch, thread=thread, tree=root)
         except StoreInDoubt:
+            # Another process would have written its own name to the next epoch.
             run = await self.get(run_id)
             if (run.epoch, run.owner, run.status) != (replaces + 1, owner, "running"):
                 raise
@@ -346,13 +364,15 @@ class SqlRuns:
         return int(steps)
 
 
-def _takes_lock(commit: Commit) -> bool:
-    """Return whether a commit is one of the reservations that have to come one after the other."""
+def _needs_spending_lock(commit: Commit) -> bool:
+    """Return whether the commit reserves under a limit on what several run trees spend."""
+    # Two trees lock different rows: without the lock each would miss the other's reservation.
     limits = commit.limits
     return commit.reserve is not None and not limits.thread == limits.day == Budget()
 
 
 def _check_seqs(nodes: Sequence[NewNode], first: int) -> None:
+    # The database compares only the first one; the thread's counter rises by their number.
     for place, node in enumerate(nodes):
         if node.seq != first + place:
             raise Conflict(

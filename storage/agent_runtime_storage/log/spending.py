@@ -1,4 +1,4 @@
-"""What was used and spent: by run, thread and day."""
+"""Usage of models and spending, by run, thread and day."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class SqlSpending:
 
     async def record_late(self, lease: Lease, usage: Sequence[Usage]) -> None:
         thread_id = lease.thread_id
+        # The usage does not ask for the lease, as its run may be over or with another process.
         await self._scope.require_run(lease.run_id)
         plain = Commit(usage=tuple(usage))
         batch = [
@@ -45,10 +46,10 @@ class SqlSpending:
         run_id: str | None = None,
         thread_id: str | None = None,
     ) -> UsageTotal:
-        found = await self.usage_by_purpose(
+        by_purpose = await self.usage_by_purpose(
             root_run_id=root_run_id, run_id=run_id, thread_id=thread_id
         )
-        return UsageTotal.of(found.values())
+        return UsageTotal.of(by_purpose.values())
 
     async def usage_by_purpose(
         self,
@@ -57,7 +58,7 @@ class SqlSpending:
         run_id: str | None = None,
         thread_id: str | None = None,
     ) -> dict[str, UsageTotal]:
-        asked = [
+        queries = [
             (name, identity)
             for name, identity in (
                 ("usage_of_tree", root_run_id),
@@ -66,12 +67,12 @@ class SqlSpending:
             )
             if identity is not None
         ]
-        if len(asked) != 1:
+        if len(queries) != 1:
             raise StoreError(
-                f"Usage is summed over one thing, and {len(asked)} were given.",
+                f"Usage is summed over one run, run tree or thread; {len(queries)} were given.",
                 cure="Give exactly one of root_run_id, run_id and thread_id.",
             )
-        [(name, identity)] = asked
+        [(name, identity)] = queries
         rows = await self._scope.read(name, id=identity)
         if not rows:
             if thread_id is not None:
@@ -115,7 +116,7 @@ def _why_not_set(run: Run | None, run_id: str) -> StoreError:
     if run.root_run_id != run_id:
         return Conflict(
             f"Run {run_id} spends from the budget of run {run.root_run_id}, which it works for.",
-            cure="Change that one's.",
+            cure=f"Change the budget of run {run.root_run_id}.",
         )
     if run.status == "succeeded":
         return Conflict(f"Run {run_id} is over: succeeded.", cure="Start a new run on its thread.")

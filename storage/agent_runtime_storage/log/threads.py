@@ -26,6 +26,7 @@ class SqlThreads:
     ) -> Thread:
         if problem := name_problem(thread_id):
             raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
+        # Nearly always the thread exists, and a read takes no lock.
         if rows := await self._scope.read("thread", thread_id=thread_id):
             return to_thread(rows[0])
         values = {
@@ -38,9 +39,10 @@ class SqlThreads:
         try:
             _, rows = await self._scope.batch([create, read], thread=thread_id, repeatable=True)
         except BatchMissed as error:
+            # The row is there, so nothing was inserted, but hidden.
             raise Conflict(
                 f"Thread {thread_id} is being imported or deleted.",
-                cure="Wait for it to be over; if it was cut short, import or delete it again.",
+                cure="Wait until that is done; if it was interrupted, import or delete it again.",
             ) from error
         return to_thread(rows[0])
 
@@ -61,18 +63,18 @@ class SqlThreads:
     async def update(
         self, thread_id: str, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> Thread:
-        # The merge is done here, so that it is the same over every dialect; whoever changed the
-        # row meanwhile makes the update miss, and it is done again on what they wrote.
+        # Merged here and not in SQL, so that every dialect gives the same.  The update misses if
+        # the row has changed since it was read, and the merge is repeated on the new row.
         for _ in range(_TRIES):
             old = await self.get(thread_id)
             merged = {**old.metadata, **(metadata or {})}
-            kept = {key: value for key, value in merged.items() if value is not None}
+            remaining = {key: value for key, value in merged.items() if value is not None}
             update = self._scope.statement(
                 "update_thread",
                 {
                     "thread_id": thread_id,
                     "title": old.title if title is None else title,
-                    "metadata": encode_json(kept, "thread's metadata"),
+                    "metadata": encode_json(remaining, "thread's metadata"),
                     "old_title": old.title,
                     "old_metadata": encode_json(old.metadata, "thread's metadata"),
                 },
@@ -94,6 +96,7 @@ class SqlThreads:
                 [self._scope.statement("move_head", values, rows=1)], thread=thread_id
             )
         except StoreInDoubt:
+            # If another process moved it to the same node, that is as good.
             if (await self.get(thread_id)).head != head:
                 raise
         except BatchMissed as error:
@@ -109,19 +112,19 @@ class SqlThreads:
 
 
 def thread_busy(
-    thread_id: str, run_id: str, *, waits_for: str | None = None, stands: str | None = None
+    thread_id: str, run_id: str, *, question_id: str | None = None, suspended: str | None = None
 ) -> ThreadBusy:
-    """Return the error of who needs a thread on which a run is active.
+    """Return the error for a thread that a run occupies.
 
     Args:
-        waits_for: an open question of the run.
-        stands: why it stands still without a question of its own; None if it is at work.
+        question_id: an open question of the run.
+        suspended: why the run is suspended, if it has no open question; None if it is running.
     """
     message, cure = f"Run {run_id} is active on thread {thread_id}", "Wait for it, steer it"
-    if waits_for is not None:
-        message += f": it waits for the answer to question {waits_for}"
-        cure = f"Answer it (`agent-runtime answer {waits_for}`)"
-    elif stands is not None:
-        message += f": it is suspended ({stands.rstrip('.') or 'it waits for nobody'})"
+    if question_id is not None:
+        message += f": it waits for the answer to question {question_id}"
+        cure = f"Answer it (`agent-runtime answer {question_id}`)"
+    elif suspended is not None:
+        message += f": it is suspended ({suspended.rstrip('.') or 'it waits for nobody'})"
         cure = "See what waits for an answer (`agent-runtime questions`)"
     return ThreadBusy(f"{message}.", run_id=run_id, cure=f"{cure}, resume it, or cancel it.")

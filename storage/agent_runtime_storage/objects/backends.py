@@ -1,4 +1,4 @@
-"""Where objects lie, by obstore: a folder of this machine, or a bucket."""
+"""The backends of the object store: a folder of this machine, or a bucket, both by obstore."""
 
 from __future__ import annotations
 
@@ -28,32 +28,34 @@ if TYPE_CHECKING:
     from obstore import ListStream, ObjectMeta, PutMode, UpdateVersion
     from obstore.store import ObjectStore
 
+# Buckets list and delete at most this many objects in a request.
 _LIST_CHUNK = 1000
-# It is the time that ends them.
+# More than `retry_timeout` has time for, which is to end the retries.
 _RETRIES = 1000
 _LONGEST_WAIT = timedelta(seconds=2)
-# A write goes to a file next to the object until it is whole; a killed writer leaves the file.
+# A write goes to a file next to the object until it is complete; a killed writer leaves the file.
 _HALF_WRITTEN = re.compile(r"#\d+$")
-# A writer holds the lock for milliseconds; one that is stopped must not stop the others for ever.
+# A writer holds the lock for milliseconds; one that is stopped must not block the others for ever.
 _LOCK_SECONDS = 30.0
 _LOCK_WAIT = 0.005
-# Whether it is the last.
-_TRIES = (*[False] * 19, True)
+# A writer and a deletion can get in each other's way a few times in a row.
+_TRIES = 20
 
 T = TypeVar("T")
 
 
 class Folder:
-    """A room in a folder, by obstore's local store.
+    """The objects of one database in a folder of this machine.
 
-    Each operation is one job of a worker thread.  Files and folders are their user's alone.  A
-    file is there whole or not at all; it and the folders that name it are synchronised afterwards.
+    Each operation is one job of a worker thread.  Files and folders are private to the user.  A
+    file is written whole or not at all, and is durable when the write returns.
     """
 
     def __init__(self, root: Path, room: str) -> None:
         self._root = root
         self._room = root / room if room else root
-        self._lasting: set[Path] = set()
+        self._durable: set[Path] = set()
+        """Folders whose own names are durable."""
 
     async def put(self, key: str, data: bytes) -> None:
         await _in_thread(lambda: self._put(key, data))
@@ -96,28 +98,30 @@ class Folder:
         return await _in_thread(lambda: self._folders(prefix))
 
     def _store(self) -> LocalStore:
+        # Each time, as it requires the folder, which the first write makes.
         if not self._room.is_dir():
             raise FileNotFoundError(f"The folder {self._room} is not there.")
         return LocalStore(self._room, automatic_cleanup=True)
 
     def _put(self, key: str, data: bytes) -> None:
-        for last in _TRIES:
+        for attempt in range(1, _TRIES + 1):
             self._make_room()
             if not (self._room / key).parent.is_dir():
-                self._lasting.clear()
+                # Deleted, perhaps with its parents: what is made again is not durable yet.
+                self._durable.clear()
             try:
                 self._write(self._room / key, data)
                 self._sync(key)
                 return
             except Exception as error:
-                # Whoever deletes a thread removes its folder, also while it is written into, or
-                # just after it was found to be there.
-                if os_number(error) not in (errno.ENOENT, errno.EEXIST) or last:
+                # The deletion of a thread removes its folder at any time, also between the check
+                # and the write.
+                if os_number(error) not in (errno.ENOENT, errno.EEXIST) or attempt == _TRIES:
                     raise
 
     def _write(self, path: Path, data: bytes) -> None:
-        """Write a file whole or not at all, for its user alone from its first byte on."""
-        # obstore has no say in what may be read by whom.
+        """Write a file whole or not at all, private to the user from its first byte on."""
+        # Not by obstore, which cannot set permissions.
         for folder in reversed(path.relative_to(self._room).parents[:-1]):
             (self._room / folder).mkdir(mode=0o700, exist_ok=True)
         half = path.with_name(f"{path.name}#{secrets.randbelow(2**63)}")
@@ -131,12 +135,13 @@ class Folder:
 
     def _replace(self, key: str, data: bytes, version: Version | None) -> bool:
         self._make_room()
+        # obstore's local store cannot write on condition of a version, so compare under a lock.
         with _locked(self._room):
             try:
-                there = _version((self._room / key).read_bytes())
+                present = _version((self._room / key).read_bytes())
             except FileNotFoundError:
-                there = None
-            if there != version:
+                present = None
+            if present != version:
                 return False
             self._put(key, data)
             return True
@@ -155,14 +160,14 @@ class Folder:
 
     def _folders(self, prefix: str) -> list[str]:
         try:
-            with os.scandir(self._room / prefix) as found:
-                return sorted(one.name for one in found if one.is_dir())
+            with os.scandir(self._room / prefix) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
         except FileNotFoundError:
             return []
 
     def _make_room(self) -> None:
         if not self._room.is_dir():
-            # Not their parents: an unmounted disk is to be noticed.
+            # Not its parents: a disk that is not mounted must be an error.
             check_folder(self._root)
             self._root.mkdir(mode=0o700, exist_ok=True)
             self._room.mkdir(mode=0o700, exist_ok=True)
@@ -171,13 +176,13 @@ class Folder:
         path = self._room / key
         _fsync(path)
         _fsync(path.parent)
-        # A name lasts only once the folder that holds it is synchronised: for those of the
-        # folders, once is enough.
+        # A name is durable once the folder that holds it is synchronised; for the folders' own
+        # names once is enough.
         for folder in path.parents:
-            if folder in self._lasting:
+            if folder in self._durable:
                 break
             _fsync(folder.parent)
-            self._lasting.add(folder)
+            self._durable.add(folder)
             if folder == self._root:
                 break
 
@@ -187,8 +192,8 @@ class Folder:
                 obstore.delete(self._store(), key)
 
     def _delete_tree(self, folder: Path) -> None:
-        # The tree, not a list of objects: what a killed writer left half written goes as well.
-        for last in _TRIES:
+        # The tree, not a list of objects, to delete what killed writers left as well.
+        for attempt in range(1, _TRIES + 1):
             try:
                 shutil.rmtree(folder)
                 break
@@ -196,9 +201,9 @@ class Folder:
                 if not folder.exists():
                     break
             except OSError as error:
-                # Somebody writes into it at the same time. One without a number says that a folder
-                # is not what it was a moment ago: deleted, and made again.
-                if error.errno not in (errno.ENOTEMPTY, None) or last:
+                # Another process writes into it.  `rmtree` raises an error without a number if a
+                # folder was deleted and made again since it looked at it.
+                if error.errno not in (errno.ENOTEMPTY, None) or attempt == _TRIES:
                     raise
         for parent in folder.parents:
             if not parent.is_relative_to(self._room):
@@ -213,22 +218,26 @@ class Folder:
         removed = 0
         for folder, _, names in os.walk(self._room):
             for name in names:
-                path = Path(folder, name)
-                if _HALF_WRITTEN.search(name) and path.lstat().st_mtime < before:
-                    path.unlink(missing_ok=True)
-                    removed += 1
+                if not _HALF_WRITTEN.search(name):
+                    continue
+                # Its writer may rename it, or a deletion remove it, since it was listed.
+                with contextlib.suppress(FileNotFoundError):
+                    path = Path(folder, name)
+                    if path.lstat().st_mtime < before:
+                        path.unlink()
+                        removed += 1
         return removed
 
 
 class Bucket:
-    """A room in a bucket, by obstore's client of its provider.
+    """The objects of one database in a bucket, by obstore's client for its provider.
 
     Args:
-        seconds: how long obstore tries an operation again.
+        seconds: how long obstore retries an operation.
     """
 
     def __init__(self, url: str, room: str, seconds: float) -> None:
-        # Options of the client would replace those in the environment, such as AWS_ALLOW_HTTP.
+        # No `client_options`: they would replace those in the environment, such as AWS_ALLOW_HTTP.
         self._store: ObjectStore = from_url(
             f"{url.rstrip('/')}/{room}".rstrip("/"),
             retry_config={
@@ -239,7 +248,7 @@ class Bucket:
         )
 
     async def put(self, key: str, data: bytes) -> None:
-        # In one request: of an upload in parts that breaks off, hidden parts stay and are paid for.
+        # In one request: an interrupted upload in parts leaves parts that nobody sees or deletes.
         await obstore.put_async(self._store, key, data, use_multipart=False)
 
     async def get(self, key: str) -> bytes:
@@ -254,7 +263,7 @@ class Bucket:
             try:
                 await obstore.delete_async(self._store, keys[start : start + _LIST_CHUNK])
             except FileNotFoundError:
-                # Only some providers tell; those before it are gone, so one at a time.
+                # Some providers stop at an object that does not exist: delete one at a time.
                 for key in keys[start : start + _LIST_CHUNK]:
                     await self._delete_one(key)
 
@@ -274,7 +283,7 @@ class Bucket:
             yield [_info(meta) for meta in chunk]
 
     async def clean(self, before: float) -> int:
-        # A bucket shows no object before it is whole.
+        # A bucket has no incomplete objects.
         del before
         return 0
 
@@ -291,6 +300,7 @@ class Bucket:
         except (AlreadyExistsError, PreconditionError):
             return False
         except FileNotFoundError as error:
+            # An update of an object that was deleted since it was read.
             if version is None or store_is_missing(error):
                 raise
             return False
@@ -309,11 +319,11 @@ class Bucket:
         return True
 
     async def folders(self, prefix: str) -> list[str]:
-        # As of `list`, one of its overloads names a type of a package that is not installed.
-        found = await obstore.list_with_delimiter_async(  # pyright: ignore[reportUnknownMemberType]
+        # One of its overloads names a type of a package that is not installed.
+        listed = await obstore.list_with_delimiter_async(  # pyright: ignore[reportUnknownMemberType]
             self._store, prefix
         )
-        return sorted(one.rpartition("/")[2] for one in found["common_prefixes"])
+        return sorted(folder.rpartition("/")[2] for folder in listed["common_prefixes"])
 
 
 def _update(version: Version) -> UpdateVersion:
@@ -331,14 +341,15 @@ def _version(data: bytes) -> Version:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """Hold the folder alone, among the writers of all processes; the end of one frees it.
+    """Hold the folder's lock, against the writers of all processes; a process's end frees it.
 
-    Raises `TimeoutError` if another one holds it for too long.
+    Raises `TimeoutError` if another writer holds it for too long.
     """
-    # Of the folder itself: a file for it would have to be kept from whoever deletes what lies here.
+    # The folder itself is locked: deletions would remove a lock file in it.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         deadline = time.monotonic() + _LOCK_SECONDS
+        # Polled, because a blocking `flock` has no deadline.
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """Documents in an object store: each write replaces the version that its writer has read.
 
-They are stored next to the bodies, under `{owner}/{collection}/{scope}/{thread}/{name}`, where
-`owner` is a digest of the owner's name, so no owner reaches another's.  No row refers to them:
+Their keys are `{owner}/{collection}/{scope}/{thread}/{name}`, next to the bodies; `owner` is a
+digest of the owner's name, so no owner reaches another's documents.  No row refers to them:
 `orphans` skips them, and the deletion of a thread deletes its documents.
 """
 
@@ -25,8 +25,8 @@ class ObjectDocuments:
         self.shown = objects.shown
 
     async def read(self, key: str) -> Document | None:
-        found = await self._objects.read(self._key(key))
-        return None if found is None else Document(*found)
+        stored = await self._objects.read(self._key(key))
+        return None if stored is None else Document(*stored)
 
     async def write(self, key: str, data: bytes, *, replaces: Version | None) -> bool:
         return await self._objects.replace(self._key(key), data, replaces)
@@ -49,7 +49,7 @@ def is_document_key(key: str) -> bool:
 
 
 async def list_document_keys(objects: ObjectStore) -> AsyncGenerator[str]:
-    """Give the keys of all owners' documents."""
+    """Yield the keys of all owners' documents."""
     async with aclosing(objects.list()) as chunks:
         async for chunk in chunks:
             for info in chunk:
@@ -59,6 +59,7 @@ async def list_document_keys(objects: ObjectStore) -> AsyncGenerator[str]:
 
 async def delete_documents(objects: Objects, user_id: str, thread_id: str) -> None:
     """Delete the documents that belong to a thread."""
+    # Such a thread can have none, and its id could lead out of the folder.
     if not is_segment(thread_id):
         return
     for collection in COLLECTIONS:

@@ -1,4 +1,4 @@
-"""What the errors of object stores mean: from the operating system's and obstore's to ours."""
+"""Map errors of the operating system and of obstore to the store's errors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _CURES: dict[int, str] = {
     **dict.fromkeys(_FORBIDDEN, "Give the process write permission on the folder."),
     errno.EROFS: "Choose a folder on a file system that can be written.",
-    errno.ENOTDIR: "Choose a path that is a folder, and lies in one.",
-    errno.ENOENT: "Create the folder that it is to lie in, or choose another path.",
+    errno.ENOTDIR: "Choose a path whose parents are folders.",
+    errno.ENOENT: "Create the folder that contains it, or choose another path.",
 }
 _ACCESS = (
     "Check the credentials in the provider's variables, such as AWS_ACCESS_KEY_ID, and that they "
@@ -27,16 +27,16 @@ _REACH = "Check that the store can be reached and that the bucket is there, then
 
 
 def store_is_missing(error: Exception) -> bool:
-    """Return whether it is the whole bucket that is not there, not an object in it."""
+    """Return whether the bucket is missing, not an object in it; obstore's class is the same."""
     code = _CODE.search(str(error))
     return code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound")
 
 
 def map_object_error(error: Exception, what: str, *, cure: str = "") -> StoreError:
-    """Return our error for one of a folder or of obstore, without what it must not show.
+    """Return the store's error for one of a folder or of obstore, without signatures and keys.
 
     Args:
-        cure: what to do if the error itself tells nothing.
+        cure: used if the error itself suggests none.
     """
     number = os_number(error)
     reason = _reason(error)
@@ -46,6 +46,7 @@ def map_object_error(error: Exception, what: str, *, cure: str = "") -> StoreErr
         return ObjectsUnavailable(f"{what}: no answer within the deadline.", cure=_REACH)
     if number in _CURES:
         return ObjectsUnavailable(f"{what}: {reason}.", cure=_CURES[number])
+    # By name: obstore is not loaded where no object store is used.
     if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
         return ObjectsUnavailable(f"{what}: {reason}.", cure=_ACCESS)
     if type(error).__name__ == "UnknownConfigurationKeyError" or isinstance(error, ValueError):
@@ -57,13 +58,14 @@ def os_number(error: Exception) -> int | None:
     """Return the operating system's number of an error, also of one that obstore wraps."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    found = _OS_ERROR.findall(str(error).partition("\n")[0])
-    return int(found[-1]) if found else None
+    # obstore gives it as text only; the last one is the cause of those before.
+    numbers = _OS_ERROR.findall(str(error).partition("\n")[0])
+    return int(numbers[-1]) if numbers else None
 
 
 def _reason(error: Exception) -> str:
-    # The rest is a dump of the request.  The address of one may carry a signature, and the answer
-    # of a bucket repeats the key's name.
+    # The first line only: a dump of the request follows.  Its address may carry a signature, and
+    # the bucket's answer (XML) repeats the name of the access key.
     text = str(error)
     line = _QUERY.sub("?***", text.partition("\n")[0].partition("<")[0]).strip(" :")
     code = _CODE.search(text)

@@ -1,1 +1,1 @@
-"""What every query shares: the owner's scope, the decoding of rows, run specs and migrations."""
+"""Parts that all queries share: the owner's scope, decoded rows, run specs, migrations."""

@@ -1,4 +1,4 @@
-"""Brings a database's schema up to date, one numbered migration in one transaction each."""
+"""Bring a database's schema up to date; each numbered migration is one transaction."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TABLE = "schema_migrations"
 async def apply_migrations(driver: Driver, migrations: Sequence[Migration] | None = None) -> None:
     """Apply the migrations that the database lacks.
 
-    Several processes may do so at once: a migration and the note that it was applied are one
-    transaction, so exactly one of them applies it and the others see that it is done.
+    Several processes may do so at once: a migration and its record are one transaction, so exactly
+    one process applies it.
 
     Args:
-        migrations: those of the driver's dialect if None.
+        migrations: None applies those of the driver's dialect.
 
     Raises:
         MigrationError: an applied migration was changed, or the schema is newer than the code.
@@ -26,14 +26,13 @@ async def apply_migrations(driver: Driver, migrations: Sequence[Migration] | Non
     """
     queries = load_queries(driver.dialect)
     known = load_migrations(driver.dialect) if migrations is None else migrations
-    tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {}, owner=None)}
-    if tables and _TABLE not in tables:
-        raise _another_programs()
-    applied = await _applied(driver, queries) if tables else {}
+    applied = await _applied(driver, queries)
+    # Before anything is written: an older version of the code must leave a newer schema alone.
     _check(known, applied)
     for migration in known:
         if migration.version not in applied:
             await _apply(driver, queries, migration)
+    # Again, as another process may have applied some, with another content.
     _check(known, await _applied(driver, queries))
 
 
@@ -43,22 +42,33 @@ async def schema_state(driver: Driver) -> tuple[int, tuple[str, ...]]:
     Raises:
         MigrationError, NotADatabase: as `apply_migrations`.
     """
-    queries = load_queries(driver.dialect)
     known = load_migrations(driver.dialect)
-    tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {}, owner=None)}
-    if tables and _TABLE not in tables:
-        raise _another_programs()
-    applied = await _applied(driver, queries) if tables else {}
+    applied = await _applied(driver, load_queries(driver.dialect))
     _check(known, applied)
-    lacking = (f"{one.version:04d} {one.name}" for one in known if one.version not in applied)
-    return max(applied, default=0), tuple(lacking)
+    lacking = [migration for migration in known if migration.version not in applied]
+    names = tuple(f"{migration.version:04d} {migration.name}" for migration in lacking)
+    return max(applied, default=0), names
 
 
 async def _applied(driver: Driver, queries: Mapping[str, str]) -> dict[int, tuple[str, str]]:
+    """Return the name and checksum of each applied migration, by version.
+
+    Raises:
+        NotADatabase: the database belongs to another program.
+    """
+    tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {}, owner=None)}
+    if not tables:
+        return {}
+    if _TABLE not in tables:
+        raise NotADatabase(
+            "The database holds tables of another program and none of the runtime's schema.",
+            cure="Choose a database of its own for the runtime.",
+        )
     try:
         rows = await driver.read(queries["schema_applied"], {}, owner=None)
     except StoreError as error:
-        # Any other class says that the database could not be asked.
+        # The plain class says that the database refused the query; its subclasses, that the
+        # database could not answer.
         if type(error) is not StoreError:
             raise
         raise NotADatabase(
@@ -82,17 +92,11 @@ async def _apply(driver: Driver, queries: Mapping[str, str], migration: Migratio
     steps = [Statement(sql, {}) for sql in migration.statements]
     create = Statement(queries["create_schema_migrations"], {})
     try:
+        # The record first: a process that comes second misses before it changes anything.
         await driver.batch([create, record, *steps], owner=None, locks=["migrations"])
     except BatchMissed:
-        # Another process was faster; the check at the end sees whether with the same content.
+        # Another process was faster; the check at the end compares the content.
         return
-
-
-def _another_programs() -> NotADatabase:
-    return NotADatabase(
-        "The database holds tables of another program and none of the runtime's schema.",
-        cure="Choose a database of its own for the runtime.",
-    )
 
 
 def _check(known: Sequence[Migration], applied: Mapping[int, tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""The view of a database that all subjects of one owner's store share."""
+"""One owner's view of a database, shared by all subjects of the owner's store."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ class OwnerScope:
         values = {"user_id": self.user_id, **params}
         rows = await self.driver.read(self.sql[name], values, owner=self.user_id)
         columns = BODIES.get(name)
+        # Nearly always: only the largest bodies are objects.
         if not columns or not (keys := objects_in(rows, columns)):
             return rows
         try:
             bodies = await fetch_bodies(self.objects, keys)
         except ObjectLost:
-            # The objects of a deleted thread are deleted after its rows.
+            # If the thread was deleted since the read, its rows are gone by now: they are deleted
+            # before the objects.
             rows = await self.driver.read(self.sql[name], values, owner=self.user_id)
             if objects_in(rows, columns) >= keys:
                 raise
@@ -64,20 +66,20 @@ class OwnerScope:
         spending: bool = False,
         repeatable: bool = False,
     ) -> list[list[Row]]:
-        """Run a batch, alone among those on the same threads and on the same run tree.
+        """Run a batch; batches on the same threads or the same run tree run one after another.
 
         Args:
             thread, threads: the threads whose rows it writes.
             tree: the root of the runs whose rows it writes.
-            spending: whether it makes a reservation that depends on what all runs have spent.
+            spending: whether it makes a reservation that depends on the spending of all runs.
             repeatable: as for `Driver.batch`.
 
         Raises:
             BatchMissed, StoreInDoubt: as `Driver.batch`.
             Conflict: it breaks a constraint.
         """
-        named = threads if thread is None else (thread, *threads)
-        locks = [f"thread {name}" for name in named]
+        ids = threads if thread is None else (thread, *threads)
+        locks = [f"thread {thread_id}" for thread_id in ids]
         if tree is not None:
             locks.append(f"tree {tree}")
         if spending:
@@ -89,11 +91,11 @@ class OwnerScope:
         except ConstraintFailed as error:
             raise Conflict(
                 f"The write breaks a rule of the store: {error}.",
-                cure="Read the thread again; an id may be taken, or may belong to nothing.",
+                cure="Read the thread again; an id may be taken, or may not exist.",
             ) from error
 
     def announce(self, thread_id: str) -> None:
-        """Wake the listeners of the thread: something of it has changed."""
+        """Wake the listeners of the thread."""
         self.driver.signals.announce(topic_of(self.user_id, thread_id))
 
     async def require_thread(self, thread_id: str) -> None:
@@ -114,7 +116,7 @@ def encode_json(value: Mapping[str, Any], what: str) -> str:
     """Return an object as JSON text.
 
     Raises:
-        StoreError: it holds something that JSON cannot.
+        StoreError: it holds a value that JSON cannot represent.
     """
     try:
         return orjson.dumps(dict(value)).decode()

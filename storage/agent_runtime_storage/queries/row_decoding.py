@@ -1,9 +1,9 @@
-"""From rows, in the column order of the `.sql` files, to records.
+"""Decode rows, in the column order of the `.sql` files, to records.
 
-A body is three columns: what lies inline, the word of where the rest is, and a blob's data.  The
-word is empty for what is inline, a blob's codec, `lost` if the blob should be there and is not, or
-the key of an object.  Of the queries in `BODIES` the objects are fetched when they are read, so the
-functions here find every body in its row.
+A body is three columns: the inline body, the place of the rest, and a blob's data.  The place is
+empty for an inline body, else the blob's codec, `lost` if the blob is missing, or the key of an
+object.  `OwnerScope.read` fetches the objects for the queries in `BODIES`, so the functions here
+find every body in its row.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ BODIES: Mapping[str, tuple[int, ...]] = {
     "export_files": (7,),
     "file_body": (1,),
 }
-"""By the names of queries, the columns that say where a body is; its data is the next column."""
+"""For each query with bodies, the columns that hold a body's place; the next one holds its data."""
 
 
 def objects_in(rows: Sequence[Row], columns: Sequence[int]) -> set[str]:
@@ -113,6 +113,7 @@ def to_nodes(rows: Sequence[Row]) -> list[Node]:
         body = unpack_body(inline, codec, data, {"node": seq})
         own = tuple(sorted(calls.get(seq, ()), key=lambda call: call.index))
         nodes.append(Node(seq, parent, kind, status, role, run, activation, body, tokens, at, own))
+    # Here and not in the query: sorting there would carry the bodies along.
     nodes.sort(key=lambda node: node.seq)
     return nodes
 

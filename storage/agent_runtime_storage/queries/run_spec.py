@@ -1,4 +1,7 @@
-"""A run's spec as its row keeps it: the caller's part and the engine's, apart."""
+"""A run's spec as it is stored: the caller's part and the engine's, apart.
+
+Apart, so that no key of a caller's spec is taken for one of the engine's.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,20 @@ from typing import Any, cast
 import orjson
 
 SPEC_FORMAT = 2
-"""Rows of earlier versions have both parts in one object, without a format."""
+"""The format of `whole_spec`; rows of earlier versions hold one object for both, without it."""
 
 
 def whole_spec(spec: Mapping[str, Any], internal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both parts as the one object of the row."""
+    """Return the object to store for both parts."""
     return {"format": SPEC_FORMAT, "internal": dict(internal), "spec": dict(spec)}
 
 
 def decode_spec(text: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the caller's part and the engine's; None for that of an earlier version's row."""
+    """Return the caller's part and the engine's, which is None for a row of an earlier version."""
     whole: dict[str, Any] = orjson.loads(text)
     spec, internal = whole.get("spec"), whole.get("internal")
-    known = whole.keys() == {"format", "internal", "spec"} and whole["format"] == SPEC_FORMAT
-    if known and isinstance(spec, dict) and isinstance(internal, dict):
+    # Exactly these keys: a caller's own spec of an earlier version may have had any of them.
+    current = whole.keys() == {"format", "internal", "spec"} and whole["format"] == SPEC_FORMAT
+    if current and isinstance(spec, dict) and isinstance(internal, dict):
         return cast("dict[str, Any]", spec), cast("dict[str, Any]", internal)
     return whole, None

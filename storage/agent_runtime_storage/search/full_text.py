@@ -1,9 +1,9 @@
-"""Full text: what was said in the log, found by its words and ranked by BM25.
+"""Full-text search over the log, ranked by BM25.
 
-Every database ranks alike: the words are made here (`words`), the figures are the owner's own
-(how many texts there are, how long they are, how many hold a word), and the databases compute the
-same sum from them.  The ranking is exact as long as the query's words occur in few texts; see
-`POSTINGS`.
+Every database ranks alike: the words are split here (`tokenizer`), the statistics are the owner's
+own (the number of texts, their lengths, the number of texts with each word), and the databases
+compute the same sum from them.  The ranking is exact as long as the query's words occur in few
+texts; see `POSTINGS`.
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ from agent_runtime_storage.search.tokenizer import (
 )
 
 POSTINGS = 10_000
-"""How many texts a search looks at, once for each word that they have.
+"""The most texts that a search reads, counted once for each word that they have.
 
-The query's words count in the order of their rarity, as long as they are together in no more texts
-than this; the rarest always counts.  So only an owner with very many texts, asking with words that
-most of them have, notices.
+The query's words are used in the order of their rarity until they have more texts together than
+this; the rarest is always used.  So words are ignored only for an owner with very many texts, and
+only words that most of these have.
 """
 _BATCH = 100
 _NO_CALL = -1
 _ALL = 2**62
-# Words of very many texts, by their terms, until when they count as such: to count them again at
-# each search cost Postgres more than the search.
+# The terms of words in very many texts, each until a time: counting them in every search cost
+# Postgres more than the search itself.
 _COMMON: WeakKeyDictionary[Driver, dict[str, float]] = WeakKeyDictionary()
 _COMMON_SECONDS = 600.0
 _MOST_COMMON = 10_000
+# BM25's k1 and b; `search.sql` holds constants that follow from them.
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
 
 
 class TextIndexer:
-    """Makes the statements that index texts, for every writer of texts."""
+    """Builds the statements that index texts, for every writer of texts."""
 
     def __init__(self, scope: OwnerScope) -> None:
         self._scope = scope
 
     async def statements(self, thread_id: str, texts: Iterable[NodeText]) -> list[Statement]:
-        """Return what indexes texts; what is indexed already, or has no words, is left out."""
+        """Return the statements that index texts; one that is indexed already changes nothing."""
         key = owner_key(self._scope.user_id)
         batch: list[Statement] = []
         for text in texts:
@@ -94,67 +95,69 @@ class SqlTextSearch:
     ) -> list[TextHit]:
         if thread_id is not None:
             await self._scope.require_thread(thread_id)
-        words = self._asked(query, every_word=every_word)
+        words = self._words_as_terms(query, every_word=every_word)
         if not words or limit < 1:
             return []
         terms = list(dict.fromkeys(itertools.chain.from_iterable(words)))
         texts, length, counts = await self._count_texts(terms, every_word=every_word)
         if not counts:
             return []
-        asked: dict[str, Value] = {
+        values: dict[str, Value] = {
             "words": orjson.dumps(_weights(words, counts, texts)).decode(),
             "per_word": _SATURATION * _LENGTH_SHARE * texts / length,
             "thread_id": thread_id,
             "limit": limit,
         }
         if every_word:
-            rows = await self._scope.read("search_all", **asked, terms=" ".join(terms))
+            rows = await self._scope.read("search_all", **values, terms=" ".join(terms))
         else:
-            rows = await self._scope.read("search_any", **asked)
+            rows = await self._scope.read("search_any", **values)
         return [
             TextHit(str(thread), int(node), None if call == _NO_CALL else int(call), float(score))
             for thread, node, call, score in rows
         ]
 
-    def _asked(self, query: str, *, every_word: bool) -> list[list[str]]:
-        """Return the query's words, each as the terms that count as it."""
+    def _words_as_terms(self, query: str, *, every_word: bool) -> list[list[str]]:
+        """Return the query's words, each as the terms of its forms."""
         key = owner_key(self._scope.user_id)
         if every_word:
+            # As they were written, for a query that names something exactly.
             return [[term] for term in query_terms(query, key, plain=True)]
         words = content_words(query_words(query, plain=False))
         forms = [
             forms_of(word) if place < MAX_EXPANDED_WORDS else (word,)
             for place, word in enumerate(words)
         ]
-        return [[hash_term(form, key) for form in one] for one in forms]
+        return [[hash_term(form, key) for form in of_word] for of_word in forms]
 
     async def _count_texts(
         self, terms: Sequence[str], *, every_word: bool
     ) -> tuple[int, int, dict[str, int]]:
-        """Return what `_figures` does, of as many terms as the ranking can need.
+        """Return what `_figures` does, for the terms that the ranking can use.
 
-        There are none if nothing can be found.
+        The counts are empty if no text can match.
         """
         common = _COMMON.setdefault(self._scope.driver, {})
         now = time.monotonic()
-        asked = [term for term in terms if common.get(term, 0.0) <= now]
-        texts, length, counts = await self._figures(asked, POSTINGS + 1)
+        uncommon = [term for term in terms if common.get(term, 0.0) <= now]
+        texts, length, counts = await self._figures(uncommon, POSTINGS + 1)
+        # Cleared whole: the terms that matter are counted again once.
         if len(common) > _MOST_COMMON:
             common.clear()
         for term, count in counts.items():
             if count > POSTINGS:
                 common[term] = now + _COMMON_SECONDS
-        if every_word and len(counts) < len(asked):
+        if every_word and len(counts) < len(uncommon):
             return texts, length, {}
         if min(counts.values(), default=_ALL) > POSTINGS and texts > POSTINGS:
-            # Of words that are all in very many texts the rarest has to be known.
+            # All words are common, and the rarest of them is used: count them exactly.
             return await self._figures(terms, _ALL)
-        return texts, length, {**dict.fromkeys(set(terms) - set(asked), POSTINGS + 1), **counts}
+        return texts, length, {**dict.fromkeys(set(terms) - set(uncommon), POSTINGS + 1), **counts}
 
     async def _figures(self, terms: Sequence[str], most: int) -> tuple[int, int, dict[str, int]]:
-        """Return how many texts and words the owner has, and how many texts have each term.
+        """Return the owner's number of texts and of words, and the number of texts with each term.
 
-        Terms that no text has are left out; texts are counted up to `most`.
+        Terms without a text are left out; the texts of a term are counted up to `most`.
         """
         encoded = orjson.dumps(terms).decode()
         rows = await self._scope.read("search_figures", terms=encoded, most=most)
@@ -173,16 +176,17 @@ class SqlTextSearch:
 def _weights(
     words: Sequence[Sequence[str]], counts: Mapping[str, int], texts: int
 ) -> list[tuple[str, float, int]]:
-    """Return the terms that count, each with its word's weight and number.
+    """Return the terms that are used, each with its word's weight and number.
 
-    The rarer a word is, in all its forms together, the more it weighs.  A word of which one form is
-    too common to be counted is too common itself.
+    The rarer a word is, in all its forms together, the more it weighs.  A word is too common if one
+    of its forms is.
     """
     weights: list[tuple[str, float, int]] = []
     room = POSTINGS
-    found = [{term: counts[term] for term in forms if term in counts} for forms in words]
+    present = [{term: counts[term] for term in forms if term in counts} for forms in words]
+    # Ties are broken by the terms, so that every database uses the same words.
     for number, forms in sorted(
-        enumerate(found), key=lambda one: (sum(one[1].values()), sorted(one[1]))
+        enumerate(present), key=lambda word: (sum(word[1].values()), sorted(word[1]))
     ):
         count = sum(forms.values())
         if weights and count > room:

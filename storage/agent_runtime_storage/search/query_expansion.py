@@ -17,7 +17,7 @@ from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTy
 )
 
 MAX_EXPANDED_WORDS = 24
-"""The number of words of a query that are expanded, from the first."""
+"""The first words of a query that are expanded; each form is one more term to look up."""
 _SHORTEST = 3
 _VOWELS = tuple("aeiou")
 _HISSING = ("s", "x", "z", "ch", "sh", "o")
@@ -61,12 +61,13 @@ def content_words(words: Iterable[str]) -> list[str]:
 def forms_of(word: str) -> tuple[str, ...]:
     """Return a word and its other English forms."""
     groups = _irregular()
+    # Identifiers, numbers and words of other scripts are not inflected.
     if word not in groups and (len(word) < _SHORTEST or not (word.isascii() and word.isalpha())):
         return (word,)
     group = groups.get(word)
     regular = _regular(group[0] if group else word)
     if group is None:
-        # Of "buying", too, "bought" is a form.
+        # A regular form of an irregular word, such as "buying": "bought" is a form of it, too.
         group = next((groups[form] for form in regular if groups.get(form, " ")[0] == form), ())
     return tuple(dict.fromkeys((word, *regular, *group)))
 
@@ -82,6 +83,7 @@ def _regular(word: str) -> list[str]:
     if word.endswith("ies"):
         bases.add(f"{word[:-3]}y")
     forms = {form for base in bases if base for form in _inflected(base)}
+    # Many of the guesses are no words or other words; those with another stem are dropped.
     return sorted(form for form in forms if _stem(form) == stem)
 
 

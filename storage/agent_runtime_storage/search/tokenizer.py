@@ -1,9 +1,9 @@
 """Split text into words for full-text search, in the same way for every database.
 
 Words are folded (case, compatibility forms, accents of European scripts) and split in the same way
-for texts and for queries.  An identifier, a path or an address is found
-whole and by its parts: `app/fooBar.py` holds itself, `foobar.py`, `foobar`, `app`, `foo`, `bar` and
-`py`.  Scripts that put no spaces between words are cut into pairs of characters.  Everything else
+for texts and for queries.  An identifier, a path or an address is found whole and by its parts:
+`app/fooBar.py` holds itself, `foobar.py`, `foobar`, `app`, `foo`, `bar` and `py`.  Scripts that put
+no spaces between words are cut into pairs of characters.  Everything else
 (punctuation, operators, emoji, zero bytes) separates words and is never searched for.
 
 The index holds no readable word: a term is a short keyed hash of a word and its owner.  So owners
@@ -32,6 +32,7 @@ MAX_QUERY_WORDS = 64
 MAX_TIMES = 255
 """The most occurrences of a word that count in one text."""
 
+# Two words of one owner share a term once in 10^14 pairs, and a longer hash makes a larger index.
 _TERM_BYTES = 6
 
 # Python's \w misses the combining marks of many scripts.
@@ -51,6 +52,7 @@ _LEVELS = tuple(re.compile(joint) for joint in (r"[/\\:@]+", r"[.-]+", r"_+"))
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _HAS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
+# Longer compounds are data, such as base64: each occurs once and would fill the cache.
 _CACHED_LENGTH = _LONGEST_NAME = 64
 # Words counted or hashed in about a millisecond.
 _PORTION = 1000
@@ -161,6 +163,8 @@ def hash_term(word: str, key: bytes) -> str:
 def _fold(text: str) -> str:
     if text.isascii():
         return text
+    # Decomposed, accents are characters of their own.  Marks of other scripts belong to the letter
+    # and are composed with it again.
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return unicodedata.normalize("NFC", bare)
 
@@ -175,6 +179,7 @@ def _split_cached(compound: str, query: bool) -> WordParts:
 
 
 def _cut(compound: str, query: bool) -> WordParts:
+    # Most words of most texts, decided without the steps below.
     if compound.isalpha() and compound.isascii() and (compound[1:].islower() or compound.isupper()):
         return WordParts((compound.casefold(),))
     wholes: dict[str, None] = {}
@@ -193,6 +198,7 @@ def _cut(compound: str, query: bool) -> WordParts:
             plain.append(piece.casefold())
             continue
         plain += map("".join, itertools.pairwise(piece))
+        # A query of one character has no pair; texts hold single ones for it to find.
         if not query:
             plain += piece
     parts = set(plain)

@@ -1,7 +1,7 @@
-"""Vectors of what lies in threads: kept for each model apart, found by their likeness to another.
+"""Vectors of the content of threads, separate for each model, searched by cosine similarity.
 
-They are float32.  On SQLite every candidate is compared; Postgres compares all where there are
-few, and asks an index where there are many (see `nearest_vectors` in its migrations).
+They are float32.  SQLite compares every candidate; Postgres compares all if they are few, and uses
+an index if they are many (see `nearest_vectors` in its migrations).
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from agent_runtime_storage.drivers.protocol import BatchMissed, Measuring, Row, 
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 
 MOST_DIMENSIONS = 16_000
+# Well within what float32 can square, as distances are computed in single precision.
 _SHORTEST, _LONGEST = 1e-12, 1e12
 _DISTANCE = "vec_distance_cosine"
 _AT_A_TIME = 16
-"""How many vectors are packed before others on the event loop have a turn: a few milliseconds."""
+"""The vectors to pack before the event loop gets a turn: a few milliseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,11 +61,15 @@ class SqlVectors:
             *await self.require_model(model, dimensions),
             *(
                 self._scope.statement(
-                    "thread_exists", {"thread_id": one}, rows=1, miss=f"thread {one}"
+                    "thread_exists",
+                    {"thread_id": thread_id},
+                    rows=1,
+                    miss=f"thread {thread_id}",
                 )
-                for one in threads
+                for thread_id in threads
             ),
             *vectors,
+            # In the same batch, to save a round trip.
             self._scope.statement(
                 "vector_index_is_due", {"model": model, "dimensions": dimensions}
             ),
@@ -121,6 +126,7 @@ class SqlVectors:
             "source": source,
             "source_ids": None if source_ids is None else _json(source_ids),
         }
+        # A batch returns no number of affected rows, so they are counted before.
         batch = [
             self._scope.statement("thread_exists", {"thread_id": thread_id}, rows=1),
             self._scope.statement("count_vectors", params),
@@ -166,10 +172,8 @@ class SqlVectors:
         rows = await self._scope.read(name, **values)
         return [_to_item(thread_id, row) for row in rows]
 
-    # Parts
-
     async def _why_nothing(self, model: str, dimensions: int, thread_id: str | None) -> None:
-        """Raise if it is a mistake that a search has found nothing."""
+        """Raise an error if a search has found nothing because of a mistake of its caller."""
         if thread_id is not None:
             await self._scope.require_thread(thread_id)
         known = await self._dimensions(model)
@@ -181,13 +185,11 @@ class SqlVectors:
         return int(rows[0][0]) if rows else None
 
     async def require_model(self, model: str, dimensions: int) -> list[Statement]:
-        """Return statements that miss unless the model has, or may take, this number of dimensions.
-
-        What is known of the model is read before, because an insert that finds its row there
-        would make all who write the model's vectors wait for each other.
-        """
+        """Return statements that miss unless the model has, or may take, this many dimensions."""
         params: dict[str, Value] = {"model": model, "dimensions": dimensions}
         fits = self._scope.statement("embedder_fits", params, rows=1, miss="dimensions")
+        # Read first: an INSERT ... ON CONFLICT in every batch would make all writers of the model's
+        # vectors wait for each other.
         known = await self._dimensions(model)
         if known == dimensions:
             return [fits]
@@ -195,7 +197,7 @@ class SqlVectors:
         return [self._scope.statement(name, params), fits]
 
     async def _make_index(self, model: str) -> None:
-        """Make the index for the vectors of this model."""
+        """Create the index for the vectors of this model."""
         batch = [
             Statement(self._scope.sql["allow_time"], {}),
             self._scope.statement("make_vector_index", {"model": model}),
@@ -205,16 +207,17 @@ class SqlVectors:
                 batch, owner=None, locks=["vector indexes"], repeatable=True
             )
         except StoreError as error:
-            # Without it every search is exact: slow among many, and never wrong.
+            # No error for the caller: the vectors are written, and a search without the index is
+            # slow but exact.
             _log.warning(
                 "The index for the vectors of model %r was not made, so searches among them are "
-                "slow: %s  It is tried again with the next ones that are written.",
+                "slow: %s  The next vectors that are written try it again.",
                 model,
                 error,
             )
 
     def put(self, model: str, item: VectorItem) -> Statement:
-        """Return what writes a vector; its batch begins with what `require_model` returns."""
+        """Return the statement that writes a vector, after those of `require_model`."""
         packed = _pack(item.values, _name(item))
         return self._scope.statement(
             "put_vector",
@@ -242,7 +245,7 @@ class SqlVectors:
     def _with_distance(self, sql: str) -> str:
         """Return the search with the distance function that the database has.
 
-        sqlite-vec's and libSQL's own take the same blobs and give the same.
+        sqlite-vec's and libSQL's take the same blobs and return the same.
         """
         function = _DISTANCE
         if isinstance(self._scope.driver, Measuring):
@@ -250,7 +253,7 @@ class SqlVectors:
         if function is None:
             raise StoreError(
                 "The database server cannot compare vectors.",
-                cure="Load sqlite-vec into it, or run a libSQL server, which can by itself.",
+                cure="Load sqlite-vec into it, or use a libSQL server, which needs no extension.",
             )
         return sql.replace(f"{_DISTANCE}(", f"{function}(")
 
@@ -264,7 +267,7 @@ def _pack(values: Sequence[float], what: str) -> array[float]:
     """Return a vector in single precision.
 
     Raises:
-        InvalidVector: no cosine can be computed of it.
+        InvalidVector: it has no direction, or too many numbers.
     """
     if not 1 <= len(values) <= MOST_DIMENSIONS:
         raise InvalidVector(
@@ -323,7 +326,7 @@ def _to_item(thread_id: str, row: Row) -> tuple[str, VectorItem]:
 
 def _decode(stored: bytes | str) -> tuple[float, ...]:
     if isinstance(stored, str):
-        # To float32 and back: a decimal's nearest double is another one than a float32's.
+        # Through float32, so that the value is the one that was written, not the decimal's double.
         return tuple(array("f", orjson.loads(stored)))
     values = array("f", stored)
     if sys.byteorder == "big":

@@ -30,7 +30,7 @@ class Migration:
     """One numbered step of the schema.
 
     Attributes:
-        checksum: SHA-256 of the file, by which a later change of it is noticed.
+        checksum: SHA-256 of the file, comments included, to notice later changes.
     """
 
     version: int
@@ -72,6 +72,8 @@ def load_queries(dialect: SqlDialect) -> Mapping[str, str]:
         ValueError: a name occurs twice in one folder.
         KeyError: a block includes one that does not exist.
     """
+    # The dialect's blocks replace those of the same name.
+    # The dialect's blocks replace those of the same name.
     blocks = _blocks_in(_folder("common")) | _blocks_in(_folder(dialect))
 
     def expand(match: re.Match[str]) -> str:

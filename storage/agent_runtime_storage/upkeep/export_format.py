@@ -1,10 +1,10 @@
-"""What an export of threads is made of: JSON records, each of a section with a version.
+"""The format of an export: JSON records, each of a section with a version.
 
-The first record is a header, the last one has the counts and a checksum of all between them.  First
-come the threads, each with its runs: the one that was asked for, then those of its sub-agents.
-Then comes, for each in the same order, a record `log` that names it, and its `SECTIONS`.
+The first record is a header; the last one has the counts and the checksum of all others.  Between
+them come the threads, each with its runs: the exported thread, then those of its sub-agents.  Then
+follow, for each thread in the same order, a record `log` that names it, and its `SECTIONS`.
 
-A body is text where it is UTF-8 (`"body": "…"`), else base64 (`"body": {"base64": "…"}`).  The
+A body is text if it is UTF-8 (`"body": "…"`), else base64 (`"body": {"base64": "…"}`).  The
 checksum is over the records as JSON with sorted keys, so it does not depend on how a file is
 written.
 """
@@ -38,9 +38,11 @@ BODY_KINDS: tuple[ColumnKind, ...] = ("body", "blob")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a section; the values of all are JSON, a body's is text or base64.
+    """A column of a section.
 
-    A `blob` is a body that never lies in its row.
+    Attributes:
+        kind: the type of the value; a `blob` is a body that is never inline in its row.
+        optional: whether the value may be null.
     """
 
     name: str
@@ -60,11 +62,11 @@ class Section:
 
 def _columns(text: str) -> tuple[Column, ...]:
     """Return columns from their names: `id:int parent_id:int?`, where `?` allows null."""
-    found: list[Column] = []
+    columns: list[Column] = []
     for word in text.split():
         name, _, kind = word.partition(":")
-        found.append(Column(name, cast("ColumnKind", kind.removesuffix("?")), kind.endswith("?")))
-    return tuple(found)
+        columns.append(Column(name, cast("ColumnKind", kind.removesuffix("?")), kind.endswith("?")))
+    return tuple(columns)
 
 
 THREAD = Section(
@@ -148,7 +150,7 @@ SECTIONS = (
             "created_at:float"
         ),
     ),
-    # What is allowed on a thread is not moved: who has a copy is asked again.
+    # Approvals are not exported: the owner of a copy is asked again.
     Section(
         "questions",
         _columns(
@@ -175,9 +177,9 @@ def to_record(section: Section, row: Row) -> dict[str, Any]:
     for column in section.columns:
         value = next(values)
         if column.kind in BODY_KINDS:
-            where, data = next(values), next(values)
+            codec, data = next(values), next(values)
             what = {section.name.removesuffix("s"): row[0]}
-            value = encode_export_body(unpack_body(value, where, data, what))
+            value = encode_export_body(unpack_body(value, codec, data, what))
         elif value is not None:
             value = _to_json(column.kind, value)
         record[column.name] = value
@@ -197,7 +199,7 @@ def _to_json(kind: ColumnKind, value: Value) -> Any:
 
 
 def encode_export_body(body: bytes) -> Any:
-    """Return a body as JSON: text, or base64 where it is none."""
+    """Return a body as JSON: text, or base64 if it is not UTF-8."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -205,14 +207,14 @@ def encode_export_body(body: bytes) -> Any:
 
 
 class Checksum:
-    """The checksum and the counts of an export, made up record by record."""
+    """The checksum and the counts of an export, computed record by record."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self.counts: dict[str, int] = {}
 
     def add(self, record: ExportRecord) -> None:
-        """Count a record in."""
+        """Add a record."""
         self._hash.update(orjson.dumps(record, option=orjson.OPT_SORT_KEYS))
         self._hash.update(b"\n")
         name = str(record["section"])
@@ -240,12 +242,12 @@ def header(thread_id: str, writer: str) -> dict[str, Any]:
 
 
 def dump_record(record: ExportRecord) -> bytes:
-    """Return a record as a line of JSON, with its end."""
+    """Return a record as a line of JSON, with its line end."""
     return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
 
 async def load_records(lines: AsyncIterable[bytes | str]) -> AsyncIterator[ExportRecord]:
-    """Give the records of lines of JSON.
+    """Yield the records in lines of JSON.
 
     Raises:
         InvalidExport: a line is no JSON object.
@@ -266,14 +268,14 @@ async def load_records(lines: AsyncIterable[bytes | str]) -> AsyncIterator[Expor
 
 @dataclass(slots=True)
 class Fields:
-    """A record of a section whose values have the types that they must have."""
+    """The values of a record, with their types checked."""
 
     line: int
     values: dict[str, Any]
     bodies: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def fail(self, problem: str) -> NoReturn:
-        """Raise `InvalidExport` of this record."""
+        """Raise `InvalidExport` for this record."""
         raise InvalidExport(problem, line=self.line, cure=BROKEN_EXPORT_CURE)
 
 
@@ -281,7 +283,7 @@ def read_fields(section: Section, record: ExportRecord, line: int) -> Fields:
     """Return a record's values, checked.
 
     Raises:
-        InvalidExport: a value is missing, is of another type, or is none of the section's.
+        InvalidExport: a value is missing, has the wrong type, or is unknown.
     """
     fields = Fields(line, {})
     for column in section.columns:
@@ -298,12 +300,14 @@ def read_fields(section: Section, record: ExportRecord, line: int) -> Fields:
             )
         else:
             fields.fail(f"the {column.name} of a record of {section.name} is no {column.kind}.")
+    # Refused, or an import would silently lose what a newer version added.
     known = {"section", "version", *(column.name for column in section.columns)}
     if unknown := sorted(record.keys() - known):
         fields.fail(f"a record of {section.name} has an unknown {unknown[0]!r}.")
     return fields
 
 
+# In Python True is an integer too.
 def _integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
@@ -333,7 +337,7 @@ def _body(fields: Fields, name: str, value: Any) -> bytes:
 
 
 def check_header(record: ExportRecord) -> str:
-    """Return which thread an export is of. Raises `InvalidExport` if it cannot be read here."""
+    """Return the id of the exported thread.  Raises `InvalidExport` if this code cannot read it."""
     if record.get("format") != EXPORT_FORMAT:
         raise InvalidExport(
             "it is no header of an export.", line=1, cure="Choose a file of `threads export`."
@@ -347,7 +351,7 @@ def check_header(record: ExportRecord) -> str:
 
 
 def section_of(record: ExportRecord, line: int, head: ExportRecord) -> Section:
-    """Return the section of a record. Raises `InvalidExport` if it is not known here."""
+    """Return the section of a record.  Raises `InvalidExport` if this code does not know it."""
     name = record.get("section")
     section = SECTIONS_BY_NAME.get(name) if isinstance(name, str) else None
     if section is None:
@@ -367,11 +371,11 @@ def _newer(line: int, what: str, head: ExportRecord) -> InvalidExport:
 
 
 def replace_ids(value: Any, ids: Mapping[str, str]) -> Any:
-    """Return a JSON value in which every string that is one of the ids is replaced."""
+    """Return a JSON value with every string that equals an old id replaced by the new id."""
     if isinstance(value, str):
         return ids.get(value, value)
     if isinstance(value, dict):
-        return {key: replace_ids(one, ids) for key, one in cast("ExportRecord", value).items()}
+        return {key: replace_ids(item, ids) for key, item in cast("ExportRecord", value).items()}
     if isinstance(value, list):
-        return [replace_ids(one, ids) for one in cast("Sequence[Any]", value)]
+        return [replace_ids(item, ids) for item in cast("Sequence[Any]", value)]
     return value

@@ -1,4 +1,4 @@
-"""What an import does in the store: its statements, and batches that stay hidden."""
+"""The statements and the hidden batches of an import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_runtime_storage.search.vectors import SqlVectors
 
 
 class ImportBatches:
-    """What an import needs of the store."""
+    """The parts of the store that an import uses."""
 
     def __init__(self, scope: OwnerScope, vectors: SqlVectors, indexer: TextIndexer) -> None:
         self._scope = scope
@@ -29,11 +29,12 @@ class ImportBatches:
             BatchMissed: a statement missed; `taken`, if the import was cleaned up as abandoned.
             Conflict: the batch breaks a rule.
         """
+        # It also renews the time by which `clean_up` tells an import that was interrupted.
         guard = self._scope.statement("import_touch", {"token": token}, rows=count, miss="taken")
         await self._scope.batch([guard, *statements], thread=thread_id)
 
     async def require_free(self, thread_id: str) -> None:
-        """Raise `ThreadExists` if a thread is there, be it hidden."""
+        """Raise `ThreadExists` if the thread exists, hidden or not."""
         for row in await self._scope.read("family", thread_id=thread_id):
             if row[0] != thread_id:
                 continue
@@ -46,13 +47,17 @@ class ImportBatches:
                 )
             raise ThreadExists(
                 f"Thread {thread_id} is there already.",
-                cure="Import it under another id, or delete that one first.",
+                cure="Import it under another id, or delete the existing thread first.",
             )
 
     async def vector_statements(
         self, model: str, item: VectorItem, known: set[tuple[str, int]]
     ) -> list[Statement]:
-        """Return what writes a vector; `known` are the models that were looked at already."""
+        """Return the statements that write a vector.
+
+        Args:
+            known: the models and dimensions that this import has checked; the vector's is added.
+        """
         key = (model, len(item.values))
         batch = [] if key in known else await self._vectors.require_model(*key)
         known.add(key)

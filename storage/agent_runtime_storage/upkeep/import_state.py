@@ -1,4 +1,4 @@
-"""What an import knows of the threads and runs of an export, and the checks of its records.
+"""The threads and runs that an import has read, and the checks of each record against them.
 
 A database would make these checks too late or not at all.
 """
@@ -18,12 +18,12 @@ _COUNTED = {
     "events": "last_event",
     "usage": "last_usage",
 }
-"""Sections whose ids count up from 1, and the thread's counter that is the last of them."""
+"""Sections whose ids count up from 1, and the thread's counter that holds the last id."""
 
 
 @dataclass(slots=True)
 class ImportedThread:
-    """A thread of the import, with how far its log has come."""
+    """A thread of the import, and how much of its log was read."""
 
     id: str
     fields: Fields
@@ -31,18 +31,19 @@ class ImportedThread:
     last_inbox: int = 0
     last_call: tuple[int, int] = (0, -1)
     lacking: dict[int, int] = field(default_factory=dict[int, int])
-    """How many calls are still to come of which exchanges."""
+    """For each exchange, the number of its calls that were not read yet."""
 
 
 class ImportState:
-    """The threads and runs that have come, by their order and ids.
+    """The threads and runs that were read so far.
 
     Args:
-        rename: the id of the first thread here; None leaves all ids.
+        rename: the new id of the first thread; None leaves all ids unchanged.
 
     Attributes:
-        members: the threads, in their order; those in `logs` have begun their log.
-        ids: the id here of each thread and run.
+        members: the threads, in their order.
+        logs: the threads whose log has begun.
+        ids: the new id of each thread and run, by its id in the export.
     """
 
     def __init__(self, rename: str | None) -> None:
@@ -57,11 +58,11 @@ class ImportState:
 
     @property
     def current(self) -> ImportedThread:
-        """The thread whose records come."""
+        """The thread to which the next records belong."""
         return (self.logs or self.members)[-1]
 
     def name_thread(self, fields: Fields) -> str:
-        """Check the record of a thread, and return the thread's id here."""
+        """Check the record of a thread; return the thread's new id."""
         if self.logs:
             fields.fail("a thread comes after the first log.")
         old = str(fields.values["id"])
@@ -83,7 +84,7 @@ class ImportState:
         return member
 
     def check_log(self, line: int) -> None:
-        """Check that every record of the last log has come.
+        """Check that every record of the last log was read.
 
         Raises:
             InvalidExport: one is missing.
@@ -101,8 +102,9 @@ class ImportState:
             raise InvalidExport(f"node {node} lacks calls.", line=line, cure=BROKEN_EXPORT_CURE)
 
     def check(self, section: Section, fields: Fields) -> None:
-        """Check a record against those before it. Raises `InvalidExport`."""
+        """Check a record against those before it.  Raises `InvalidExport`."""
         member, values = self.current, fields.values
+        # Ids without gaps, in order: the log's readers and its counters rely on that.
         if section.name in _COUNTED:
             wanted = member.next_id.get(section.name, 1)
             if values["id"] != wanted:
@@ -113,6 +115,7 @@ class ImportState:
                 self._check_run(fields)
             case "nodes":
                 parent = values["parent_id"]
+                # Smaller than the node, so that no branch runs in a circle.
                 if parent is not None and not 0 < parent < values["id"]:
                     fields.fail(f"the parent of node {values['id']} is node {parent}.")
             case "calls":
@@ -138,15 +141,16 @@ class ImportState:
             self._check_known(section, fields)
 
     def continue_branch(self, section: Section, fields: Fields) -> None:
-        """Have a thread's branch go on to what its run was about to do, which is refused here."""
+        """Move a thread's head to the open exchange after it, whose calls the import refuses."""
         if section.name != "nodes" or fields.values["status"] != "open" or not self.logs:
             return
+        # The import closes the exchange; off the branch it would be lost to the conversation.
         thread = self.current.fields.values
         if fields.values["parent_id"] == thread["head"]:
             thread["head"] = fields.values["id"]
 
     def check_calls(self, section: Section, fields: Fields, calls: int) -> None:
-        """Check that each call that a message has comes, and no other one."""
+        """Check that the calls in the records are those that their message names."""
         lacking = self.current.lacking
         if section.name == "nodes" and calls:
             lacking[fields.values["id"]] = calls
@@ -168,11 +172,11 @@ class ImportState:
             return
         if section.name != "inbox":
             fields.fail(f"it refers to run {run_id}, which is not there.")
-        # What a run posted that is not in the export stays, without it.
+        # Any run may post to an inbox, also one that is not in the export: the item stays.
         fields.values["run_id"] = None
 
     def _check_run(self, fields: Fields) -> None:
-        """Take up a run: its id here, its root, and whether its parent comes with it."""
+        """Check and register a run: its new id, its root, and its parent if that was read."""
         if self.logs:
             fields.fail("a run comes after the first log.")
         values = fields.values
@@ -188,7 +192,8 @@ class ImportState:
         if parent in self._roots:
             self._roots[run_id] = self._roots[parent]
         elif parent is not None:
-            # Without its parent in the export it is a root; that is known when all runs are.
+            # The parent may follow, or be missing; `tie_runs` decides once all runs were read.
+            # Until then the run is a root, because its row may not refer to a missing one.
             self._orphans[run_id] = parent
             values["parent_run_id"] = None
         if values["task_id"] is not None:
@@ -198,19 +203,20 @@ class ImportState:
             self.open_nodes.append((run_id, values["open_node"]))
 
     def root_of(self, run_id: str) -> str:
-        """Return the id here of the root of a run."""
+        """Return the new id of a run's root."""
         return self.ids[self._roots[run_id]]
 
     def tie_runs(self, line: int) -> list[tuple[str, str, str | None]]:
-        """Find the root of every run, now that all have come.
+        """Find the root of every run, once all were read.
 
         Returns:
-            Each run whose root changes by this, its root, and its parent if it came after the run;
-            all by their ids here.
+            For each run whose root changes: the run, its root, and its parent if that came after
+            the run; all by their new ids.
 
         Raises:
-            InvalidExport: runs are each other's parents.
+            InvalidExport: a run is its own ancestor.
         """
+        # From each provisional root upwards, over parents that came later.
         tops = {run_id: run_id for run_id in self._roots.values()}
         for run_id in tops:
             seen = {run_id}

@@ -1,10 +1,10 @@
-"""What an import may bring that somebody else may have written: history, which starts nothing.
+"""Reduce an export that another person may have written to history, which starts nothing.
 
-Whoever wrote an export chose every value in it, and its checksum vouches for none of them.  So an
-import keeps what was said and done, and what stands for it: messages, calls and their results,
-observations, plans, events, files, and what it cost.  It keeps nothing that is to be done, that
-says how to do it, or that can be derived again: no spec of a run, question, inbox item, job,
-activation (system prompt, tool schemas, model) or vector.
+The writer of an export chose every value in it, and its checksum vouches for none of them.  So an
+import takes only the record of the past: messages, calls and their results, observations, plans,
+events, files and usage.  It drops everything that waits to be done, that configures work, or that
+can be derived again: specs of runs, questions, inbox items, jobs, activations (system prompt, tool
+schemas, model) and vectors.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from agent_runtime_storage.upkeep.export_format import Fields, Section
 IMPORT_REFUSAL = "Refused: the thread was imported, and nothing of an import is run."
 _LEFT_OUT = ("activations", "inbox", "jobs", "questions", "vectors")
 _REFUSED_BODY = orjson.dumps({"text": IMPORT_REFUSAL, "outcome": "refused"})
-"""A result in the form that the engine gives it."""
+"""A result as the engine encodes it."""
 _REFUSED_TOKENS = 20
 _OVER = "It was not over when its thread was exported; nothing of an import goes on."
 
 _MOST = 10**15
-"""No count, and no sum of money in nanodollars, is larger; thousands of them can be added up."""
+"""The largest count or sum in nanodollars; thousands of them still add up within 64 bits."""
 _END_OF_TIME = 253_402_300_800
-"""The year 10,000, which no calendar here can show."""
+"""The year 10,000, which Python's `datetime` cannot show."""
 _FREE = {"title", "detail", "agent", "name", "tool"}
-"""Texts that are shown as what somebody wrote; all others are names, which are printed alone."""
+"""Columns of free text; all other texts are names, printed unescaped, and must be printable."""
 _VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     ("runs", "status"): get_args(RunStatus),
     ("runs", "stop_reason"): get_args(StopReason),
@@ -53,10 +53,10 @@ _VALUES: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def strip_to_history(section: Section, fields: Fields) -> bool:
-    """Take from a record what could act; return whether anything of it is kept.
+    """Remove everything from a record that could start work; return whether to import the rest.
 
     Raises:
-        InvalidExport: a value is out of all bounds.
+        InvalidExport: a value is out of bounds.
     """
     if section.name in _LEFT_OUT:
         return False
@@ -64,9 +64,9 @@ def strip_to_history(section: Section, fields: Fields) -> bool:
     match section.name:
         case "thread":
             fields.values |= {"active_run": None, "last_activation": 0, "last_inbox": 0}
-            # A folder of the exporter's machine means another one here.
-            kept = {k: v for k, v in fields.values["metadata"].items() if k != "workspace"}
-            fields.values["metadata"] = kept
+            # The same path is another folder on this machine.
+            metadata = fields.values["metadata"]
+            fields.values["metadata"] = {k: v for k, v in metadata.items() if k != "workspace"}
         case "runs":
             _end(fields.values)
         case "nodes":
@@ -76,7 +76,7 @@ def strip_to_history(section: Section, fields: Fields) -> bool:
         case "observations":
             _check_parts(fields)
         case "usage":
-            # What a provider reported elsewhere teaches nothing about how it counts.
+            # The calibration of token counts learns from reported usage, and must not learn lies.
             fields.values["reported"] = False
         case _:
             pass
@@ -84,10 +84,10 @@ def strip_to_history(section: Section, fields: Fields) -> bool:
 
 
 def validate_record_body(section: Section, fields: Fields, vet: Vet) -> int:
-    """Check the body of a record, and return how many calls the node has that it is.
+    """Check the body of a record; return the number of calls if it is a node, else 0.
 
     Raises:
-        InvalidExport: the engine could not read it.
+        InvalidExport: the engine could not read the body.
     """
     kind = section.name.removesuffix("s")
     if kind not in ("node", "call", "observation", "plan"):
@@ -119,6 +119,7 @@ def _bound(section: Section, fields: Fields) -> None:
             case "float":
                 if not 0 <= value < _END_OF_TIME:
                     fields.fail(f"{what} is no moment.")
+                # A thread from the future would head every list, and never count as idle.
                 fields.values[column.name] = min(value, now)
             case "text":
                 if "\0" in value or not (column.name in _FREE or value.isprintable()):
@@ -131,12 +132,12 @@ def _bound(section: Section, fields: Fields) -> None:
 
 
 def _end(values: dict[str, Any]) -> None:
-    """End a run for good: `imported` is the reason for which none goes on."""
+    """End a run for good: `take_run` refuses runs with the stop reason `imported`."""
     spec: JsonObject = {}
     if values["status"] in ACTIVE:
         values |= {"status": "cancelled", "detail": _OVER}
-    over = "completed" if values["status"] == "succeeded" else "imported"
-    values |= {"stop_reason": over, "spec": spec, "open_node": None, "cancel_requested": False}
+    reason = "completed" if values["status"] == "succeeded" else "imported"
+    values |= {"stop_reason": reason, "spec": spec, "open_node": None, "cancel_requested": False}
     if values["finished_at"] is None:
         values["finished_at"] = values["updated_at"]
     for unit in ("tokens", "cost"):

@@ -1,4 +1,4 @@
-"""Writing what an export holds, hidden from everybody until all of it is there."""
+"""Write the records of an export, hidden from everybody until all of them are written."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Importer:
     """Takes the records of an export one by one, and writes them in batches.
 
     Attributes:
-        token: what its threads are hidden by.
-        threads: the ids of the threads as they are here.
+        token: marks its hidden threads.
+        threads: the new ids of the threads.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Importer:
         return [member.id for member in self._state.members]
 
     async def take(self, record: ExportRecord, line: int) -> None:
-        """Take the next record.
+        """Check the next record, and write it with those before it once there are enough.
 
         Raises:
-            InvalidExport: it is not what can come here.
-            ThreadExists: the thread, or one of its sub-agents, is there already.
+            InvalidExport: the record is not valid here.
+            ThreadExists: the thread, or one of its sub-agents', exists already.
             Conflict: an id is taken.
         """
         if line == 1:
@@ -102,9 +102,10 @@ class Importer:
         section = section_of(record, line, self._head)
         fields = read_fields(section, record, line)
         try:
+            # Before anything is removed from the record.
             self._checksum.add(record)
         except TypeError:
-            # JSON can be read that cannot be written again.
+            # orjson reads JSON that is nested more deeply than it writes.
             fields.fail("it is nested too deeply.")
         if not self._trusted:
             self._state.continue_branch(section, fields)
@@ -124,15 +125,16 @@ class Importer:
                 section, fields, validate_record_body(section, fields, self._vet)
             )
         self._rows.append(_Row(section, fields))
+        # 200 bytes for the columns that are no bodies.
         self._bytes += 200 + sum(len(body) for body in fields.bodies.values())
         if len(self._rows) >= _CHUNK_ROWS or self._bytes >= _CHUNK_BYTES:
             await self._flush()
 
     async def finish(self, lines: int) -> None:
-        """Check the whole, and make it visible in one transaction.
+        """Check that the export is complete, and make the threads visible in one transaction.
 
         Args:
-            lines: how many records there were.
+            lines: the number of records.
 
         Raises:
             InvalidExport, Conflict: as for `take`.
@@ -148,13 +150,12 @@ class Importer:
             raise InvalidExport(
                 "not every thread has its log.", line=lines, cure=BROKEN_EXPORT_CURE
             )
+        # Only now, as a run's open node and a thread's head refer to nodes that came after them.
         statements = [*self._open_nodes(), *(self._show(member) for member in self._state.members)]
         await self._write(self._state.members[0], statements, lines)
 
-    # Threads
-
     async def _begin(self, fields: Fields) -> None:
-        """Begin a thread, which stays hidden."""
+        """Insert a thread, hidden."""
         await self._flush()
         new = self._state.name_thread(fields)
         await self._store.require_free(new)
@@ -184,46 +185,47 @@ class Importer:
         self._state.members.append(member)
 
     async def _begin_log(self, fields: Fields) -> None:
-        """Go on to the log of the next thread."""
+        """Begin the log of the next thread."""
         await self._finish_log(fields.line)
         member = self._state.next_log(fields)
+        # The first log: all runs were read, so their roots are known.
         if not self._state.logs and (links := self._links(fields.line)):
             await self._write(member, links, fields.line)
         self._state.logs.append(member)
 
     async def _finish_log(self, line: int) -> None:
-        """Write what waits, and check that all of the last log came."""
+        """Write the waiting rows, and check that the last log is complete."""
         await self._flush()
         if self._state.logs:
             self._state.check_log(line)
 
-    # Writing
-
     async def _flush(self) -> None:
-        """Write the rows that wait, in one batch."""
+        """Write the waiting rows in one batch."""
         rows, self._rows, self._bytes = self._rows, [], 0
         if not rows:
             return
         member = self._state.current
         bodies = self._store.new_bodies(member.id)
-        stored = [one for one in rows if one.section is not VECTORS]
+        # The values of a vector are a column, whatever their size.
+        stored = [row for row in rows if row.section is not VECTORS]
         await bodies.pack(_of_kind(stored, "body"), blobs=_of_kind(stored, "blob"))
         statements = bodies.statements()
         texts: list[NodeText] = []
-        for one in rows:
-            if one.section is VECTORS:
-                item = self._vector(member, one.fields)
-                model = one.fields.values["model"]
+        for row in rows:
+            if row.section is VECTORS:
+                item = self._vector(member, row.fields)
+                model = row.fields.values["model"]
                 statements += await self._store.vector_statements(model, item, self._embedders)
                 continue
-            statements.append(self._insert(member, one, bodies))
-            texts += self._texts(one)
+            statements.append(self._insert(member, row, bodies))
+            texts += self._texts(row)
         statements += await self._store.text_statements(member.id, texts)
         await self._write(member, statements, rows[0].fields.line)
 
     async def _write(self, member: ImportedThread, statements: list[Statement], line: int) -> None:
         written = len(self._state.members)
         try:
+            # Without a retry when in doubt: the whole import is then withdrawn.
             await self._store.write_hidden(member.id, self.token, written, statements)
         except BatchMissed as error:
             raise _missed(error.label, line, member.id) from error
@@ -254,9 +256,10 @@ class Importer:
         return self._store.statement(f"import_{row.section.name}", self._here(row.section, values))
 
     def _here(self, section: Section, values: dict[str, Value]) -> dict[str, Value]:
-        """Return the values with the ids that runs and jobs have here."""
+        """Return the values with the new ids of runs, jobs and questions."""
         if section.name == "runs":
             values["root_run_id"] = self._state.root_of(str(values["id"]))
+            # Written at the end: the node does not exist yet.
             values.pop("open_node")
         elif section.name == "usage":
             values["root_run_id"] = self._state.root_of(str(values["run_id"]))
@@ -292,8 +295,6 @@ class Importer:
             member.id, values["source"], values["source_id"], tuple(numbers), values["part"]
         )
 
-    # The end
-
     def _check_end(self, record: ExportRecord, line: int) -> None:
         if (record.get("sha256"), record.get("counts")) != (
             self._checksum.digest,
@@ -305,7 +306,7 @@ class Importer:
         self._ended = True
 
     def _links(self, line: int) -> list[Statement]:
-        """Return what ties runs to their roots, and to parents that came after them."""
+        """Return the statements that set roots, and parents that came after their child."""
         batch: list[Statement] = []
         for run_id, root, parent in self._state.tie_runs(line):
             values = {"id": run_id, "root_run_id": root}
@@ -335,7 +336,7 @@ class Importer:
             {
                 "id": member.id,
                 "head": values["head"],
-                # One that is not known gives no id, and the statement misses.
+                # No run has the id "?", so the statement misses for an unknown run.
                 "active_run": None if active is None else self._state.ids.get(active, "?"),
                 "updated_at": values["updated_at"],
                 "token": self.token,
@@ -348,9 +349,9 @@ class Importer:
 def _of_kind(rows: Sequence[_Row], kind: ColumnKind) -> list[bytes]:
     """Return the bodies of one kind of column."""
     return [
-        one.fields.bodies[column.name]
-        for one in rows
-        for column in one.section.columns
+        row.fields.bodies[column.name]
+        for row in rows
+        for column in row.section.columns
         if column.kind == kind
     ]
 
@@ -358,7 +359,7 @@ def _of_kind(rows: Sequence[_Row], kind: ColumnKind) -> list[bytes]:
 def _missed(label: str, line: int, thread_id: str) -> Exception:
     if label == "taken":
         return Conflict(
-            f"The import of thread {thread_id} was taken for abandoned and cleaned up.",
+            f"The import of thread {thread_id} was cleaned up as abandoned.",
             cure="Import it again.",
         )
     if label == "dimensions":

@@ -1,4 +1,4 @@
-"""Looking at a database as a whole, over all owners: what it is, whether it is sound, how large."""
+"""Maintain a database as a whole, over all owners: status, checks, sizes, vacuum."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _MOST = 100
 _PAGE = 500
 _ABANDONED_SECONDS = 300.0
 _RESTORE = "Restore the database from a backup; `threads export` saves what can still be read."
-_REPORT = "Report it, with how it came about; the thread's content is not affected."
+_REPORT = "Report it, and how it happened; the thread's content is not affected."
 _MIGRATE = "Run `agent-runtime db migrate`."
 
 
 class _Check(NamedTuple):
-    """A query of `maintenance.sql`, and what its rows mean."""
+    """A query of `maintenance.sql`; each row is a problem: owner, thread, values for `detail`."""
 
     query: str
     level: Literal["damage", "notice"]
@@ -81,7 +81,7 @@ _CHECKS = (
 
 
 class _Wall(Protocol):
-    """How a driver tells of row-level security."""
+    """A driver's report on row-level security."""
 
     @property
     def wall(self) -> str: ...
@@ -111,9 +111,10 @@ class SqlMaintenance:
         except (MigrationError, NotADatabase) as error:
             return StoreStatus(str(server), 0, (), error.message, cure=error.cure)
         isolation = cure = ""
+        # Before the migrations there is no table to guard.
         if not pending and isinstance(self._driver, _Isolating):
-            found = await self._driver.isolation()
-            isolation, cure = f"{found.wall}: {found.detail}", found.cure
+            wall = await self._driver.isolation()
+            isolation, cure = f"{wall.wall}: {wall.detail}", wall.cure
         if pending:
             cure = _MIGRATE
         return StoreStatus(str(server), schema, pending, isolation=isolation, cure=cure)
@@ -134,7 +135,7 @@ class SqlMaintenance:
 
     async def check(self) -> list[Problem]:
         await self._require_schema()
-        found: list[Problem] = []
+        problems: list[Problem] = []
         for check in _CHECKS:
             try:
                 rows = await self._all(check.query, limit=_MOST, seconds=_ABANDONED_SECONDS)
@@ -143,15 +144,15 @@ class SqlMaintenance:
             except StoreError:
                 if check.query != "check_file":
                     raise
-                # A server that does not let its files be checked from outside.
+                # Some libSQL servers refuse the pragma.
                 continue
-            found += [
+            problems += [
                 Problem(
                     check.level, str(row[0]), str(row[1]), check.detail.format(*row[2:]), check.cure
                 )
                 for row in rows
             ]
-        return found + await self._check_objects()
+        return problems + await self._check_objects()
 
     async def sizes(self, *, threads: int = 10) -> StoreSizes:
         await self._require_schema()
@@ -161,7 +162,7 @@ class SqlMaintenance:
         except StoreUnavailable:
             raise
         except StoreError:
-            # A server without `dbstat` tells only how much content there is.
+            # A server without `dbstat` can only sum the lengths of the content.
             tables = await self._all("size_contents")
         owners = await self._all("size_owners")
         largest = await self._all("size_threads", limit=max(threads, 0))
@@ -184,29 +185,29 @@ class SqlMaintenance:
     async def _check_objects(self) -> list[Problem]:
         if self._objects is None:
             return []
-        found: list[Problem] = []
+        problems: list[Problem] = []
         async with aclosing(find_missing_objects(self._driver, self._objects)) as pages:
             async for page in pages:
-                for one in page[: _MOST - len(found)]:
-                    state = "is not there" if one.found is None else "has another length"
-                    found.append(
+                for missing in page[: _MOST - len(problems)]:
+                    state = "is not there" if missing.found is None else "has another length"
+                    problems.append(
                         Problem(
                             "damage",
-                            one.user_id,
-                            one.thread_id,
-                            f"object {one.key} {state} in {self._objects.shown}",
+                            missing.user_id,
+                            missing.thread_id,
+                            f"object {missing.key} {state} in {self._objects.shown}",
                             "Set AGENT_RUNTIME_OBJECT_STORE_URL to where it was written, or "
                             "restore the objects from a backup.",
                         )
                     )
         count = 0
-        async with aclosing(find_orphans(self._driver, self._objects)) as orphaned:
-            async for lost in orphaned:
-                count += len(lost)
+        async with aclosing(find_orphans(self._driver, self._objects)) as chunks:
+            async for orphans in chunks:
+                count += len(orphans)
         if count:
             cure = "Nothing needs to be done, but they take space."
-            found.append(Problem("notice", "", "", f"{count} objects belong to no row", cure))
-        return found
+            problems.append(Problem("notice", "", "", f"{count} objects belong to no row", cure))
+        return problems
 
     async def _require_schema(self) -> None:
         _, pending = await schema_state(self._driver)
@@ -217,6 +218,5 @@ class SqlMaintenance:
             )
 
     async def _all(self, query: str, **params: Value) -> list[Row]:
-        sql = self._sql[query]
-        named = {name: value for name, value in params.items() if f":{name}" in sql}
-        return await self._driver.read(sql, named, owner=None)
+        # Drivers ignore values that a query does not name, so all checks get the same.
+        return await self._driver.read(self._sql[query], params, owner=None)

@@ -1,7 +1,7 @@
-"""Orphaned objects, which no row refers to, and rows whose object is missing.
+"""Find orphaned objects, to which no row refers, and rows whose object is missing.
 
-A commit that failed after its objects were put, and a deletion that was killed before it came to
-the objects, leave orphans.  They cost space and nothing else.
+A commit that fails after its objects were put leaves orphans, and so does a deletion that is killed
+before it deletes the objects.  They take space and do no other harm.
 """
 
 from __future__ import annotations
@@ -21,31 +21,34 @@ from agent_runtime_storage.objects.documents import is_document_key
 from agent_runtime_storage.objects.object_store import Objects, in_parallel
 from agent_runtime_storage.sql.loader import load_queries
 
+# Longer than any commit takes between its objects and its rows.
 AGE_SECONDS = 24 * 3600.0
 _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class MissingObject:
-    """A row whose body lies in an object that is not there, or has another length."""
+    """A row whose object is missing, or has another length.
+
+    Attributes:
+        bytes: the length that the row expects.
+        found: the length that the object has; None if there is none.
+    """
 
     user_id: str
     thread_id: str
     key: str
     bytes: int
-    """How many there should be."""
     found: int | None
-    """How many there are; None if there is no object."""
 
 
 async def find_orphans(
     driver: Driver, objects: Objects, *, age: float = AGE_SECONDS
 ) -> AsyncGenerator[list[ObjectInfo]]:
-    """Give the objects that no row refers to, some at a time.
+    """Yield the objects to which no row refers, in chunks.
 
     Args:
-        age: in seconds.  Younger objects are left out: the commit that they were put for may be
-            still on its way.
+        age: in seconds.  Younger objects are left out, as their commit may still be under way.
 
     Raises:
         ObjectsUnavailable, StoreUnavailable: the objects or the rows cannot be read.
@@ -55,15 +58,16 @@ async def find_orphans(
         async for chunk in chunks:
             bodies = [info for info in chunk if not is_document_key(info.key)]
             old = [info for info in bodies if info.modified <= before]
+            # After the listing, so that a row which was committed since is seen.
             known = await _known(driver, [info.key for info in old])
-            if lost := [info for info in old if info.key not in known]:
-                yield lost
+            if orphans := [info for info in old if info.key not in known]:
+                yield orphans
 
 
 async def delete_orphans(driver: Driver, objects: Objects, *, age: float = AGE_SECONDS) -> int:
-    """Delete the orphans, and what killed writers left half written; return how many.
+    """Delete the orphans, and files that killed writers left incomplete; return how many.
 
-    Each is checked again right before: an object that was put again since stays.
+    Each is checked again right before: an object that was put again since is not deleted.
 
     Raises:
         ObjectsUnavailable, StoreUnavailable: the objects or the rows cannot be read.
@@ -72,19 +76,21 @@ async def delete_orphans(driver: Driver, objects: Objects, *, age: float = AGE_S
     removed = await objects.clean(before)
     async with aclosing(find_orphans(driver, objects, age=age)) as chunks:
         async for chunk in chunks:
-            seen = await in_parallel(objects.info, [info.key for info in chunk])
-            old = [key for key, info in seen.items() if info and info.modified <= before]
+            # A commit with the same content puts the object again, which makes it young: its row
+            # may not be there yet.
+            infos = await in_parallel(objects.info, [info.key for info in chunk])
+            old = [key for key, info in infos.items() if info and info.modified <= before]
             known = await _known(driver, old)
-            doomed = [key for key in old if key not in known]
-            await objects.delete(doomed)
-            removed += len(doomed)
+            orphans = [key for key in old if key not in known]
+            await objects.delete(orphans)
+            removed += len(orphans)
     return removed
 
 
 async def find_missing_objects(
     driver: Driver, objects: Objects
 ) -> AsyncGenerator[list[MissingObject]]:
-    """Give the rows whose object is not there or has another length, some at a time.
+    """Yield the rows whose object is missing or has another length, in chunks.
 
     Raises:
         ObjectsUnavailable, StoreUnavailable: the objects or the rows cannot be read.
@@ -95,13 +101,13 @@ async def find_missing_objects(
         queries["objects_after"], {"after": after, "limit": _PAGE}, owner=None
     ):
         after = str(rows[-1][0])
-        found = await in_parallel(objects.info, [str(row[0]) for row in rows])
+        infos = await in_parallel(objects.info, [str(row[0]) for row in rows])
         missing: list[MissingObject] = []
         for key, user_id, thread_id, size in rows:
-            info = found[key]
+            info = infos[key]
             if info is None or info.bytes != size:
-                there = None if info is None else info.bytes
-                missing.append(MissingObject(user_id, thread_id, key, size, there))
+                actual = None if info is None else info.bytes
+                missing.append(MissingObject(user_id, thread_id, key, size, actual))
         if missing:
             yield missing
 
@@ -117,7 +123,7 @@ async def _known(driver: Driver, keys: Sequence[str]) -> set[str]:
 async def open_object_store(driver: Driver, url: str) -> Objects | None:
     """Open the object store that the URL names, in the room of the driver's database.
 
-    A database without the schema's part for objects has none: then it returns None.
+    Returns None for a database whose schema has no objects yet.
 
     Raises:
         UnknownScheme, ObjectsUnavailable, StoreError: as `Objects.open`.
@@ -126,9 +132,10 @@ async def open_object_store(driver: Driver, url: str) -> Objects | None:
     try:
         [(room,)] = await driver.read(queries["room"], {}, owner=None)
     except StoreError:
+        # A store that is opened without migrations may lack the table.
         tables = await driver.read(queries["schema_tables"], {}, owner=None)
         if ("rooms",) in tables:
             raise
         return None
-    # Loading the client, and looking at a folder, takes a while.
+    # Loading the client and checking a folder take a while.
     return await anyio.to_thread.run_sync(lambda: Objects.open(url, room=str(room)))

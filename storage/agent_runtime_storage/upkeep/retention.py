@@ -1,4 +1,8 @@
-"""Deleting threads, so that nothing of them is found anywhere."""
+"""Delete threads and everything that belongs to them.
+
+The first transaction hides the threads, so a crash in between leaves rows that nobody sees, and
+that `clean_up` deletes.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,9 @@ from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_thread
 
 _PIECE = 5_000
-"""How many rows of a table one transaction deletes: a writer in between waits that long."""
+"""The rows of a table that one transaction deletes; other writers wait while it runs."""
 _WHOLE = 20_000
-"""Up to this many rows a family is deleted in one transaction."""
+"""Families of at most this many rows are deleted in one transaction."""
 _FIRST_PURGES = (
     "unsettle_family",
     "book_family",
@@ -53,7 +57,7 @@ class _Member(NamedTuple):
 
 
 class Retention:
-    """Deletes threads of one owner, and what cut-short imports and deletions have left."""
+    """Deletes threads of one owner, and the remains of interrupted imports and deletions."""
 
     def __init__(self, scope: OwnerScope) -> None:
         self._scope = scope
@@ -62,6 +66,7 @@ class Retention:
         self, thread_id: str, *, unchanged_since: float | None = None
     ) -> list[str]:
         family = await self._family(thread_id)
+        # Until it is hidden the family may grow: its runs start sub-agents on new threads.
         for _ in range(_TRIES):
             try:
                 await self._delete(thread_id, family, unchanged_since=unchanged_since)
@@ -89,33 +94,33 @@ class Retention:
         return cleaned
 
     async def delete_hidden(self, thread_id: str, rows: Sequence[Row]) -> list[str]:
-        """Delete what an import or a deletion has left, given as rows of `family`."""
+        """Delete the remains of an import or a deletion, given as rows of `family`."""
         family = [_Member(*row) for row in rows]
         if not family:
             return []
         try:
             await self._delete(thread_id, family, abandoned=True)
         except BatchMissed:
-            # Somebody else has taken it up.
+            # Another process has taken over the deletion.
             return []
         return await self._deleted(thread_id, family)
 
-    # Parts
-
     async def _family(self, thread_id: str) -> list[_Member]:
         family = [_Member(*row) for row in await self._scope.read("family", thread_id=thread_id)]
-        # A deletion that was cut short is taken up; what is being imported is not there yet.
-        if not any(one.id == thread_id and "import" not in one.hidden for one in family):
+        # An interrupted deletion is continued; a thread of an unfinished import does not exist yet.
+        if not any(member.id == thread_id and "import" not in member.hidden for member in family):
             raise not_found("thread", thread_id)
         return family
 
     async def _deleted(self, thread_id: str, family: Sequence[_Member]) -> list[str]:
-        """Do what follows once the rows are gone, and return the ids, the thread's own first."""
+        """Finish once the rows are deleted; return the ids, the thread's own first."""
+        # The write-ahead log still holds the pages as they were.
         if isinstance(self._scope.driver, Scrubbing):
             await self._scope.driver.scrub()
+        # So that followers of its events end, with `NotFound`.
         for member in family:
             self._scope.announce(member.id)
-        return [thread_id, *sorted(one.id for one in family if one.id != thread_id)]
+        return [thread_id, *sorted(member.id for member in family if member.id != thread_id)]
 
     async def _delete(
         self,
@@ -126,10 +131,12 @@ class Retention:
         abandoned: bool = False,
     ) -> None:
         threads = _json(family)
+        # A token of this call: a second deletion takes over by its own, and this one then misses.
         token = f"delete {secrets.token_hex(8)}"
         roots = await self._scope.read("family_roots", threads=threads)
+        # Those of the trees too: reservations of the family's runs are settled on their roots.
         locks = sorted(
-            [f"thread {one.id}" for one in family] + [f"tree {root}" for (root,) in roots]
+            [f"thread {member.id}" for member in family] + [f"tree {root}" for (root,) in roots]
         )
         hide = self._scope.statement(
             "hide_family",
@@ -149,9 +156,10 @@ class Retention:
             self._purge("require_idle_family", threads, rows=1, miss="busy"),
             *(self._purge(name, threads) for name in _FIRST_PURGES),
         ]
+        # An estimate: each node counts twice, for its calls and its text in the index.
         rows = sum(
-            2 * one.last_seq + one.last_activation + one.last_event + one.last_usage
-            for one in family
+            2 * member.last_seq + member.last_activation + member.last_event + member.last_usage
+            for member in family
         )
         if rows > _WHOLE:
             await self._purge_batch(first, locks)
@@ -165,16 +173,18 @@ class Retention:
             await self._purge_batch([*first, *rest, last], locks)
             return
         await self._purge_batch([*first, *rest], locks)
-        # While the threads are there, hidden, nobody else can put objects for threads of their ids.
+        # The hidden rows of the threads still block their ids: a new thread of the same id would
+        # put objects under the prefixes that are deleted here.
         for member in family:
             await self._scope.objects.delete_thread(self._scope.user_id, member.id)
             await delete_documents(self._scope.objects, self._scope.user_id, member.id)
         await self._purge_batch([last], locks)
 
     def _rest(self, threads: str, family: Sequence[_Member]) -> list[Statement]:
+        # Rows that refer to others come before them, for databases that check foreign keys.
         tables = ("events", "usage", "observations", "plans", "activations", "calls", "nodes")
         return [
-            *(self._scope.statement("purge_search", {"thread_id": one.id}) for one in family),
+            *(self._scope.statement("purge_search", {"thread_id": member.id}) for member in family),
             *(self._purge(f"purge_{table}", threads, after=0) for table in tables),
             self._purge("purge_totals", threads),
             self._purge("purge_runs", threads),
@@ -182,14 +192,14 @@ class Retention:
         ]
 
     async def _trim(self, member: _Member, token: str, locks: Sequence[str]) -> None:
-        """Delete the rows of a hidden thread, the newest first, in pieces."""
+        """Delete the rows of a hidden thread in pieces, the newest (children) first."""
         threads = _json([member])
         guard = self._purge("require_hidden", threads, rows=1, miss="taken", token=token)
         tables = (
             (("events",), member.last_event),
             (("usage",), member.last_usage),
             (("activations",), member.last_activation),
-            # As few as they are, they go with the first piece of what they stand for.
+            # Few, so all in one piece, and before the nodes.
             (("observations", "plans"), 1),
             (("texts", "calls", "nodes"), member.last_seq),
         )
@@ -198,6 +208,7 @@ class Retention:
                 key = max(after, 0)
                 piece = [self._purge(f"purge_{name}", threads, after=key) for name in names]
                 await self._purge_batch([guard, *piece], locks)
+        # Fewer at a time, as they are large.
         blobs = self._scope.statement("trim_blobs", {"thread_id": member.id, "limit": _PIECE // 10})
         while (await self._purge_batch([guard, blobs], locks))[1]:
             continue
@@ -223,17 +234,18 @@ class Retention:
         missed: BatchMissed,
         unchanged_since: float | None,
     ) -> None:
-        """Raise why the thread cannot be deleted; return if it is worth another try."""
+        """Raise the reason why the thread cannot be deleted; return if a retry may succeed."""
         if missed.label == "busy":
-            found = await self._scope.read("family_at_work", threads=_json(family))
-            if found:
-                [(busy, run_id)] = found
+            active = await self._scope.read("family_at_work", threads=_json(family))
+            if active:
+                [(busy, run_id)] = active
                 raise thread_busy(str(busy), str(run_id)) from missed
         if missed.label == "changed" and unchanged_since is not None:
             rows = await self._scope.read("thread", thread_id=thread_id)
             if rows and to_thread(rows[0]).updated_at >= unchanged_since:
                 raise Conflict(
-                    f"Thread {thread_id} was used meanwhile.", cure="Leave it, or look again."
+                    f"Thread {thread_id} was used meanwhile.",
+                    cure="Leave it, or list the idle threads again.",
                 ) from missed
 
 

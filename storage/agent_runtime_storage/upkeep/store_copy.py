@@ -1,4 +1,4 @@
-"""Copying all threads and documents of all owners to another database, of whatever backend."""
+"""Copy all threads and documents of all owners to another database, of any backend."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from agent_runtime_storage.upkeep.transfer import export_checksum
 async def copy_store(
     source: Store, target: Store, *, texts: TextOf | None = None
 ) -> AsyncGenerator[CopiedThread]:
-    """Copy every thread and document that the target lacks, and tell of each what became of it.
+    """Copy every thread and document that the target lacks, and yield the outcome of each.
 
-    Each is exported again from the target and compared, before it counts as copied.  Calling it
-    again after a failure goes on where it stopped: what is there and equal stays.  A thread whose
-    run is at work, or that is another one in the target, is a conflict and is left.
+    A thread counts as copied once its export from the target equals the original.  After a failure
+    call it again: equal threads in the target are skipped.  A thread with a live run, or with
+    another content in the target, is a conflict and is not copied.
 
     Args:
         texts: as for `Upkeep.import_thread`.
 
     Raises:
-        StoreError: a database failed, or a copy is not what was exported.
+        StoreError: a database failed, or a copy differs from the original.
     """
     for user_id in await source.maintenance.owners():
         origin, place = source.of(user_id), target.of(user_id)
         done: set[str] = set()
         async with aclosing(source.maintenance.thread_ids(user_id)) as threads:
             async for thread_id in threads:
+                # Threads of sub-agents come last, and were copied with those they worked for.
                 if thread_id in done:
                     continue
                 family, copied = await _copy(origin, place, thread_id, texts)
@@ -44,19 +45,21 @@ async def copy_store(
         return
     async with aclosing(list_document_keys(source.objects)) as keys:
         async for key in keys:
-            if (found := await _copy_document(source.objects, target.objects, key)) is not None:
-                yield found
+            outcome = await _copy_document(source.objects, target.objects, key)
+            if outcome is not None:
+                yield outcome
 
 
 async def _copy(
     origin: UserStore, place: UserStore, thread_id: str, texts: TextOf | None
 ) -> tuple[list[str], CopiedThread]:
-    """Copy one thread with those of its sub-agents; return their ids, and what became of it."""
+    """Copy one thread with those of its sub-agents; return their ids and the outcome."""
     seen = _Seen()
     try:
         there = await _is_there(place, thread_id)
         async with aclosing(origin.upkeep.export_thread(thread_id)) as records:
             if there:
+                # Only to compare: an earlier copy may have been interrupted after this thread.
                 await export_checksum(seen.watch(records))
             else:
                 await place.upkeep.import_thread(seen.watch(records), texts=texts, trusted=True)
@@ -67,7 +70,7 @@ async def _copy(
     except NotFound:
         if await _is_there(origin, thread_id):
             raise
-        # It was deleted since it was listed.
+        # Deleted since it was listed.
         return [thread_id], CopiedThread(origin.user_id, thread_id, "conflict", "It is gone.")
     if same:
         outcome = "there" if there else "copied"
@@ -86,14 +89,15 @@ async def _copy_document(
 ) -> CopiedThread | None:
     """Copy one document; None if it was deleted since it was listed."""
     owner, _, name = key.partition("/")
-    if (found := await origin.read(key)) is None:
+    if (document := await origin.read(key)) is None:
         return None
     if place is None:
         return CopiedThread(owner, name, "conflict", "The target has no object store.")
-    if await place.replace(key, found[0], None):
+    # Never over an existing one, which a process may be writing.
+    if await place.replace(key, document[0], None):
         return CopiedThread(owner, name, "copied")
-    there = await place.read(key)
-    if there is not None and there[0] == found[0]:
+    existing = await place.read(key)
+    if existing is not None and existing[0] == document[0]:
         return CopiedThread(owner, name, "there")
     return CopiedThread(owner, name, "conflict", "The target has another document of this key.")
 
@@ -107,14 +111,14 @@ async def _is_there(store: UserStore, thread_id: str) -> bool:
 
 
 class _Seen:
-    """What passes by of an export: its threads, and the checksum that it ends with."""
+    """The threads and the checksum of an export, collected as its records pass through."""
 
     def __init__(self) -> None:
         self.threads: list[str] = []
         self.digest = ""
 
     async def watch(self, records: AsyncIterator[ExportRecord]) -> AsyncGenerator[ExportRecord]:
-        """Give the records on."""
+        """Yield the records unchanged."""
         async for record in records:
             if record["section"] == "thread":
                 self.threads.append(str(record["id"]))

@@ -1,4 +1,4 @@
-"""Exporting threads as records, and importing them again, in this database or in another one."""
+"""Export threads as records, and import them into this database or another one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 _PAGE_ROWS = 500
 _PAGE_BYTES = 2 * 2**20
-"""What a page of an export may weigh, but for a single row; a server limits its answers."""
+"""The size of an export's page, unless a single row is larger; servers limit their answers."""
 
 
 class SqlUpkeep:
@@ -75,6 +75,7 @@ class SqlUpkeep:
             async for record in records:
                 await _aside(checksum.add, record, weight=_weight(record))
                 yield record
+        # Not one snapshot: an export may take minutes, and no transaction stays open for that.
         if await self._stamp(thread_id) != before:
             raise Conflict(
                 f"Thread {thread_id} was changed while it was being exported.",
@@ -110,19 +111,17 @@ class SqlUpkeep:
         return importer.threads
 
     async def _withdraw(self, token: str) -> None:
-        """Delete what an import has written."""
+        """Delete the rows that an import has written."""
         members = await self._scope.read("import_members", token=token)
         if members:
             await self._retention.delete_hidden(str(members[0][0]), members)
 
-    # Parts of an export
-
     async def _stamp(self, thread_id: str) -> list[Row]:
-        """Return what the threads of a family are like, the asked one first.
+        """Return values that change with the threads of a family, the named thread's first.
 
         Raises:
-            NotFound: it is not there.
-            ThreadBusy: a run of it is at work.
+            NotFound: there is no such thread.
+            ThreadBusy: one of its runs has a live lease.
         """
         family = await self._scope.read("family", thread_id=thread_id)
         threads = orjson.dumps([str(row[0]) for row in family]).decode()
@@ -134,6 +133,7 @@ class SqlUpkeep:
         return sorted(rows, key=lambda row: row[0] != thread_id)
 
     async def _records(self, threads: Sequence[str]) -> AsyncGenerator[ExportRecord]:
+        # All runs before all logs: an inbox or a usage may refer to a run of another thread.
         for thread_id in threads:
             for row in await self._scope.read("export_thread", thread_id=thread_id):
                 yield to_record(THREAD, row)
@@ -143,7 +143,7 @@ class SqlUpkeep:
             yield to_record(LOG, (thread_id,))
             for section in SECTIONS:
                 async for row in self._rows(section, thread_id):
-                    weight = sum(len(one) for one in row if isinstance(one, bytes))
+                    weight = sum(len(value) for value in row if isinstance(value, bytes))
                     yield await _aside(to_record, section, row, weight=weight)
             cursor: tuple[str, VectorItem] | None = None
             while page := await self._vectors.of_thread(thread_id, after=cursor):
@@ -152,10 +152,11 @@ class SqlUpkeep:
                 cursor = page[-1]
 
     async def _rows(self, section: Section, thread_id: str) -> AsyncGenerator[Row]:
-        """Give the rows of a section in the order of its key, in pages that are not too large."""
+        """Yield the rows of a section in the order of its key, in pages of limited size."""
         name = f"export_{section.name}"
         after: Value = "" if section.columns[0].kind == "text" else 0
         while True:
+            # The sizes first, as a page of 500 rows could hold 500 large bodies.
             sizes = await self._scope.read(
                 f"{name}_sizes", thread_id=thread_id, after=after, limit=_PAGE_ROWS
             )
@@ -175,23 +176,24 @@ class SqlUpkeep:
                 return
 
 
-async def _aside(work: Callable[..., T], *given: Any, weight: int) -> T:
-    """Do the work, off the event loop if what it works on is large."""
+async def _aside(work: Callable[..., T], *args: Any, weight: int) -> T:
+    """Call `work`, in a thread if its input is large."""
     if weight <= THREAD_BYTES:
-        return work(*given)
-    return await anyio.to_thread.run_sync(work, *given)
+        return work(*args)
+    return await anyio.to_thread.run_sync(work, *args)
 
 
 def _weight(record: ExportRecord) -> int:
     values: list[Any] = [
-        cast("ExportRecord", one).get("base64") if isinstance(one, dict) else one
-        for one in record.values()
+        cast("ExportRecord", value).get("base64") if isinstance(value, dict) else value
+        for value in record.values()
     ]
-    return sum(len(one) for one in values if isinstance(one, str))
+    return sum(len(value) for value in values if isinstance(value, str))
 
 
 def _vector_record(model: str, item: VectorItem) -> dict[str, Any]:
     values = array("f", item.values)
+    # An export is the same on every machine.
     if sys.byteorder == "big":
         values.byteswap()
     return {
@@ -216,10 +218,10 @@ def _writer() -> str:
 
 
 async def export_checksum(records: AsyncIterable[Mapping[str, Any]]) -> str:
-    """Return the checksum that an export ends with.
+    """Return the checksum in an export's last record.
 
     Raises:
-        InvalidExport: it has no end.
+        InvalidExport: the last record is missing.
     """
     line = 0
     async for record in records:

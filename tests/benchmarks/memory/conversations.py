@@ -1,4 +1,4 @@
-"""Small conversations in the forms of the real benchmarks; nothing in them is theirs."""
+"""Small synthetic conversations in the formats of the real benchmarks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FACTS = (
 
 
 def filler(number: int) -> tuple[str, str]:
-    """Return a message and its answer that nobody asks about; the answer is long, as they are."""
+    """Return a message and its answer, long as real ones are, that no question is about."""
     topic = TOPICS[number % len(TOPICS)]
     first = f"Part {number} of what there is to know about {topic} follows here. "
     more = f"People who like {topic} meet on day {number} and talk for hours about old {topic}. "
@@ -24,7 +24,7 @@ def filler(number: int) -> tuple[str, str]:
 
 
 def longmemeval(turns: int = 30) -> list[dict[str, Any]]:
-    """Return questions as LongMemEval has them: each fact lies in the first of many sessions."""
+    """Return questions in LongMemEval's format: each fact is in the first of many sessions."""
     rows: list[dict[str, Any]] = []
     for place, (name, question, answer, fact) in enumerate(FACTS):
         first = [
@@ -60,7 +60,7 @@ def _fill(count: int) -> list[tuple[str, str]]:
 
 
 def locomo() -> list[dict[str, Any]]:
-    """Return a conversation as LoCoMo has them."""
+    """Return a conversation in LoCoMo's format."""
     talk = {
         "speaker_a": "Ida",
         "speaker_b": "Bo",
@@ -88,7 +88,7 @@ def locomo() -> list[dict[str, Any]]:
 
 
 def beam(folder: Path, number: int = 1) -> None:
-    """Write a chat as the official repository of BEAM has them."""
+    """Write a chat in the format of BEAM's official repository."""
     chat = folder / "chats" / "100K" / str(number)
     (chat / "probing_questions").mkdir(parents=True)
     turns = [
@@ -115,6 +115,6 @@ def beam(folder: Path, number: int = 1) -> None:
 
 
 def write(path: Path, rows: object) -> None:
-    """Write rows as the official files are: one JSON document."""
+    """Write rows in the format of the official files: one JSON document."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(orjson.dumps(rows))

@@ -1,4 +1,4 @@
-"""Official files are fetched into the folder; without a network the message says what to do."""
+"""Official files are downloaded into the folder; without a network the message says what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     server.server_close()
 
 
-def test_what_is_missing_is_fetched_once(
+def test_missing_files_are_downloaded_once(
     home: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served, url = home
@@ -50,7 +50,7 @@ def test_what_is_missing_is_fetched_once(
     assert [path.name for path in data.iterdir()] == [locomo.FILE]
 
 
-def test_of_a_chat_the_shortened_file_is_taken_if_there_is_one(
+def test_a_chats_shortened_file_is_preferred(
     home: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served, url = home
@@ -66,10 +66,10 @@ def test_of_a_chat_the_shortened_file_is_taken_if_there_is_one(
     whole, short = beam.read(tmp_path / "data")
 
     assert len(whole.sessions) == 2
-    assert [turn.text for one in short.sessions for turn in one.turns] == ["Short."]
+    assert [turn.text for session in short.sessions for turn in session.turns] == ["Short."]
 
 
-def test_a_file_that_is_nowhere_leaves_nothing_and_is_named(
+def test_an_unavailable_file_leaves_nothing_and_is_named(
     home: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(longmemeval, "HOME", home[1])
@@ -79,8 +79,8 @@ def test_a_file_that_is_nowhere_leaves_nothing_and_is_named(
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_without_a_network_the_cure_is_named(tmp_path: Path) -> None:
-    # Nothing listens on the port for discarding.
+def test_without_a_network_the_error_names_the_cure(tmp_path: Path) -> None:
+    # Nothing listens on port 9, the discard service.
     with pytest.raises(ConfigError, match="cannot be reached") as raised:
         fetch(tmp_path / "x.json", "http://127.0.0.1:9/x.json")
     assert "--data DIR" in raised.value.cure

@@ -1,4 +1,4 @@
-"""The scripted reader answers from what its prompt says, and judges read answers as they should."""
+"""The scripted reader answers from the prompt, and the judges score answers correctly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def answer_to(question: Question, *shown: str) -> str:
         return "".join([getattr(event, "text", "") async for event in events][-1:])
 
 
-async def test_the_reader_answers_from_evidence_raw_or_noted() -> None:
+async def test_the_reader_answers_from_raw_or_noted_evidence() -> None:
     assert await answer_to(ASKED, FACT) == "nine"
     assert await answer_to(ASKED, "14:05 - sister Greta sold nine jars of plum jam") == "nine"
 
@@ -34,16 +34,16 @@ async def test_the_reader_answers_from_evidence_raw_or_noted() -> None:
 @pytest.mark.parametrize(
     "shown", ["", OTHER, "My brother sold the car on Friday.", "I went to the market. It rained."]
 )
-async def test_the_reader_knows_nothing_of_what_it_does_not_find(shown: str) -> None:
+async def test_the_reader_does_not_know_absent_evidence(shown: str) -> None:
     assert await answer_to(ASKED, shown) == UNKNOWN
 
 
-async def test_the_question_itself_is_no_evidence() -> None:
+async def test_the_question_itself_is_not_evidence() -> None:
     question = Question("q", "k", FACT, "", ("nine",), (), ("1",))
     assert await answer_to(question) == UNKNOWN
 
 
-async def test_all_of_the_evidence_is_needed_and_of_points_their_share() -> None:
+async def test_all_evidence_is_required_and_points_count_by_share() -> None:
     both = Question("q", "k", "What of Greta?", "", ("jam and tin",), (), ("1", "2"))
     assert await answer_to(both, FACT) == UNKNOWN
     assert await answer_to(both, FACT, OTHER) == "jam and tin"
@@ -77,7 +77,7 @@ async def test_rules_compare_words(question: Question, answer: str, score: float
 
 
 @pytest.mark.parametrize(
-    ("question", "said", "score"),
+    ("question", "reply", "score"),
     [
         (RIGHT, "Yes.", 1.0),
         (RIGHT, " **no**", 0.0),
@@ -88,13 +88,11 @@ async def test_rules_compare_words(question: Question, answer: str, score: float
         (POINTS, "1: yes", None),
     ],
 )
-def test_a_verdict_is_read_or_it_is_none(
-    question: Question, said: str, score: float | None
-) -> None:
-    assert read_verdict(question, said) == score
+def test_a_verdict_is_parsed_or_none(question: Question, reply: str, score: float | None) -> None:
+    assert read_verdict(question, reply) == score
 
 
-async def test_a_judge_is_asked_twice_and_what_it_cost_is_kept() -> None:
+async def test_a_judge_is_retried_once_and_its_cost_is_recorded() -> None:
     model = ScriptedModel(["Hm.", "yes"])
     verdict = await ModelJudge(model).judge(RIGHT, "On May 7.")
     assert (verdict.score, len(verdict.calls)) == (1.0, 2)
@@ -103,7 +101,7 @@ async def test_a_judge_is_asked_twice_and_what_it_cost_is_kept() -> None:
     assert (verdict.score, len(verdict.calls)) == (None, 2)
 
 
-def test_a_judge_is_told_what_is_right_for_the_type_of_question() -> None:
+def test_a_judge_gets_the_rubric_of_the_question_type() -> None:
     assert "span" in prompt_of(RIGHT, "?") and "7 May 2023" in prompt_of(RIGHT, "?")
     assert "1. red\n2. blue" in prompt_of(POINTS, "?")
     assert "do not tell" in prompt_of(ABSENT, "?")

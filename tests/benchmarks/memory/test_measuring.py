@@ -1,12 +1,13 @@
-"""The benchmarks from end to end: with memory more is known than without, by rules and by models.
+"""The memory benchmarks end to end, by rules and by models: memory improves the answers.
 
-The real product keeps small conversations; where models are wanted, each of them is called through
-litellm, and a server on loopback plays them all.
+The real product stores small conversations; where models are used, each is called through litellm,
+and one server on loopback plays them all.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +31,30 @@ READER, OBSERVER, JUDGE = "openai/gpt-4.1", "openai/gpt-4.1-mini", "openai/gpt-4
 SMALL = ("--observe-at", "1500", "--last-messages", "4")
 
 
-def options(*given: str) -> argparse.Namespace:
+def options(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data")
     add_arguments(parser)
-    return parser.parse_args([*SMALL, *given])
+    return parser.parse_args([*SMALL, *arguments])
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    # The benchmarks load settings, which refuse variables like `AGENT_RUNTIME_TEST_SQLD`.
+    for name in os.environ:
+        if name.startswith("AGENT_RUNTIME_") and name != "AGENT_RUNTIME_FORBID_REAL_MODELS":
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture
 def conversations(tmp_path: Path) -> list[Conversation]:
-    """Four questions of a kind that the official file has."""
+    """Four questions of a type that the official file has."""
     made.write(tmp_path / "longmemeval_s_cleaned.json", made.longmemeval(20))
     return longmemeval.read(tmp_path)
 
 
 def rows_of(report: Report, context: str) -> dict[str, dict[str, Any]]:
-    """Return a context's rows by what they tell."""
+    """Return a context's rows by label."""
     return {row["what"]: dict(row) for row in report.rows if row["context"] == context}
 
 
@@ -56,7 +65,7 @@ async def test_without_memory_less_is_known(conversations: list[Conversation]) -
         context: rows_of(report, context)["all (micro)"]["score"]
         for context in ("full", "none", "memory")
     }
-    # Of four questions one asks for what was never said.
+    # One of the four questions is about something never mentioned.
     assert scores == {"full": 1.0, "none": 0.25, "memory": 1.0}
     assert rows_of(report, "none")["abstention"]["score"] == 1.0
     assert rows_of(report, "memory")["observations"]["n"] > 4
@@ -67,8 +76,8 @@ async def test_without_memory_less_is_known(conversations: list[Conversation]) -
     assert all(target.met for target in report.targets) and len(report.targets) == 2
 
 
-async def test_recall_finds_what_observations_left_out(conversations: list[Conversation]) -> None:
-    # In so small a window rules condense until the oldest is left out.
+async def test_recall_finds_facts_that_observations_omit(conversations: list[Conversation]) -> None:
+    # In a window this small, rules condense until the oldest facts are dropped.
     chosen = options("--runs", "1", "--contexts", "memory", "--recall", "--window", "3000")
     report = await report_of("longmemeval", conversations, chosen)
 
@@ -77,7 +86,7 @@ async def test_recall_finds_what_observations_left_out(conversations: list[Conve
     assert alone["calls of the reader"]["n"] == 4 < recalling["calls of the reader"]["n"]
 
 
-def test_the_command_reports_and_writes_the_answers(
+def test_the_command_writes_a_report_and_the_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made.write(tmp_path / "longmemeval_s_cleaned.json", made.longmemeval(4))
@@ -96,7 +105,7 @@ def test_the_command_reports_and_writes_the_answers(
 
 
 class Players:
-    """A server's script: plays reader, Observer, Reflector and judge by the model's name."""
+    """A server's script that plays reader, Observer, Reflector and judge by the model's name."""
 
     def __init__(self) -> None:
         self.reader_fails = False
@@ -152,7 +161,7 @@ async def test_models_read_observe_and_judge_through_litellm(
     assert report.targets == []
 
 
-async def test_a_question_that_fails_is_counted_and_the_rest_goes_on(
+async def test_a_failed_question_is_counted_and_the_rest_continues(
     conversations: list[Conversation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     players = Players()
@@ -177,7 +186,7 @@ async def test_a_wrong_key_ends_it_at_once(
         assert len(server.requests) <= 4
 
 
-async def test_rules_are_never_measured_in_the_place_of_an_observer(
+async def test_rules_never_replace_a_failed_observer_in_a_measurement(
     conversations: list[Conversation],
 ) -> None:
     chosen = options("--runs", "1", "--observer", OBSERVER, "--contexts", "memory")
@@ -186,8 +195,8 @@ async def test_rules_are_never_measured_in_the_place_of_an_observer(
     assert "--observer extractive" in raised.value.cure
 
 
-async def test_a_remembered_thread_holds_what_a_logged_one_does(tmp_path: Path) -> None:
-    said = [Exchange(*made.filler(number)) for number in range(20)]
+async def test_remember_and_log_only_store_the_same_messages(tmp_path: Path) -> None:
+    exchanges = [Exchange(*made.filler(number)) for number in range(20)]
     settings = Settings(
         database_url=f"file:{tmp_path}/run.db",
         observational_memory=True,
@@ -196,16 +205,16 @@ async def test_a_remembered_thread_holds_what_a_logged_one_does(tmp_path: Path) 
     )
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
-        fed = await remember(runtime, "remembered", said, Agent(instructions="Listen."))
-        await log_only(store, "logged", said)
+        fed = await remember(runtime, "remembered", exchanges, Agent(instructions="Listen."))
+        await log_only(store, "logged", exchanges)
         logs = [
-            [node.body for node in await store.log.branch(thread, 2 * len(said))]
+            [node.body for node in await store.log.branch(thread, 2 * len(exchanges))]
             for thread in ("remembered", "logged")
         ]
-        view = await load_view(store, "logged", 2 * len(said))
+        view = await load_view(store, "logged", 2 * len(exchanges))
 
     assert logs[0] == logs[1]
     assert fed.observations > 2 and fed.late == 0
     messages = [entry.message for entry in view.entries]
-    assert messages[:2] == [UserMessage(said[0].said), AssistantMessage(said[0].answer)]
-    assert len(messages) == 2 * len(said)
+    assert messages[:2] == [UserMessage(exchanges[0].said), AssistantMessage(exchanges[0].answer)]
+    assert len(messages) == 2 * len(exchanges)

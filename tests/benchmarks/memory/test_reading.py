@@ -1,4 +1,4 @@
-"""The benchmarks' files are read, official or line by line, and become what is said in a thread."""
+"""The benchmarks' files, official or as JSON lines, are read into conversations."""
 
 from __future__ import annotations
 
@@ -27,37 +27,48 @@ from tests.benchmarks.memory import conversations as made
 
 def real_data(name: str) -> Path:
     """Return the folder of recorded conversations, or skip."""
-    given = os.environ.get("TEST_DATA_DIR")
-    folder = Path(given or os.devnull)
+    configured = os.environ.get("TEST_DATA_DIR")
+    folder = Path(configured or os.devnull)
     if not (folder / name).is_dir():
         pytest.skip(f"there are no recorded conversations ({name}) on this machine")
     return folder
 
 
-def test_longmemeval_as_its_makers_publish_it(tmp_path: Path) -> None:
+def test_longmemeval_in_its_published_format(tmp_path: Path) -> None:
     made.write(tmp_path / "longmemeval_s_cleaned.json", made.longmemeval(3))
 
-    found = longmemeval.read(tmp_path)
+    conversations = longmemeval.read(tmp_path)
 
-    assert [one.id for one in found] == ["pet", "town", "car", "cat_abs"]
-    first = found[0].questions[0]
+    assert [conversation.id for conversation in conversations] == ["pet", "town", "car", "cat_abs"]
+    first = conversations[0].questions[0]
     assert (first.answers, first.evidence, first.abstains) == (("Quincey",), ("s0:0",), False)
     assert first.date == "2023/06/01 (Thu) 10:00"
-    assert found[0].text_of(first.evidence) == (made.FACTS[0][3],)
-    assert found[3].questions[0].abstains and found[3].questions[0].kind == "abstention"
-    assert exchanges_of(found[0])[0] == Exchange(
+    assert conversations[0].text_of(first.evidence) == (made.FACTS[0][3],)
+    assert (
+        conversations[3].questions[0].abstains
+        and conversations[3].questions[0].kind == "abstention"
+    )
+    assert exchanges_of(conversations[0])[0] == Exchange(
         f"[2023/05/01 (Mon) 09:00] {made.FACTS[0][3]}", "Good to know."
     )
 
 
-def test_locomo_as_its_makers_publish_it(tmp_path: Path) -> None:
+def test_locomo_in_its_published_format(tmp_path: Path) -> None:
     made.write(tmp_path / "locomo10.json", made.locomo())
 
     [found] = locomo.read(tmp_path)
 
-    assert [one.kind for one in found.questions] == ["multi-hop", "temporal", "adversarial"]
-    assert [one.evidence for one in found.questions] == [("D1:2", "D10:1"), ("D10:1",), ()]
-    assert [one.answers for one in found.questions] == [("a kayak",), ("2023",), ()]
+    assert [question.kind for question in found.questions] == [
+        "multi-hop",
+        "temporal",
+        "adversarial",
+    ]
+    assert [question.evidence for question in found.questions] == [
+        ("D1:2", "D10:1"),
+        ("D10:1",),
+        (),
+    ]
+    assert [question.answers for question in found.questions] == [("a kayak",), ("2023",), ()]
     assert found.questions[2].abstains
     assert exchanges_of(found) == [
         Exchange(f"[1:00 pm on 3 May, 2023] {GOES_ON}", "Bo: Hi Ida!"),
@@ -66,7 +77,7 @@ def test_locomo_as_its_makers_publish_it(tmp_path: Path) -> None:
     ]
 
 
-def test_beam_as_its_makers_publish_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beam_in_its_published_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made.beam(tmp_path)
     monkeypatch.setitem(beam.CHATS, "100K", 1)
 
@@ -85,7 +96,7 @@ def test_beam_as_its_makers_publish_it(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
-def test_a_file_of_another_form_is_named(tmp_path: Path) -> None:
+def test_an_unknown_format_is_reported_by_file(tmp_path: Path) -> None:
     made.write(tmp_path / "longmemeval_s_cleaned.json", [{"question": "What?"}])
     with pytest.raises(ConfigError, match="another form") as raised:
         longmemeval.read(tmp_path)
@@ -125,7 +136,11 @@ def test_evidence_is_planted_by_date(tmp_path: Path) -> None:
 
     [found] = longmemeval.planted(longmemeval.read(tmp_path), tmp_path)
 
-    assert [turn.text for one in found.sessions for turn in one.turns] == ["One.", "Two.", "Three."]
+    assert [turn.text for session in found.sessions for turn in session.turns] == [
+        "One.",
+        "Two.",
+        "Three.",
+    ]
     assert found.text_of(found.questions[1].evidence) == ("Two.",)
     assert found.sessions[0].date == "2023/05/01 (Mon) 09:00"
 
@@ -139,32 +154,37 @@ def _lines(path: Path, *rows: object) -> None:
     path.write_bytes(zstandard.ZstdCompressor().compress(lines))
 
 
-def test_a_sample_is_taken_at_even_distances() -> None:
+def test_a_sample_is_evenly_spaced() -> None:
     def conversation(name: str, count: int) -> Conversation:
-        asked = tuple(Question(f"{name}{number}", "k", "?") for number in range(count))
-        return Conversation(name, (Session("", (Turn("1", "user", "Hi."),)),), asked)
+        questions = tuple(Question(f"{name}{number}", "k", "?") for number in range(count))
+        return Conversation(name, (Session("", (Turn("1", "user", "Hi."),)),), questions)
 
     everything = [conversation("a", 6), conversation("b", 2)]
     assert sample(everything, None) == everything == sample(everything, 99)
     chosen = sample(everything, 4)
-    assert [q.id for one in chosen for q in one.questions] == ["a0", "a2", "a4", "b0"]
-    assert [one.id for one in sample(everything, 1)] == ["a"]
+    assert [q.id for conversation in chosen for q in conversation.questions] == [
+        "a0",
+        "a2",
+        "a4",
+        "b0",
+    ]
+    assert [conversation.id for conversation in sample(everything, 1)] == ["a"]
 
 
-def test_the_recorded_conversations_are_read_whole() -> None:
+def test_the_recorded_conversations_are_read_completely() -> None:
     histories = longmemeval.planted(
         longmemeval.read(real_data("longmemeval")), real_data("longmemeval")
     )
     talks = locomo.read(real_data("locomo"))
     chats = beam.read(real_data("beam"))
-    for one in [*histories, *talks, *chats]:
-        said = exchanges_of(one)
+    for conversation in [*histories, *talks, *chats]:
+        said = exchanges_of(conversation)
         assert len(said) > 50
         assert all(each.said.strip() and each.answer.strip() for each in said)
-        turns = [turn.id for session in one.sessions for turn in session.turns]
+        turns = [turn.id for session in conversation.sessions for turn in session.turns]
         assert len(turns) == len(set(turns))
-        assert all(q.answers or q.rubric or q.abstains for q in one.questions)
+        assert all(q.answers or q.rubric or q.abstains for q in conversation.questions)
     known = [
-        bool(one.text_of(q.evidence)) for one in talks for q in one.questions if not q.abstains
+        bool(talk.text_of(q.evidence)) for talk in talks for q in talk.questions if not q.abstains
     ]
     assert all(known)

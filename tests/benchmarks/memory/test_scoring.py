@@ -1,4 +1,4 @@
-"""Scores over questions and over their types, their intervals, and what was spent."""
+"""Scores over questions and question types, their intervals, and costs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def answered(kind: str, *scores: float, run: int = 1) -> list[Answered]:
     ]
 
 
-def test_micro_counts_questions_and_macro_types() -> None:
+def test_micro_averages_questions_and_macro_averages_types() -> None:
     answers = [*answered("a", 1, 1, 1), *answered("b", 0)]
     assert micro(answers) == 0.75
     assert macro(answers) == 0.5
 
 
-def test_an_interval_holds_its_mean_and_narrows_with_the_questions() -> None:
+def test_an_interval_contains_its_mean_and_narrows_with_more_questions() -> None:
     few, many = answered("a", *[1, 0] * 10), answered("a", *[1, 0] * 200)
     widths: list[float] = []
     for answers in (few, many):
@@ -46,7 +46,7 @@ def test_answers_that_differ_between_runs_widen_the_interval() -> None:
     assert interval_of(*differing) > 0
 
 
-def test_rows_tell_scores_and_what_each_part_cost_by_run() -> None:
+def test_rows_have_scores_and_the_cost_of_each_part_per_run() -> None:
     tally = Tally(observations=4, provisional=2)
     usage = TokenUsage(prompt=100, completion=20)
     answer = ModelAnswer("yes", (), "stop", "m", usage, cost=3_000_000_000)
@@ -65,7 +65,7 @@ def test_rows_tell_scores_and_what_each_part_cost_by_run() -> None:
     assert "questions that failed" not in rows
 
 
-def test_an_unknown_price_is_not_nothing() -> None:
+def test_an_unknown_price_is_not_zero() -> None:
     spent = Spent()
     spent.add_calls([MemoryCall(ModelAnswer("", (), "stop", "m"), 50)])
     assert (spent.tokens, spent.dollars) == (50, None)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of what proves correctness."""
+"""Fixtures of the correctness proofs' tests."""
 
 from __future__ import annotations
 

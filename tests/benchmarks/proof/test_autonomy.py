@@ -1,4 +1,4 @@
-"""Agents with sub-agents that are killed or cancelled, on a small scale; checks find faults."""
+"""Agents with sub-agents are killed or cancelled on a small scale; the checks detect faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Facts = list[dict[str, Any]]
 
 
 @pytest.mark.slow
-def test_an_agent_that_is_killed_again_and_again_has_each_item_done_once() -> None:
+def test_a_repeatedly_killed_agent_does_each_item_once() -> None:
     came = kill_again_and_again(steps=30, items=8, at_once=4, kills=3, seed=1, backend="file")
 
     assert came.violations == ()
@@ -30,19 +30,19 @@ def test_an_agent_that_is_killed_again_and_again_has_each_item_done_once() -> No
 
 
 @pytest.mark.slow
-def test_an_agent_that_is_cancelled_leaves_nothing_at_work_in_any_process() -> None:
-    found: list[Cancelled] = []
+def test_a_cancelled_agent_leaves_no_process_at_work() -> None:
+    faults: list[Cancelled] = []
     with empty_databases() as make:
-        anyio.run(cancel_often, 1, 1, lambda: make("file"), found.append)
+        anyio.run(cancel_often, 1, 1, lambda: make("file"), faults.append)
 
-    [cancelled] = found
+    [cancelled] = faults
     assert cancelled.violations == ()
     assert cancelled.runs == 11
 
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Course:
-    """A run that nobody killed."""
+    """An undisturbed run."""
     folder = tmp_path_factory.mktemp("calm")
     course = Course(str(folder), f"file:{folder / 'run.db'}", steps=10, items=2, at_once=2)
     anyio.run(live, course)
@@ -51,25 +51,25 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Course:
 
 @pytest.fixture
 def course(calm: Course, tmp_path: Path) -> Course:
-    """A copy of it to tamper with."""
+    """A copy of the undisturbed run, to tamper with."""
     folder = shutil.copytree(calm.folder, tmp_path / "run")
     return replace(calm, folder=str(folder), url=f"file:{folder / 'run.db'}")
 
 
 def _work_twice(facts: Facts) -> None:
-    facts.append(next(one for one in facts if one["what"] == "work"))
+    facts.append(next(fact for fact in facts if fact["what"] == "work"))
 
 
 def _work_never(facts: Facts) -> None:
-    facts.remove(next(one for one in facts if one["what"] == "work"))
+    facts.remove(next(fact for fact in facts if fact["what"] == "work"))
 
 
 def _bill_more(facts: Facts) -> None:
-    facts.append({**next(one for one in facts if one["what"] == "billed"), "tokens": 1_000_000})
+    facts.append({**next(fact for fact in facts if fact["what"] == "billed"), "tokens": 1_000_000})
 
 
 def _bill_less(facts: Facts) -> None:
-    facts.remove(next(one for one in facts if one["what"] == "billed"))
+    facts.remove(next(fact for fact in facts if fact["what"] == "billed"))
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def _bill_less(facts: Facts) -> None:
         (_bill_less, "tokens were billed"),
     ],
 )
-async def test_the_check_finds_what_is_wrong(
+async def test_the_check_detects_wrong_facts(
     course: Course, tamper: Callable[[Facts], None], found: str
 ) -> None:
     path = path_of(course.folder)
     assert (await judge(course, 0, 1, 0.0)).violations == ()
     facts = read(path)
     tamper(facts)
-    path.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in facts))
+    path.write_bytes(b"".join(orjson.dumps(fact) + b"\n" for fact in facts))
 
     violations = (await judge(course, 0, 1, 0.0)).violations
 
-    assert any(found in one for one in violations)
+    assert any(found in violation for violation in violations)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ async def test_the_check_finds_what_is_wrong(
         ({"items": 3}, "2 sub-agents ran for 3 items"),
     ],
 )
-async def test_the_check_finds_what_is_missing(
+async def test_the_check_detects_missing_facts(
     course: Course, change: dict[str, Any], found: str
 ) -> None:
     violations = (await judge(replace(course, **change), 0, 1, 0.0)).violations
 
-    assert any(found in one for one in violations)
+    assert any(found in violation for violation in violations)

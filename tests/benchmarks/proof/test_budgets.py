@@ -1,4 +1,4 @@
-"""Twenty sub-agents at once share one budget: they never bill more, and can use it up."""
+"""Twenty concurrent sub-agents share one budget: they never bill more, and can use all of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS)
-async def test_sub_agents_at_once_never_bill_more_than_the_budget_of_the_tree(
+async def test_concurrent_sub_agents_never_bill_more_than_the_trees_budget(
     tmp_path: Path, seed: int
 ) -> None:
     spent = await spend(seed, tmp_path)

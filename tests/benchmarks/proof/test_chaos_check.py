@@ -1,4 +1,4 @@
-"""The check of killed runs finds what is wrong: each promise is broken once, by hand."""
+"""The check of killed runs detects faults: each promise is broken once, by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.proof.chaos_worker import THREAD, Life
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a run that nobody killed left behind."""
+    """Return the facts of an undisturbed run."""
     folder = tmp_path_factory.mktemp("calm")
     with worker() as work:
         death = work.live(Life(str(folder)))
@@ -28,7 +28,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(calm: Path, tmp_path: Path) -> Path:
-    """A copy of it to tamper with."""
+    """A copy of the undisturbed run, to tamper with."""
     return Path(shutil.copytree(calm, tmp_path / "run"))
 
 
@@ -77,7 +77,7 @@ def _bill_more(facts: list[Fact]) -> None:
         (_bill_more, "tokens were billed"),
     ],
 )
-async def test_a_journal_that_does_not_fit_the_log_is_found(
+async def test_a_journal_that_contradicts_the_log_is_detected(
     folder: Path, tamper: Callable[[list[Fact]], None], finding: str
 ) -> None:
     facts = journal(folder)
@@ -106,7 +106,9 @@ async def test_a_journal_that_does_not_fit_the_log_is_found(
         ("UPDATE runs SET tree_settled_tokens = 1 WHERE thread_id = 'chaos'", "what is settled"),
     ],
 )
-async def test_a_log_that_breaks_a_promise_is_found(folder: Path, sql: str, finding: str) -> None:
+async def test_a_log_that_breaks_a_promise_is_detected(
+    folder: Path, sql: str, finding: str
+) -> None:
     with closing(sqlite3.connect(folder / "run.db")) as connection, connection:
         assert connection.execute(sql).rowcount > 0
 
@@ -115,7 +117,7 @@ async def test_a_log_that_breaks_a_promise_is_found(folder: Path, sql: str, find
     assert any(finding in what for what in verdict.violations), verdict
 
 
-async def test_a_run_that_nobody_killed_passes(calm: Path) -> None:
+async def test_an_undisturbed_run_passes(calm: Path) -> None:
     verdict = await check(Life(str(calm)))
 
     assert (verdict.violations, verdict.interrupted, verdict.repeated) == ((), 0, 0)

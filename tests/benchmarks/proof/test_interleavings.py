@@ -1,4 +1,4 @@
-"""Two stores on one thread, in many orders: only the holder writes, without gaps."""
+"""Two stores on one thread, in many orders: only the lease holder writes, and without gaps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACTIONS = ("step", "take", "stale", "repeat", "post", "drain", "renew")
 
 @dataclass
 class Holder:
-    """One process's view of the run: the lease it believes to hold, its last commit."""
+    """One process's view of the run: the lease that it believes it holds, and its last commit."""
 
     lease: Lease
     last: Commit | None = None
@@ -57,7 +57,7 @@ async def step(user: UserStore, holder: Holder, body: bytes) -> None:
 
 
 async def act(user: UserStore, holders: list[Holder], who: int, action: str) -> None:
-    """Let one of the two act, and check that it is allowed exactly if it holds the lease."""
+    """Let one of the two act, and check that the action succeeds exactly if it holds the lease."""
     holder = holders[who]
     run = await user.runs.get("r1")
     holds = run.epoch == holder.lease.epoch
@@ -97,7 +97,7 @@ async def act(user: UserStore, holders: list[Holder], who: int, action: str) -> 
 
 
 async def check(user: UserStore, holders: list[Holder]) -> None:
-    """Nothing is missing, nothing is there twice, and everything is the holders'."""
+    """Check that each node is there once and was written by a lease holder."""
     thread = await user.threads.get("t1")
     branch = await user.log.branch("t1", thread.head or 0)
     written = sorted([1, *holders[0].written, *holders[1].written])
@@ -177,22 +177,22 @@ async def test_two_stores_on_one_thread_in_the_order_of_many_seeds(database_url:
 
     await run_seeds(StoreWorld, database_url, range(count), verdicts.append, actions=40)
 
-    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert {verdict.seed: verdict.problems for verdict in verdicts if verdict.problems} == {}
     assert len(verdicts) == count
     if count == SEEDS["file"]:
         assert_much_was_tried(verdicts)
 
 
 def assert_much_was_tried(verdicts: list[Verdict]) -> None:
-    """Of many seeds: every action was both done and, where it can be, refused."""
-    acted = {op.what for one in verdicts for op in one.history if op.outcome == "ok"}
+    """Over many seeds every action was both done and, where possible, refused."""
+    acted = {op.what for verdict in verdicts for op in verdict.history if op.outcome == "ok"}
     assert acted >= set(ALL) - {"repeat", "wrong"}
-    refused = {op.what for one in verdicts for op in one.history if op.outcome == "refused"}
+    refused = {op.what for verdict in verdicts for op in verdict.history if op.outcome == "refused"}
     assert refused >= {*COMMITS, "repeat", "wrong", "take", "move"} - {"result", "start"}
 
 
-async def test_a_seed_gives_the_same_interleaving_again(database_url: str) -> None:
-    """Where no two calls are let through at once and none is cancelled under way, all is alike."""
+async def test_a_seed_repeats_its_interleaving(database_url: str) -> None:
+    """Runs are identical if no two calls overlap and none is cancelled in progress."""
     verdicts: list[Verdict] = []
 
     for _ in range(2):
@@ -200,6 +200,8 @@ async def test_a_seed_gives_the_same_interleaving_again(database_url: str) -> No
             StoreWorld, database_url, [1], verdicts.append, actions=40, concurrent=False
         )
 
-    first, second = ([(op.what, op.outcome, op.error) for op in one.history] for one in verdicts)
+    first, second = (
+        [(op.what, op.outcome, op.error) for op in verdict.history] for verdict in verdicts
+    )
     assert first == second
     assert len(first) > 10

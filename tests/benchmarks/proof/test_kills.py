@@ -1,4 +1,4 @@
-"""Runs that are killed with SIGKILL at every boundary, and at random instants."""
+"""Runs killed with SIGKILL at every boundary and at random instants."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ KILLS_ON_SERVERS = 16
 
 
 @pytest.mark.timeout(600)
-def test_killed_anywhere_a_run_loses_nothing_and_repeats_nothing(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_run_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path, database_url: str) -> None:
     outcomes: list[Outcome] = []
     on_file = database_url.startswith("file:")
     kills = KILLS if on_file else KILLS_ON_SERVERS
@@ -32,25 +30,25 @@ def test_killed_anywhere_a_run_loses_nothing_and_repeats_nothing(
         all_boundaries=on_file,
     )
 
-    wrong = [(one.trial, what) for one in outcomes for what in one.verdict.violations]
+    wrong = [(outcome.trial, what) for outcome in outcomes for what in outcome.verdict.violations]
     assert wrong == []
-    assert sum(one.kills for one in outcomes) >= kills
-    killed_at = {one.trial.boundary for one in outcomes if one.kills}
+    assert sum(outcome.kills for outcome in outcomes) >= kills
+    killed_at = {outcome.trial.boundary for outcome in outcomes if outcome.kills}
     assert killed_at >= set(course.boundaries) if on_file else len(killed_at) > kills / 4
-    # The kills did leave calls uncertain, and did make idempotent ones run again.
-    assert sum(one.verdict.interrupted for one in outcomes) > 0
-    assert sum(one.verdict.repeated for one in outcomes) > 0 or not on_file
+    # The kills left some calls uncertain, and made some idempotent ones run again.
+    assert sum(outcome.verdict.interrupted for outcome in outcomes) > 0
+    assert sum(outcome.verdict.repeated for outcome in outcomes) > 0 or not on_file
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.backends("file")
-def test_killed_anywhere_a_run_with_memory_stands_for_each_message_once(
+def test_a_run_with_memory_killed_anywhere_covers_each_message_once(
     tmp_path: Path, database_url: str
 ) -> None:
     outcomes: list[Outcome] = []
 
     course = campaign(KILLS, tmp_path, seed=2, on_outcome=outcomes.append, memory=True)
 
-    wrong = [(one.trial, what) for one in outcomes for what in one.verdict.violations]
+    wrong = [(outcome.trial, what) for outcome in outcomes for what in outcome.verdict.violations]
     assert wrong == []
     assert {"before the commit of an observation", "after a claim"} <= set(course.boundaries)

@@ -1,4 +1,4 @@
-"""The benchmarks `long_run` and `stall`, on a small scale: what they promise but for time."""
+"""The benchmarks `long_run` and `stall` on a small scale, without their time limits."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ async def test_a_long_run_has_a_bounded_prompt_and_all_of_its_observations(tmp_p
     tenths = await long_run(tmp_path, STEPS, 4000, 2000)
 
     assert len(tenths) == TENTHS
-    assert sum(one.steps for one in tenths) == STEPS + 1
+    assert sum(tenth.steps for tenth in tenths) == STEPS + 1
     assert [row["steps"] for row in rows(tenths)][-1] == STEPS + 1
-    # Ten exchanges always stay, which are more than half of T: T is put off by them.
-    promised = {one.name: one for one in targets(tenths, STEPS, 20_000)}
+    # Ten exchanges always stay. They are over half of T, so T is raised.
+    promised = {target.name: target for target in targets(tenths, STEPS, 20_000)}
     assert promised["tokens of the longest prompt"].met, promised
     assert promised["longest prompt of the last tenth, against the second"].met, promised
-    assert sum(one.activations for one in tenths) > 20
-    assert sum(one.reflected for one in tenths) > 5
+    assert sum(tenth.activations for tenth in tenths) > 20
+    assert sum(tenth.reflected for tenth in tenths) > 5
     late = tenths[-1].peak / tenths[1].peak
     assert 0.8 < late < 1.1
 
 
 @pytest.mark.timeout(600)
-async def test_a_run_that_is_measured_observes_through_its_own_model() -> None:
+async def test_a_measured_run_observes_through_its_own_model() -> None:
     # In a thread: it starts processes and waits for them.
     measure = partial(stall.measure, 0.02, 0.05, 40)
     without = await anyio.to_thread.run_sync(measure, None)
@@ -64,6 +64,6 @@ def test_the_report_compares_medians_of_both(monkeypatch: pytest.MonkeyPatch) ->
     assert order[:4] == [(0.3, True), (0.3, False), (0.05, True), (0.05, False)]
     assert order[4:6] == [(0.3, False), (0.3, True)]
     # By the walls above: 10.0, 10.0, 10.0 with, and 10.1, 11.0, 10.1 without; 5.2, 5.1, 5.0 with.
-    ratios = [one.value for one in report.targets[:2]]
+    ratios = [target.value for target in report.targets[:2]]
     assert ratios == pytest.approx([10.0 / 10.1, 5.1 / 5.0])  # pyright: ignore[reportUnknownMemberType]
-    assert [one.met for one in report.targets] == [True, True, True]
+    assert [target.met for target in report.targets] == [True, True, True]

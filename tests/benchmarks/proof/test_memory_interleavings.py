@@ -1,7 +1,7 @@
-"""Two runtimes with memory on one thread, in the order of many seeds; and what the judge finds.
+"""Two runtimes with memory on one thread, in the order of many seeds; and tests of the judge.
 
-The judge reads prompts and rows, and uses none of the product's own checks: so each of them, and
-each fence of the store, is taken away once, and the judge has to see what comes of it.
+The judge reads prompts and rows and uses none of the product's own checks.  So each check and each
+fence of the store is disabled once, and the judge has to detect the result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agent_runtime.prompt.view import Entry, View
 from agent_runtime_storage import open_store
 from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.urls import backend_of
-from benchmarks.proof.interleavings.harness import Verdict, run_seeds
+from benchmarks.proof.interleavings.harness import Action, Verdict, run_seeds
 from benchmarks.proof.interleavings.history import Op
 from benchmarks.proof.interleavings.memory import MemoryWorld
 from benchmarks.proof.interleavings.processes import run_kills
@@ -44,7 +44,7 @@ KILLS = {"file": 3}
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put back, after each test, how long the memory waits before it tries again."""
+    """Restore the memory's retry wait after each test."""
     for name in ("RETRY_SECONDS", "AGAIN_SECONDS"):
         monkeypatch.setattr(worker, name, getattr(worker, name))
 
@@ -56,18 +56,18 @@ async def test_two_runtimes_on_one_thread_in_the_order_of_many_seeds(database_ur
 
     await run_seeds(MemoryWorld, database_url, range(count), verdicts.append, actions=12)
 
-    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert {verdict.seed: verdict.problems for verdict in verdicts if verdict.problems} == {}
     assert len(verdicts) == count
-    happened = sum((Counter(one.happened) for one in verdicts), Counter[str]())
+    happened = sum((Counter(verdict.happened) for verdict in verdicts), Counter[str]())
     assert happened["activated: observed"] > 3 * count
     assert happened["reflected by model"] > count
     if count == SEEDS["file"]:
-        acted = {(op.what, op.outcome) for one in verdicts for op in one.history}
+        acted = {(op.what, op.outcome) for verdict in verdicts for op in verdict.history}
         assert acted >= {("crash", "ok"), ("fork", "ok"), ("resume", "ok"), ("run", "crashed")}
 
 
 @pytest.mark.backends("file")
-async def test_a_seed_gives_the_same_interleaving_again(database_url: str) -> None:
+async def test_a_seed_repeats_its_interleaving(database_url: str) -> None:
     verdicts: list[Verdict] = []
 
     for _ in range(2):
@@ -87,7 +87,9 @@ def acted(verdict: Verdict) -> list[tuple[str, ...]]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.slow
-async def test_what_a_killed_process_leaves_is_whole(database_url: str, tmp_path: Path) -> None:
+async def test_a_killed_process_leaves_a_consistent_thread(
+    database_url: str, tmp_path: Path
+) -> None:
     verdicts: list[Verdict] = []
     count = KILLS.get(backend_of(database_url), 1)
 
@@ -95,11 +97,11 @@ async def test_what_a_killed_process_leaves_is_whole(database_url: str, tmp_path
     # In a thread: the processes have event loops of their own.
     await anyio.to_thread.run_sync(kill)
 
-    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert {verdict.seed: verdict.problems for verdict in verdicts if verdict.problems} == {}
     assert len(verdicts) == count
 
 
-async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_nothing(
+async def test_two_runtimes_never_observe_the_same_and_a_late_writer_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "RETRY_SECONDS", 0.01)
@@ -121,23 +123,23 @@ async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_not
         written = 0
         first, second, third = Op("1", "run", "slow"), Op("2", "tidy", "b"), Op("3", "tidy", "b")
         async with anyio.create_task_group() as group:
-            act = partial(slow.act, first, stores[0], random.Random(17), pause=hold)
+            act = partial(slow.act, Action(first, stores[0], random.Random(17), hold))
             group.start_soon(act)
             with anyio.fail_after(30):
                 await observing.wait()
-            # The lease of the run is over, the claim of the job is not.
+            # The run's lease has expired; the job's claim has not.
             await expire(stores[0], "ann", claims=False)
-            await other.act(second, stores[1], random.Random(4))
+            await other.act(Action(second, stores[1], random.Random(4)))
             written = len(await user.log.observations(MAIN, ending_from=0))
             release.set()
             group.cancel_scope.cancel()
         assert second.outcome == "ok"
         assert len(await user.log.observations(MAIN, ending_from=0)) == written
         await expire(stores[0], "ann")
-        await other.act(third, stores[1], random.Random(5))
+        await other.act(Action(third, stores[1], random.Random(5)))
         assert third.outcome == "ok"
         rows = await user.log.observations(MAIN, ending_from=0)
-        intervals = [(one.first, one.last) for one in rows if not one.level and not one.provisional]
+        intervals = [(row.first, row.last) for row in rows if not row.level and not row.provisional]
         assert intervals
         assert len(set(intervals)) == len(intervals)
     finally:
@@ -147,13 +149,13 @@ async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_not
             await store.close()
 
 
-# What the judge finds
+# Detection by the judge
 
 Cover = Callable[[Sequence[Entry], Sequence[Observation]], tuple[list[Observation], Any]]
 
 
 def _object_to_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Have the product not check what its prompts cover, so that the judge alone finds it."""
+    """Disable the product's check of coverage, so that the judge alone detects the fault."""
 
     def accept(view: View) -> None:
         del view
@@ -162,14 +164,14 @@ def _object_to_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def _cover_as(patch: pytest.MonkeyPatch, cover: Cover) -> None:
-    """Have another function say what observations stand for."""
+    """Replace the function that computes what observations cover."""
     for module in (bands, observational, recent):
         patch.setattr(module, "covered", cover)
     _object_to_nothing(patch)
 
 
 def lose_a_node(patch: pytest.MonkeyPatch) -> None:
-    """Have one node more leave than is observed."""
+    """Remove one more node than is observed."""
     true = recent.covered
 
     def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
@@ -181,7 +183,7 @@ def lose_a_node(patch: pytest.MonkeyPatch) -> None:
 
 
 def show_a_node_twice(patch: pytest.MonkeyPatch) -> None:
-    """Have one node fewer leave than is observed."""
+    """Remove one node fewer than is observed."""
     true = recent.covered
 
     def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
@@ -193,10 +195,10 @@ def show_a_node_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_from_other_branches(patch: pytest.MonkeyPatch) -> None:
-    """Have observations count by their numbers alone, whatever their branch."""
+    """Select observations by their numbers alone, whatever their branch."""
 
     def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
-        by_first = {one.first: one for one in prepared}
+        by_first = {observation.first: observation for observation in prepared}
         found: list[Observation] = []
         reached = 0
         while reached < len(entries) and (one := by_first.get(entries[reached].seq)) is not None:
@@ -219,7 +221,7 @@ def commit_without_the_job(patch: pytest.MonkeyPatch) -> None:
 
 
 def end_the_job_first(patch: pytest.MonkeyPatch) -> None:
-    """End the job in a transaction of its own, before the observation is committed."""
+    """End the job in its own transaction, before the observation is committed."""
     true = keeping.commit_observation
 
     async def remember(log: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
@@ -231,7 +233,7 @@ def end_the_job_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_fence(patch: pytest.MonkeyPatch) -> None:
-    """Compare no epoch of a lease, so that who lost it may write."""
+    """Do not compare lease epochs, so that a former holder can write."""
     true: Any = OwnerScope.statement
 
     def statement(self: OwnerScope, *args: Any, **more: Any) -> Any:
@@ -242,15 +244,15 @@ def forget_the_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def reflect_too_much(patch: pytest.MonkeyPatch) -> None:
-    """Have a reflection take the place of one observation more than its parts."""
+    """Have a reflection replace one observation more than its parts."""
 
     def replaced(standing: Sequence[Any], reflections: Sequence[Any]) -> tuple[Any, ...]:
         left = list(standing)
-        for one in reflections:
+        for reflection in reflections:
             ids = [each.id for each in left]
-            if one.parts and one.parts[0] in ids:
-                place = ids.index(one.parts[0])
-                left[place : place + len(one.parts) + 1] = [one]
+            if reflection.parts and reflection.parts[0] in ids:
+                place = ids.index(reflection.parts[0])
+                left[place : place + len(reflection.parts) + 1] = [reflection]
         return tuple(left)
 
     patch.setattr(observational, "apply_reflections", replaced)
@@ -270,7 +272,7 @@ def reflect_too_much(patch: pytest.MonkeyPatch) -> None:
         (reflect_too_much, "it has observations of", range(5)),
     ],
 )
-async def test_what_is_taken_away_is_missed(
+async def test_the_judge_detects_each_disabled_check(
     mutant: Callable[[pytest.MonkeyPatch], None],
     found: str,
     seeds: range,

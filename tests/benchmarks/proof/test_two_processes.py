@@ -1,4 +1,4 @@
-"""Two processes on one thread, one of them killed at a random instant; the other one goes on."""
+"""Two processes on one thread: one is killed at a random instant, the other continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KILLS = {"file": 6}
 """How many the tests try; `python -m benchmarks interleavings.store --processes` tries more."""
 
 
-async def test_what_a_killed_process_leaves_is_whole_and_the_other_one_goes_on(
+async def test_a_killed_process_leaves_a_consistent_thread_and_the_other_continues(
     database_url: str, tmp_path: Path
 ) -> None:
     verdicts: list[Verdict] = []
@@ -29,6 +29,6 @@ async def test_what_a_killed_process_leaves_is_whole_and_the_other_one_goes_on(
     # In a thread: the processes have event loops of their own.
     await anyio.to_thread.run_sync(kill)
 
-    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert {verdict.seed: verdict.problems for verdict in verdicts if verdict.problems} == {}
     assert len(verdicts) == count
-    assert all(acted_after(one.history) for one in verdicts)
+    assert all(acted_after(verdict.history) for verdict in verdicts)

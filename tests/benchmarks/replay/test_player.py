@@ -1,4 +1,4 @@
-"""A player of recorded runs judges what it should, shown on a recording of every oddity."""
+"""The player of recorded runs and its judge, on a recording with every irregularity."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def trace(tmp_path: Path) -> Trace:
     return write(tmp_path, ODDITIES)
 
 
-def test_the_reader_makes_turns_of_every_oddity(trace: Trace) -> None:
+def test_the_reader_turns_every_irregularity_into_turns(trace: Trace) -> None:
     assert (trace.system, trace.empty) == ("Be brief.", 1)
     own = "(The user's own tool: look {})\n\nits own result\n\nMy own tool says so."
     assert [turn.task for turn in trace.turns] == [
@@ -102,7 +102,7 @@ async def replayed(folder: Path, trace: Trace) -> Outcome:
         return await play(runtime, Player(trace, WINDOW), thread="t")
 
 
-async def test_a_recording_of_every_oddity_is_gone_through_whole(
+async def test_a_recording_with_every_irregularity_is_replayed_completely(
     tmp_path: Path, trace: Trace
 ) -> None:
     outcome = await replayed(tmp_path, trace)
@@ -110,11 +110,11 @@ async def test_a_recording_of_every_oddity_is_gone_through_whole(
     assert outcome.steps == trace.steps
     # The unanswered message, the call without a result, and the recording's end.
     assert outcome.interrupted == 3
-    # Five tasks, six answers, three notes, and what stands for the answer after the lost result.
+    # Five tasks, six answers, three notes, and the substitute for the answer after the lost result.
     assert outcome.nodes == 15
 
 
-async def test_a_message_above_the_window_is_reported_as_such(tmp_path: Path) -> None:
+async def test_a_message_larger_than_the_window_is_reported(tmp_path: Path) -> None:
     trace = write(tmp_path, [said("user", "word " * 20_000), said("assistant", "Yes.")])
     outcome = await replayed(tmp_path, trace)
     assert "a user message" in outcome.too_large
@@ -126,7 +126,7 @@ LOOK = Step("", "", (RecordedCall("look", "{}", "seen"),), (Said("steer", "Hurry
 
 
 async def answered(trace: Trace, folder: Path) -> tuple[Player, ModelRequest]:
-    """Return a player that has gone through its trace, and the last request it got."""
+    """Return a player that has replayed its trace, and its last request."""
     requests: list[ModelRequest] = []
 
     class Listening(Player):
@@ -153,7 +153,7 @@ def changed(messages: Messages, index: int, **changes: Any) -> Messages:
     return (*messages[:index], replace(messages[index], **changes), *messages[index + 1 :])
 
 
-# By the fault that the judge has to find.  The prompt: system, task, call, result with a note.
+# By the fault to detect. The prompt: system, task, call, result with a note.
 TAMPERED: list[tuple[str, Callable[[Messages], Messages]]] = [
     ("torn pairs", lambda messages: messages[:3]),
     ("orphan result", lambda messages: (*messages[:2], messages[3])),
@@ -166,7 +166,7 @@ TAMPERED: list[tuple[str, Callable[[Messages], Messages]]] = [
 
 
 @pytest.mark.parametrize(("fault", "tamper"), TAMPERED)
-async def test_the_judge_finds_what_is_wrong_with_a_prompt(
+async def test_the_judge_detects_faults_of_a_prompt(
     tmp_path: Path, fault: str, tamper: Callable[[Messages], Messages]
 ) -> None:
     turn = Turn("Look.", (), (LOOK, Step("Seen.", "", (), (), None)))
@@ -177,7 +177,7 @@ async def test_the_judge_finds_what_is_wrong_with_a_prompt(
 
 
 async def consume(player: Player, request: ModelRequest) -> None:
-    """Let the player judge a request, as at the end of its recording."""
+    """Let the player judge a request as it does at the end of its recording."""
     with anyio.CancelScope() as scope:
         player.begin(Turn("Look.", (), ()), scope)
         async with player.stream(request) as events:

@@ -1,6 +1,6 @@
 """Recorded runs of real agents through the real loop and store; skipped where they are absent.
 
-Each second at 32K and each ninth at 8K and at 128K, which take about a minute and a half on two
+Every second one runs at 32K and every ninth at 8K and at 128K, about a minute and a half on two
 cores; `python -m benchmarks traces` runs all of them at every window.
 """
 
@@ -31,21 +31,21 @@ def folder() -> Path:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("source", "window"), CASES)
 @pytest.mark.slow
-async def test_every_prompt_is_whole_and_nothing_is_lost(source: str, window: int) -> None:
+async def test_every_prompt_is_complete_and_nothing_is_lost(source: str, window: int) -> None:
     traces = list(islice(read_traces(folder(), source), 0, None, EVERY[window]))
     steps = {trace.id: trace.steps for trace in traces}
     outcomes = await replay_all(traces, window)
     assert len(outcomes) == len(traces)
-    assert [fault for one in outcomes for fault in one.faults] == []
-    assert sum(one.refused for one in outcomes) == 0
-    for one in outcomes:
-        assert one.too_large or one.steps == steps[one.trace]
-        assert one.too_large or one.prompts >= one.steps
-        check_reports(one)
+    assert [fault for outcome in outcomes for fault in outcome.faults] == []
+    assert sum(outcome.refused for outcome in outcomes) == 0
+    for outcome in outcomes:
+        assert outcome.too_large or outcome.steps == steps[outcome.trace]
+        assert outcome.too_large or outcome.prompts >= outcome.steps
+        check_reports(outcome)
 
 
 def check_reports(outcome: Outcome) -> None:
-    """Check that an activation mentions what left the prompt."""
+    """Check that each activation reports the messages that left the prompt."""
     moved = sum(outcome.activations.values()) - outcome.activations["start"]
     if not moved:
         assert (outcome.hidden, outcome.cut, outcome.shrunk) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""What the replay benchmark measures, shown on recordings that are small enough to see through."""
+"""The replay benchmark's measurements, on recordings small enough to verify by hand."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BY_PRICE = Policy("by price", "price")
 
 
 def prose(count: int, start: int = 0) -> str:
-    """Return lines that have no words in common."""
+    """Return lines without common words."""
     return "\n".join(
         f"{name(place)} holds {name(place + 7)}.py" for place in range(start, start + count)
     )
@@ -69,7 +69,7 @@ def name(number: int) -> str:
 
 
 def step(number: int, lines: int, *, asked: float = 0.0) -> Step:
-    """Return an answer that calls a tool, and what that returned."""
+    """Return an answer that calls a tool, and the tool's result."""
     call = RecordedCall(
         "read", f'{{"path": "{name(number)}.py"}}', prose(lines, number * lines * 97)
     )
@@ -86,40 +86,40 @@ def trace(steps: Sequence[Step], *, turns: int = 1) -> Trace:
 LONG = trace([step(number, 120) for number in range(1, 120)])
 
 
-async def lived(policy: Policy, *traces: Trace) -> replay.Found:
+async def lived(policy: Policy, *traces: Trace) -> replay.PolicySums:
     return await replay.live_all(policy, traces, [recording_of(one).tokens for one in traces])
 
 
-# Under the product's memory
+# With the product's memory
 
 
 @pytest.mark.timeout(120)
 async def test_a_long_run_is_observed_in_its_own_time() -> None:
-    found = await lived(SCRIPTED, LONG)
-    bill, full = found.bill, slid(recording_of(LONG), everything, WINDOW)
-    assert found.faults == []
-    assert (bill.prompts, bill.over, found.waited) == (full.prompts, 0, 0)
+    result = await lived(SCRIPTED, LONG)
+    bill, full = result.bill, slid(recording_of(LONG), everything, WINDOW)
+    assert result.faults == []
+    assert (bill.prompts, bill.over, result.waited) == (full.prompts, 0, 0)
     assert bill.output == full.output
-    assert found.activations["observed"] >= 3
-    assert bill.observer_calls == found.observations > found.activations["observed"]
-    assert found.by_rules == 0
+    assert result.activations["observed"] >= 3
+    assert bill.observer_calls == result.observations > result.activations["observed"]
+    assert result.by_rules == 0
     assert bill.peak < 45_000 < full.peak
     assert bill.dollars() < full.dollars() * 0.8
-    # What an observer writes costs about a tenth of what it reads.
+    # An observer's output costs about a tenth of its input.
     assert 0.06 < bill.observer_output / bill.observer_input < 0.12
 
 
 @pytest.mark.timeout(120)
-async def test_a_turn_goes_on_with_what_the_one_before_observed() -> None:
+async def test_a_turn_continues_with_the_observations_of_the_one_before() -> None:
     steps = [step(number, 120) for number in range(1, 90)]
-    found = await lived(BY_RULES, trace(steps, turns=3))
-    assert found.faults == []
-    assert found.bill.observer_calls == 0
-    assert found.activations["observed"] >= 2
+    result = await lived(BY_RULES, trace(steps, turns=3))
+    assert result.faults == []
+    assert result.bill.observer_calls == 0
+    assert result.activations["observed"] >= 2
 
 
 @pytest.mark.timeout(120)
-async def test_an_expired_cache_is_paid_for_and_used_to_activate() -> None:
+async def test_an_expired_cache_is_paid_for_and_triggers_an_activation() -> None:
     steps = [step(number, 120) for number in range(1, 60)]
     late = [replace(one, asked=one.asked + 1_000 * (place > 50)) for place, one in enumerate(steps)]
     found, before = await lived(BY_RULES, trace(late)), await lived(BY_RULES, trace(steps))
@@ -139,7 +139,7 @@ def _paced(hand: Hand, billed: list[int], *, foreground: bool) -> PacedObserver:
     return PacedObserver(RuleObserver(), hand, LATENCY, foreground=lambda: foreground, billed=add)
 
 
-async def test_notes_are_ready_some_seconds_of_the_recording_later() -> None:
+async def test_notes_are_ready_a_few_recorded_seconds_later() -> None:
     clock, done = Clock(), list[tuple[str, float]]()
 
     async def observe(name: str) -> None:
@@ -163,7 +163,7 @@ async def test_notes_are_ready_some_seconds_of_the_recording_later() -> None:
     assert (clock.now, clock.waited) == (130.0, 0)
 
 
-async def test_a_run_that_waits_for_notes_itself_is_counted() -> None:
+async def test_a_run_that_waits_for_notes_is_counted() -> None:
     clock, billed = Clock(), list[int]()
     await _paced(clock.hand(), billed, foreground=True).observe(ObserverInput(()))
     assert (clock.now, clock.waited, billed) == (LATENCY, 1, [0])
@@ -172,7 +172,7 @@ async def test_a_run_that_waits_for_notes_itself_is_counted() -> None:
 # The bill
 
 
-def test_a_bill_is_by_the_prices_of_what_is_read_and_written() -> None:
+def test_a_bill_uses_the_prices_of_input_cache_and_output() -> None:
     bill = Bill()
     bill.call(1_000_000, 0, cold=True, output=0)
     assert bill.dollars() == pytest.approx(3.75)
@@ -192,7 +192,7 @@ def test_an_expired_cache_is_written_again() -> None:
     assert bill.dollars() == pytest.approx(3.75)
 
 
-def test_the_window_holds_what_the_recorded_agent_sent_in_front_too() -> None:
+def test_the_window_includes_the_recorded_agents_own_prefix() -> None:
     bill = Bill()
     bill.call(WINDOW - 10, 0, cold=False, output=0)
     bill.add_front(10, WINDOW)
@@ -211,7 +211,7 @@ def test_bills_add_up() -> None:
     assert (one.prompts, one.tokens, one.peak, one.shared, one.output) == (2, 40, 30, 25, 3)
 
 
-# Policies without a memory
+# Policies without memory
 
 
 def test_the_full_history_only_grows() -> None:
@@ -223,15 +223,15 @@ def test_the_full_history_only_grows() -> None:
     assert bill.peak == pytest.approx(tokens[-1] + len("Be brief.") * 0.3, abs=1)
 
 
-def test_a_window_that_moves_each_step_shares_its_front_alone() -> None:
+def test_a_window_that_moves_each_step_shares_only_its_prefix() -> None:
     recording = recording_of(LONG)
     bill = slid(recording, last_messages, WINDOW)
-    # Two messages a step: from the twentieth on each step drops the oldest.
+    # Two messages per step: from the twentieth on each step drops the oldest.
     growing = slid(recording_of(trace(LONG.turns[0].steps[:20])), everything, WINDOW)
     assert bill.shared == pytest.approx(growing.shared + 100 * recording.front, rel=0.05)
 
 
-def test_a_window_keeps_to_its_tokens_and_moves_seldom_if_it_drops_half() -> None:
+def test_a_window_stays_within_its_tokens_and_moves_seldom_if_it_drops_half() -> None:
     recording = recording_of(LONG)
     each, half = slid(recording, window_by_one, WINDOW), slid(recording, window_to_half, WINDOW)
     assert half.peak <= each.peak <= 30_000 + recording.front
@@ -256,12 +256,14 @@ def test_all_policies_answer_the_same_calls() -> None:
     assert {bill.output for bill in bills.values()} == {bills[replay.FULL].output}
 
 
-# What is judged, and what is scripted
+# The judge and the scripted observer
 
 
-def test_observations_have_to_stand_for_each_node_once() -> None:
+def test_observations_must_cover_each_node_once() -> None:
     def front(*intervals: str) -> list[PromptMessage]:
-        shown = [PromptMessage("user", f"<observed abc nodes {one}>\nx") for one in intervals]
+        shown = [
+            PromptMessage("user", f"<observed abc nodes {interval}>\nx") for interval in intervals
+        ]
         return [*shown, PromptMessage("user", "the task")]
 
     assert tiled(observed_nodes(front("1 to 4", "5 to 9"))) == 9
@@ -271,7 +273,7 @@ def test_observations_have_to_stand_for_each_node_once() -> None:
 
 
 class Listening(MemoryPlayer):
-    """Keeps the requests."""
+    """Records the requests."""
 
     def __init__(self, trace: Trace, policy: Policy) -> None:
         super().__init__(trace, policy)
@@ -283,7 +285,7 @@ class Listening(MemoryPlayer):
 
 
 async def listened(trace: Trace, policy: Policy, folder: Path) -> Listening:
-    """Return a player that has gone through its trace without a fault."""
+    """Return a player that has replayed its trace without a fault."""
     player = Listening(trace, policy)
     tell_time_by(player.clock)
     with recorded_time():
@@ -295,13 +297,13 @@ async def listened(trace: Trace, policy: Policy, folder: Path) -> Listening:
 
 
 @pytest.mark.timeout(120)
-async def test_a_task_that_is_observed_alone_is_restated_and_not_shown_twice(
+async def test_a_task_observed_by_itself_is_restated_and_not_shown_twice(
     tmp_path: Path,
 ) -> None:
     steps = [step(number, 20) for number in range(1, 60)]
     long_task = Turn(prose(600), (), tuple(steps))
     player = await listened(replace(LONG, turns=(long_task,)), BY_PRICE, tmp_path)
-    intervals = [observed_nodes(one.messages[1:]) for one in player.requests]
+    intervals = [observed_nodes(request.messages[1:]) for request in player.requests]
     assert [(1, 1)] in intervals
 
 
@@ -314,7 +316,7 @@ def cut(messages: Messages) -> Messages:
     return (*messages[:-1], replace(messages[-1], text=messages[-1].text[:50]))
 
 
-# By the fault that the judge has to find.  The prompt: system, observations, state, exchanges.
+# By the fault to detect. The prompt: system, observations, state, exchanges.
 TAMPERED: list[tuple[str, Callable[[Messages], Messages]]] = [
     ("stand for", lambda messages: without(messages, 1)),
     ("stand for", lambda messages: (*messages[:2], *messages[1:])),
@@ -325,7 +327,7 @@ TAMPERED: list[tuple[str, Callable[[Messages], Messages]]] = [
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("fault", "tamper"), TAMPERED)
-async def test_the_judge_finds_what_is_wrong_with_a_prompt_of_observations(
+async def test_the_judge_detects_faults_of_a_prompt_with_observations(
     tmp_path: Path, fault: str, tamper: Callable[[Messages], Messages]
 ) -> None:
     player = await listened(LONG, BY_RULES, tmp_path)
@@ -340,7 +342,7 @@ async def test_the_judge_finds_what_is_wrong_with_a_prompt_of_observations(
 
 
 @pytest.mark.parametrize("ratio", [5, 10, 30])
-def test_scripted_notes_have_the_size_that_is_asked_for(ratio: int) -> None:
+def test_scripted_notes_have_the_requested_size(ratio: int) -> None:
     header = "[abc | node 1 | 2026-01-02 03:04 | user]"
     text = f"<transcript abc>\n{header}\n{prose(800)}\n</transcript abc>\nWrite."
     notes = notes_of(text, ratio)
@@ -358,15 +360,15 @@ def test_scripted_notes_have_the_size_that_is_asked_for(ratio: int) -> None:
 @pytest.mark.parametrize("policy", [SCRIPTED, replace(SCRIPTED, activation="price")])
 @pytest.mark.parametrize("source", replay.SOURCES)
 @pytest.mark.slow
-async def test_recorded_runs_keep_what_always_holds(source: str, policy: Policy) -> None:
+async def test_recorded_runs_satisfy_the_invariants(source: str, policy: Policy) -> None:
     assert isinstance(FOLDER, Path)
     traces = list(islice(read_traces(FOLDER, source), 5, None, 60))
-    found = await lived(policy, *traces)
+    result = await lived(policy, *traces)
     full = Bill()
-    for one in traces:
-        full.add(slid(recording_of(one), everything, WINDOW))
-    assert found.faults == []
-    assert (found.bill.prompts, found.bill.over, found.waited) == (full.prompts, 0, 0)
-    assert found.activations["observed"] + found.activations["price"] > 0
-    assert found.bill.observer_calls >= found.observations > 0
-    assert found.bill.tokens < full.tokens * 0.9
+    for recorded in traces:
+        full.add(slid(recording_of(recorded), everything, WINDOW))
+    assert result.faults == []
+    assert (result.bill.prompts, result.bill.over, result.waited) == (full.prompts, 0, 0)
+    assert result.activations["observed"] + result.activations["price"] > 0
+    assert result.bill.observer_calls >= result.observations > 0
+    assert result.bill.tokens < full.tokens * 0.9

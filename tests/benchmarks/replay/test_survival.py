@@ -1,4 +1,4 @@
-"""What the survival benchmark measures, shown on a run that is small enough to see through."""
+"""The survival benchmark's measurements, on a run small enough to verify by hand."""
 
 from __future__ import annotations
 
@@ -29,63 +29,65 @@ def filled(count: int) -> list[Step]:
 
 
 def keep(*ledger: str) -> tuple[int, int, int]:
-    """Return how much is needed and kept of a run that needs three things, and what verbatim."""
+    """Return, for a run that needs three identifiers, the counts needed, preserved and verbatim."""
     steps = [step("/srv/shop/cart.py", "def cart_total")]
     ends = [step("/srv/shop/cart.py cart_total tax_rate", "")]
     made = live(trace(*steps, *filled(12), *ends), BANDS)
 
     def policy(entries: tuple[Entry, ...], before: object) -> Observation:
-        given = ledger if before == [] else ()
-        return Observation(0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), given)
+        listed = ledger if before == [] else ()
+        return Observation(
+            0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), listed
+        )
 
-    found = measure([made], policy)
-    return sum(found.needed), sum(found.kept), found.verbatim
+    result = measure([made], policy)
+    return sum(result.needed), sum(result.kept), result.verbatim
 
 
-def test_what_left_and_is_used_again_is_needed_at_each_activation() -> None:
-    needed, kept, _ = keep()
-    # `tax_rate` was never seen before its use.
+def test_identifiers_that_left_and_are_used_again_are_needed_at_each_activation() -> None:
+    needed, counts, _ = keep()
+    # `tax_rate` did not occur before its use.
     assert needed > 0
     assert needed % 2 == 0
-    assert kept == 0
+    assert counts == 0
 
 
-def test_what_is_listed_is_kept() -> None:
-    needed, kept, verbatim = keep("/srv/shop/cart.py", "cart_total")
-    assert kept == verbatim == needed
-    needed, kept, verbatim = keep("cart_total_sum", "/srv/shop/cart.py")
-    assert kept == verbatim == needed // 2
+def test_listed_identifiers_are_preserved() -> None:
+    needed, counts, verbatim = keep("/srv/shop/cart.py", "cart_total")
+    assert counts == verbatim == needed
+    needed, counts, verbatim = keep("cart_total_sum", "/srv/shop/cart.py")
+    assert counts == verbatim == needed // 2
 
 
-def test_a_path_that_is_stated_by_its_folder_is_kept_but_not_verbatim() -> None:
-    needed, kept, verbatim = keep("$=/srv/shop", "$/cart.py", "cart_total")
-    assert kept == needed
+def test_a_path_listed_by_its_folder_is_preserved_but_not_verbatim() -> None:
+    needed, counts, verbatim = keep("$=/srv/shop", "$/cart.py", "cart_total")
+    assert counts == needed
     assert verbatim == needed // 2
-    _, kept, _ = keep("$=/srv/other", "$/cart.py")
-    assert kept == 0
+    _, counts, _ = keep("$=/srv/other", "$/cart.py")
+    assert counts == 0
 
 
-def test_the_ledger_keeps_what_the_run_needs() -> None:
+def test_the_ledger_preserves_the_identifiers_that_the_run_needs() -> None:
     steps = [step("/srv/shop/cart.py", "def cart_total"), *filled(12)]
     made = live(trace(*steps, step("/srv/shop/cart.py", "")), BANDS)
-    found = measure([made], with_ledger(25))
-    assert found.needed == found.kept
-    assert found.per_thousand <= 25
-    assert found.twice == 0
+    result = measure([made], with_ledger(25))
+    assert result.needed == result.kept
+    assert result.per_thousand <= 25
+    assert result.twice == 0
 
 
 @pytest.mark.parametrize("where", ["again", "system", "task"])
-def test_what_is_shown_meanwhile_or_always_is_not_lost(where: str) -> None:
+def test_identifiers_shown_meanwhile_or_always_are_not_lost(where: str) -> None:
     name = "/srv/shop/cart.py"
     middle = [step("1", name)] if where == "again" else []
     steps = [step(name, ""), *filled(12), *middle, step(name, "")]
     system = name if where == "system" else ""
     task = name if where == "task" else "Mend it."
-    found = measure([live(trace(*steps, system=system, task=task), BANDS)], with_ledger(0))
-    assert found.needed == found.kept
+    result = measure([live(trace(*steps, system=system, task=task), BANDS)], with_ledger(0))
+    assert result.needed == result.kept
 
 
-def test_what_ledgers_list_twice_is_counted() -> None:
+def test_identifiers_listed_by_two_ledgers_are_counted() -> None:
     steps = [step("/srv/shop/cart.py", ""), *filled(20)]
     made = live(trace(*steps), BANDS)
 
@@ -94,9 +96,9 @@ def test_what_ledgers_list_twice_is_counted() -> None:
             0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), ("a_b",)
         )
 
-    found = measure([made], policy)
-    assert found.activations > 0
-    assert found.twice == made.moments[-1].chunks - 1
+    result = measure([made], policy)
+    assert result.activations > 0
+    assert result.twice == made.moments[-1].chunks - 1
 
 
 def test_words_are_compared_as_wholes() -> None:

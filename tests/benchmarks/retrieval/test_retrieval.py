@@ -1,4 +1,4 @@
-"""The benchmark `retrieval`, small: what its figures say, and whose answers they judge."""
+"""The benchmark `retrieval` on a small scale: its figures and the systems it compares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUBJECTS = ("gardening", "sailing", "woodwork", "astronomy", "cooking", "cycling
 
 @dataclass(frozen=True)
 class Trigrams:
-    """An embedder that finds words by their parts."""
+    """An embedder of letter trigrams."""
 
     name: str = "trigrams"
 
@@ -27,7 +27,7 @@ class Trigrams:
 
 
 def conversation(name: str, subjects: Sequence[str]) -> Conversation:
-    """A conversation of one session a subject, with a question on each."""
+    """Return a conversation of one session per subject, with a question on each."""
     sessions: list[Session] = []
     questions: list[Question] = []
     for number, subject in enumerate(subjects):
@@ -51,19 +51,19 @@ def conversation(name: str, subjects: Sequence[str]) -> Conversation:
 
 
 @pytest.mark.backends("file", "postgres")
-async def test_every_system_is_asked_and_each_conversation_is_its_own(database_url: str) -> None:
+async def test_every_system_is_asked_and_conversations_are_separate(database_url: str) -> None:
     talks = [
         talk_of(conversation("one", SUBJECTS[:3])),
         talk_of(conversation("two", SUBJECTS[3:])),
     ]
-    found = await measure(database_url, talks, Trigrams())
+    rows = await measure(database_url, talks, Trigrams())
 
-    assert [row["system"] for row in found] == list(SYSTEMS)
-    assert {row["questions"] for row in found} == {6}
-    for row in found:
+    assert [row["system"] for row in rows] == list(SYSTEMS)
+    assert {row["questions"] for row in rows} == {6}
+    for row in rows:
         assert row["R@5"] <= row["R@10"] <= row["range"] <= 1.0
         assert 0 < row["tokens"] <= 18 * 20
-    best = {row["system"]: row for row in found}
+    best = {row["system"]: row for row in rows}
     assert best["hybrid"]["R@10"] == best["full text"]["R@10"] == 1.0
     assert best["hybrid"]["nDCG@10"] >= 0.6
 
@@ -72,7 +72,7 @@ async def test_every_system_is_asked_and_each_conversation_is_its_own(database_u
     ("found", "first", "range_"),
     [([5], 1.0, 1.0), ([7], 0.0, 1.0), ([4], 0.0, 1.0), ([3], 0.0, 0.0), ([8], 0.0, 0.0)],
 )
-def test_what_is_near_a_hit_counts_for_the_range(
+def test_messages_near_a_hit_count_for_the_range(
     found: list[int], first: float, range_: float
 ) -> None:
     talk = talk_of(conversation("one", SUBJECTS[:2]))
@@ -80,13 +80,13 @@ def test_what_is_near_a_hit_counts_for_the_range(
     assert (figures["R@5"], figures["R@10"], figures["range"]) == (first, first, range_)
 
 
-def test_the_gain_of_a_hit_falls_with_its_rank_and_what_is_past_the_tenth_counts_nothing() -> None:
+def test_a_hits_gain_falls_with_its_rank_and_is_zero_past_the_tenth() -> None:
     talk: Talk = talk_of(conversation("one", SUBJECTS))
-    asked = Asked("?", frozenset({1, 30}))
+    question = Asked("?", frozenset({1, 30}))
 
-    second = score(talk, asked, [10, 1, 20])
+    second = score(talk, question, [10, 1, 20])
     assert second["nDCG@10"] == pytest.approx(0.6309 / 1.6309, abs=1e-3)
     assert second["R@10"] == 0.5
-    late = score(talk, asked, [*range(10, 20), 1])
+    late = score(talk, question, [*range(10, 20), 1])
     assert (late["R@10"], late["nDCG@10"]) == (0.0, 0.0)
-    assert score(talk, asked, [*range(10, 16), 1])["R@5"] == 0.0
+    assert score(talk, question, [*range(10, 16), 1])["R@5"] == 0.0

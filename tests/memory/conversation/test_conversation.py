@@ -36,7 +36,7 @@ pytestmark = pytest.mark.backends("file")
 
 @dataclass
 class Talk:
-    """A thread, as runs would write it; says what its memory gives."""
+    """A thread written as runs would write it, and its conversation memory."""
 
     store: UserStore
     thread_id: str = "talk"
@@ -47,7 +47,7 @@ class Talk:
         return ConversationMemory(self.store, self.thread_id)
 
     async def ask(self, text: str, *files: FileRef) -> Lease:
-        """Begin a run with a task, and leave it at work."""
+        """Start a run with a task and leave it running."""
         thread = await self.store.threads.ensure(self.thread_id)
         seq = thread.last_seq + 1
         row = node_row(UserMessage(text, files), seq=seq, parent_id=thread.head, activation_id=0)
@@ -89,9 +89,9 @@ class Talk:
     async def end(self, lease: Lease) -> None:
         await self.store.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
-    async def turn(self, asked: str, answer: str, *uses: Sequence[str]) -> int:
+    async def turn(self, question: str, answer: str, *uses: Sequence[str]) -> int:
         """Write a whole turn; return the node of its answer."""
-        lease = await self.ask(asked)
+        lease = await self.ask(question)
         for answers in uses:
             await self.use(lease, *answers)
         seq = await self.append(lease, AssistantMessage(answer))
@@ -104,8 +104,8 @@ class Talk:
 
 
 def texts(messages: Sequence[PromptMessage]) -> list[str]:
-    """Return what was said, and of calls the tools."""
-    return [one.text or "+".join(call.name for call in one.calls) for one in messages]
+    """Return each message's text, or the tools that it calls."""
+    return [message.text or "+".join(call.name for call in message.calls) for message in messages]
 
 
 @pytest.fixture
@@ -118,20 +118,20 @@ async def opened(database_url: str) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def talk(opened: Store) -> Talk:
-    """A thread that is not there yet."""
+    """A thread that does not exist yet."""
     return Talk(opened.of("ann"))
 
 
-# What is in it
+# Content
 
 
-async def test_the_history_is_the_turns_of_the_thread(talk: Talk) -> None:
+async def test_the_history_is_the_threads_turns(talk: Talk) -> None:
     await talk.turn("One?", "One.")
     await talk.turn("Two?", "Two.")
 
     history = await talk.memory.history()
 
-    assert [(one.role, one.text) for one in history] == [
+    assert [(op.role, op.text) for op in history] == [
         ("user", "One?"),
         ("assistant", "One."),
         ("user", "Two?"),
@@ -144,23 +144,23 @@ async def test_a_thread_without_messages_has_no_history(talk: Talk) -> None:
     assert await talk.memory.history() == []
 
 
-async def test_another_owner_finds_no_thread(talk: Talk, opened: Store) -> None:
+async def test_another_owners_thread_is_not_found(talk: Talk, opened: Store) -> None:
     await talk.turn("One?", "One.")
     with pytest.raises(NotFound):
         await ConversationMemory(opened.of("bob"), "talk").history()
 
 
-async def test_tool_calls_stand_with_their_results(talk: Talk) -> None:
+async def test_tool_calls_are_followed_by_their_results(talk: Talk) -> None:
     await talk.turn("Look.", "Seen.", ["red", "blue"], ["green"])
 
     history = await talk.memory.history()
 
     assert texts(history) == ["Look.", "look+look", "red", "blue", "look", "green", "Seen."]
-    wanted = [call.id for one in history for call in one.calls]
-    assert [one.call_id for one in history if one.role == "tool"] == wanted
+    wanted = [call.id for op in history for call in op.calls]
+    assert [op.call_id for op in history if op.role == "tool"] == wanted
 
 
-async def test_what_the_user_said_meanwhile_is_in_and_what_only_restates_is_not(talk: Talk) -> None:
+async def test_steers_are_included_and_restatements_are_not(talk: Talk) -> None:
     lease = await talk.ask("Go.")
     await talk.use(lease, "red")
     await talk.append(lease, Note("The plan: go.", source="plan"))
@@ -173,7 +173,7 @@ async def test_what_the_user_said_meanwhile_is_in_and_what_only_restates_is_not(
 # Limits
 
 
-async def test_turns_are_kept_whole_up_to_the_token_limit(talk: Talk) -> None:
+async def test_whole_turns_are_included_up_to_the_token_limit(talk: Talk) -> None:
     for number in range(5):
         await talk.turn(f"Question {number}?", f"Answer {number}.", ["a result of some words"])
     whole = await talk.memory.history()
@@ -191,7 +191,7 @@ async def test_a_newest_turn_over_the_budget_leaves_no_history(talk: Talk) -> No
     assert await talk.texts(max_token_limit=3000) != []
 
 
-async def test_before_a_turn_that_does_not_fit_none_is_taken(talk: Talk) -> None:
+async def test_the_first_turn_that_does_not_fit_ends_the_history(talk: Talk) -> None:
     await talk.turn("One?", "One.")
     await talk.turn("Large?", "Large.", ["many words " * 200])
     await talk.turn("Three?", "Three.")
@@ -215,7 +215,7 @@ async def test_a_window_can_be_switched_off(talk: Talk) -> None:
     assert len(await talk.texts(window=off, message_limit=4)) == 4
 
 
-async def test_long_threads_are_read_as_far_as_the_limits_go(talk: Talk) -> None:
+async def test_only_as_much_of_a_long_thread_is_read_as_fits_the_limits(talk: Talk) -> None:
     for number in range(90):
         await talk.turn(f"{number}?", f"{number}.")
     everything = await talk.texts(max_token_limit=10**6)
@@ -224,7 +224,7 @@ async def test_long_threads_are_read_as_far_as_the_limits_go(talk: Talk) -> None
     assert await talk.texts(message_limit=4) == everything[-4:]
 
 
-async def test_a_turn_of_many_steps_is_whole_or_not_there(talk: Talk) -> None:
+async def test_a_turn_of_many_steps_is_included_whole_or_not_at_all(talk: Talk) -> None:
     await talk.turn("Before?", "Before.")
     await talk.turn("Long?", "Done.", *[[f"result {n}"] for n in range(80)])
     whole = await talk.texts(max_token_limit=10**6)
@@ -235,7 +235,7 @@ async def test_a_turn_of_many_steps_is_whole_or_not_there(talk: Talk) -> None:
 # Branches
 
 
-async def test_siblings_take_no_place_of_the_branch(talk: Talk) -> None:
+async def test_siblings_use_none_of_the_branchs_budget(talk: Talk) -> None:
     first = await talk.turn("One?", "One.")
     second = await talk.turn("Two?", "Two.")
     for number in range(30):
@@ -247,13 +247,13 @@ async def test_siblings_take_no_place_of_the_branch(talk: Talk) -> None:
     assert await talk.texts(max_token_limit=60) == ["One?", "One.", "Two?", "Two."]
 
 
-async def test_a_current_message_in_the_middle_ends_the_history(talk: Talk) -> None:
+async def test_the_history_ends_before_the_current_message(talk: Talk) -> None:
     first = await talk.turn("One?", "One.")
     await talk.turn("Two?", "Two.")
     assert await talk.texts(current_message_id=first) == ["One?", "One."]
 
 
-async def test_after_a_regenerated_root_only_the_new_branch_is_there(talk: Talk) -> None:
+async def test_after_a_regenerated_root_only_the_new_branch_is_included(talk: Talk) -> None:
     old = await talk.turn("One?", "One.")
     await fork(talk.store, "talk", None)
     await talk.turn("One, again?", "One, again.")
@@ -265,7 +265,7 @@ async def test_after_a_regenerated_root_only_the_new_branch_is_there(talk: Talk)
 # Unfinished turns
 
 
-async def test_a_message_still_being_answered_is_left_out(talk: Talk) -> None:
+async def test_a_message_without_its_answer_is_excluded(talk: Talk) -> None:
     await talk.turn("One?", "One.")
     lease = await talk.ask("Two?")
     assert await talk.texts() == ["One?", "One."]
@@ -276,7 +276,7 @@ async def test_a_message_still_being_answered_is_left_out(talk: Talk) -> None:
     assert await talk.texts() == ["One?", "One.", "Two?", "look", "red", "Two."]
 
 
-async def test_a_long_turn_at_work_hides_none_before_it(talk: Talk) -> None:
+async def test_a_long_unfinished_turn_hides_none_before_it(talk: Talk) -> None:
     answer = await talk.turn("One?", "One.")
     lease = await talk.ask("Two?")
     for number in range(70):
@@ -286,15 +286,15 @@ async def test_a_long_turn_at_work_hides_none_before_it(talk: Talk) -> None:
     assert await talk.texts(current_message_id=answer) == ["One?", "One."]
 
 
-async def test_a_finished_empty_answer_is_not_left_out(talk: Talk) -> None:
+async def test_a_finished_empty_answer_is_included(talk: Talk) -> None:
     await talk.turn("Say nothing.", "")
-    assert [(one.role, one.text) for one in await talk.memory.history()] == [
+    assert [(op.role, op.text) for op in await talk.memory.history()] == [
         ("user", "Say nothing."),
         ("assistant", ""),
     ]
 
 
-async def test_of_a_users_message_the_history_is_what_came_before(talk: Talk) -> None:
+async def test_the_history_of_a_user_message_ends_before_it(talk: Talk) -> None:
     answer = await talk.turn("One?", "One.")
     await talk.turn("Two?", "Two.")
     assert await talk.texts(current_message_id=answer + 1) == ["One?", "One."]
@@ -318,7 +318,7 @@ async def test_one_broken_file_never_drops_the_turn(talk: Talk) -> None:
     assert "b.pdf" in first.text and "not there" in first.text
 
 
-async def test_a_policy_says_which_files_are_shown(talk: Talk) -> None:
+async def test_a_policy_selects_the_files_to_show(talk: Talk) -> None:
     image = FileRef("image", "https://example.org/a.png", "image/png", "a.png")
     lease = await talk.ask("Look.", image)
     await talk.append(lease, AssistantMessage("Seen."))
@@ -330,7 +330,7 @@ async def test_a_policy_says_which_files_are_shown(talk: Talk) -> None:
     assert first.files == () and "a.png" in first.text
 
 
-async def test_as_text_each_message_has_its_role_before_it(talk: Talk) -> None:
+async def test_in_plain_text_each_message_starts_with_its_role(talk: Talk) -> None:
     await talk.turn("One?", "One.", ["red"])
     await talk.turn("Two?", "Two.")
     assert await talk.memory.history_text() == (
@@ -341,7 +341,7 @@ async def test_as_text_each_message_has_its_role_before_it(talk: Talk) -> None:
     assert text == "Customer: Two?\nSupport: Two."
 
 
-async def test_tool_results_count_for_no_limit_of_the_text(talk: Talk) -> None:
+async def test_tool_results_do_not_count_toward_limits_of_plain_text(talk: Talk) -> None:
     await talk.turn("One?", "One.", ["many words " * 200])
     assert await talk.memory.history(max_token_limit=50) == []
     assert await talk.memory.history_text(max_token_limit=50) == "Human: One?\nAssistant: One."

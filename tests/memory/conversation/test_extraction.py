@@ -1,4 +1,4 @@
-"""The branch of a list of messages: by ids and parents from an explicit head, and nothing else."""
+"""The branch of a list of messages, from ids, parents and an explicit head only."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from agent_runtime.errors import CorruptThread, NotFound
 from agent_runtime.log.branches import extract
 
-# The README of Dify's memory: A' was regenerated as A'', and the talk went on from either.
+# From the README of Dify's memory: A' was regenerated as A'', and both were continued.
 REGENERATED = {"A": None, "A'": "A", "B": "A'", "B'": "B", "A''": "A", "C": "A''", "C'": "C"}
 
 
 def branch(parents: dict[str, str | None], head: str, order: list[str] | None = None) -> list[str]:
-    """Return the branch of messages that are their own ids, given in that order."""
+    """Return the branch of messages that are their own ids, listed in this order."""
     return extract(order or list(parents), head, ids=lambda one: (one, parents[one]))
 
 
@@ -26,11 +26,11 @@ def test_a_linear_conversation_is_its_branch() -> None:
     assert branch(parents, "c") == ["a", "b", "c"]
 
 
-def test_a_regenerated_answer_leaves_its_sibling_out() -> None:
+def test_a_regenerated_answer_excludes_its_sibling() -> None:
     assert branch(REGENERATED, "C'") == ["A", "A''", "C", "C'"]
 
 
-def test_one_can_switch_back_to_the_first_answer() -> None:
+def test_the_head_can_move_back_to_the_first_answer() -> None:
     assert branch(REGENERATED, "B'") == ["A", "A'", "B", "B'"]
 
 
@@ -44,35 +44,35 @@ def test_a_regenerated_root_begins_a_branch_of_its_own() -> None:
     assert branch(parents, "b") == ["a", "b"]
 
 
-def test_the_order_in_which_messages_come_does_not_matter() -> None:
+def test_the_order_of_the_messages_does_not_matter() -> None:
     for order in itertools.permutations(REGENERATED):
         assert branch(REGENERATED, "C'", list(order)) == ["A", "A''", "C", "C'"]
 
 
 def test_equal_times_do_not_matter() -> None:
-    # Each message is its id, its parent and a time, all of which are equal.
+    # A message here is its id, its parent and a time; all times are equal.
     messages = [("c", "b", 7), ("a", None, 7), ("x", "a", 7), ("b", "a", 7)]
-    found = extract(messages, "c", ids=lambda one: (one[0], one[1]))
-    assert [one[0] for one in found] == ["a", "b", "c"]
+    extracted = extract(messages, "c", ids=lambda one: (one[0], one[1]))
+    assert [message[0] for message in extracted] == ["a", "b", "c"]
 
 
-def test_behind_a_missing_ancestor_the_branch_begins() -> None:
+def test_a_missing_ancestor_starts_the_branch() -> None:
     assert branch({"c": "b", "d": "c", "x": None}, "d") == ["c", "d"]
 
 
 @pytest.mark.parametrize(
     "parents", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "c", "b": "a", "c": "b", "x": None}]
 )
-def test_parents_that_run_in_a_circle_are_reported(parents: dict[str, str | None]) -> None:
+def test_a_cycle_of_parents_is_reported(parents: dict[str, str | None]) -> None:
     with pytest.raises(CorruptThread, match="circle"):
         branch(parents, "a")
 
 
-def test_a_circle_outside_of_the_branch_does_no_harm() -> None:
+def test_a_cycle_outside_the_branch_is_ignored() -> None:
     assert branch({"a": None, "b": "a", "x": "y", "y": "x"}, "b") == ["a", "b"]
 
 
-def test_two_messages_of_one_id_are_reported() -> None:
+def test_duplicate_message_ids_are_reported() -> None:
     with pytest.raises(CorruptThread, match="Two messages have the id 'a'"):
         extract(["a", "a"], "a", ids=lambda one: (one, None))
 
@@ -86,13 +86,13 @@ def test_a_missing_head_is_reported() -> None:
 def test_in_any_tree_the_branch_is_the_walk_to_the_root(
     choices: list[int], shuffle: random.Random
 ) -> None:
-    # Each message's parent is an earlier one, or none.
+    # Each message's parent is an earlier message or None.
     parents = [None if choice < 0 or not i else choice % i for i, choice in enumerate(choices)]
     head = shuffle.randrange(len(parents))
     order = list(range(len(parents)))
     shuffle.shuffle(order)
 
-    found = extract(order, head, ids=lambda one: (one, parents[one]))
+    walk = extract(order, head, ids=lambda one: (one, parents[one]))
 
-    assert found[-1] == head and parents[found[0]] is None
-    assert all(parents[one] == before for before, one in itertools.pairwise(found))
+    assert walk[-1] == head and parents[walk[0]] is None
+    assert all(parents[one] == before for before, one in itertools.pairwise(walk))

@@ -1,4 +1,4 @@
-"""Node memories in a folder or in a bucket, and what the tests of them need."""
+"""Node memories in a folder or in a bucket, with helpers of their tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = "node_memory/app/talk/node.json"
 async def opened(
     request: pytest.FixtureRequest, database_url: str, tmp_path: Path
 ) -> AsyncIterator[Store]:
-    """A store whose objects lie in a folder, or in a bucket."""
+    """A store whose objects are in a folder or in a bucket."""
     folder = str(tmp_path / "objects")
     place = folder if request.param == "folder" else request.getfixturevalue("s3_url")
     store = await open_store(database_url, objects=place)
@@ -45,14 +45,14 @@ def node(store: UserStore, name: str = "node", talk: str = "talk", **options: bo
 
 
 async def add(memory: NodeMemory, message_id: str, parent: str | None = None) -> None:
-    """Add a turn that says its id."""
+    """Add a turn whose text is its id."""
     await memory.add_messages(
         message_id, parent, user_content=f"{message_id}?", assistant_content=f"{message_id}."
     )
 
 
 async def say(memory: NodeMemory, *message_ids: str) -> None:
-    """Add turns that follow each other, and write them."""
+    """Add consecutive turns and write them."""
     before: str | None = None
     for message_id in message_ids:
         await add(memory, message_id, before)
@@ -61,12 +61,12 @@ async def say(memory: NodeMemory, *message_ids: str) -> None:
 
 
 def texts(history: Sequence[PromptMessage]) -> list[str]:
-    """Return what was said."""
+    """Return the texts of the messages."""
     return [message.text for message in history]
 
 
 async def put(documents: Documents, data: bytes, key: str = KEY) -> None:
-    """Write a document as it is, replacing any other."""
+    """Write a document unchanged, replacing any other."""
     there = await documents.read(key)
     assert await documents.write(key, data, replaces=there.version if there else None)
 

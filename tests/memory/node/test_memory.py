@@ -1,4 +1,4 @@
-"""Node memory: keyed by app, conversation and node, one document, by whole turns of one branch."""
+"""Node memory: one document by app, conversation and node; whole turns of one branch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ann", "documents", "opened"]
 pytestmark = pytest.mark.backends("file")
 in_a_folder = pytest.mark.parametrize("opened", ["folder"], indirect=True)
 
-# As the README of Dify's memory gives it.
+# From the README of Dify's memory.
 SEED: dict[str, Any] = {
     "version": 1,
     "messages": [
@@ -63,22 +63,20 @@ SEED: dict[str, Any] = {
 # Keys
 
 
-async def test_two_nodes_of_a_conversation_do_not_share(ann: UserStore) -> None:
+async def test_two_nodes_of_a_conversation_have_separate_memories(ann: UserStore) -> None:
     await say(node(ann, "one"), "a")
     assert await node(ann, "two").history(latest) == []
     assert texts(await node(ann, "one").history(latest)) == ["a?", "a."]
 
 
 @in_a_folder
-async def test_a_node_in_two_conversations_or_apps_does_not_share(ann: UserStore) -> None:
+async def test_a_node_in_two_conversations_or_apps_has_separate_memories(ann: UserStore) -> None:
     await say(node(ann), "a")
     assert await node(ann, talk="another").history(latest) == []
     assert await NodeMemory(ann, "another", "talk", "node").history(latest) == []
 
 
-async def test_another_owner_finds_nothing_and_writes_his_own(
-    opened: Store, ann: UserStore
-) -> None:
+async def test_another_owner_has_a_separate_memory(opened: Store, ann: UserStore) -> None:
     await say(node(ann), "a")
     other = node(opened.of("bob"))
     assert await other.history(latest) == []
@@ -91,9 +89,7 @@ UNSAFE = ("..", ".", "../talk", "a/b", "/etc", "a\\b", "a b", "a\n", "a\0", "é"
 
 @in_a_folder
 @pytest.mark.parametrize("name", ["app_id", "conversation_id", "node_id"])
-async def test_an_id_that_is_unsafe_as_a_path_is_refused_by_its_name(
-    ann: UserStore, name: str
-) -> None:
+async def test_an_id_that_is_unsafe_as_a_path_is_refused_by_name(ann: UserStore, name: str) -> None:
     def memory(value: str) -> NodeMemory:
         ids = {"app_id": "app", "conversation_id": "talk", "node_id": "node"} | {name: value}
         return NodeMemory(ann, ids["app_id"], ids["conversation_id"], ids["node_id"])
@@ -106,7 +102,7 @@ async def test_an_id_that_is_unsafe_as_a_path_is_refused_by_its_name(
     assert memory("0190-ab.c:d@e=f+g_h")
 
 
-async def test_without_an_object_store_it_is_said_what_to_set(database_url: str) -> None:
+async def test_a_missing_object_store_names_the_setting(database_url: str) -> None:
     driver: Driver = await open_driver(database_url)
     with pytest.raises(ConfigError) as caught:
         node(SqlStore(driver).of("ann"))
@@ -117,7 +113,7 @@ async def test_without_an_object_store_it_is_said_what_to_set(database_url: str)
 # The document
 
 
-async def test_the_document_of_the_seed_round_trips(ann: UserStore, documents: Documents) -> None:
+async def test_a_document_in_difys_format_round_trips(ann: UserStore, documents: Documents) -> None:
     await put(documents, json.dumps(SEED).encode())
 
     memory = node(ann)
@@ -127,9 +123,9 @@ async def test_the_document_of_the_seed_round_trips(ann: UserStore, documents: D
     await memory.add_messages("msg-004", "msg-002", user_content="More?", assistant_content="No.")
     await memory.flush()
 
-    found = await documents.read(KEY)
-    assert found is not None
-    document = json.loads(found.data)
+    stored = await documents.read(KEY)
+    assert stored is not None
+    document = json.loads(stored.data)
     assert document["version"] == 1 and document["messages"][:2] == SEED["messages"]
     assert texts(await memory.history("msg-004", max_token_limit=10_000))[1:] == [
         "This is a landscape image...",
@@ -139,9 +135,7 @@ async def test_the_document_of_the_seed_round_trips(ann: UserStore, documents: D
 
 
 @in_a_folder
-async def test_what_is_written_has_the_form_of_the_seed(
-    ann: UserStore, documents: Documents
-) -> None:
+async def test_written_documents_have_difys_format(ann: UserStore, documents: Documents) -> None:
     memory = node(ann)
     image = FileRef("image", "upload:0190-abc")
     made = FileRef("document", "tool:0190-def")
@@ -155,9 +149,9 @@ async def test_what_is_written_has_the_form_of_the_seed(
     )
     await memory.flush()
 
-    found = await documents.read(KEY)
-    assert found is not None
-    document = json.loads(found.data)
+    stored = await documents.read(KEY)
+    assert stored is not None
+    document = json.loads(stored.data)
     user, assistant = document["messages"]
     assert document.keys() == SEED.keys()
     assert user.keys() == assistant.keys() == SEED["messages"][0].keys()
@@ -176,20 +170,20 @@ async def test_what_is_written_has_the_form_of_the_seed(
 
 
 @in_a_folder
-async def test_fields_that_are_not_known_are_kept(ann: UserStore, documents: Documents) -> None:
+async def test_unknown_fields_are_preserved(ann: UserStore, documents: Documents) -> None:
     more: dict[str, Any] = {
         **SEED,
         "tenant": "x",
-        "messages": [{**one, "rating": 5} for one in SEED["messages"]],
+        "messages": [{**message, "rating": 5} for message in SEED["messages"]],
     }
     await put(documents, json.dumps(more).encode())
     await say(node(ann), "m9")
 
-    found = await documents.read(KEY)
-    assert found is not None
-    document = json.loads(found.data)
+    stored = await documents.read(KEY)
+    assert stored is not None
+    document = json.loads(stored.data)
     assert document["tenant"] == "x"
-    assert [one.get("rating") for one in document["messages"]] == [5, 5, None, None]
+    assert [message.get("rating") for message in document["messages"]] == [5, 5, None, None]
 
 
 DAMAGED = {
@@ -216,8 +210,8 @@ async def test_a_corrupt_document_is_reported_and_never_overwritten(
     assert KEY in caught.value.message and caught.value.cure
     with pytest.raises(CorruptDocument):
         await say(memory, "m1")
-    found = await documents.read(KEY)
-    assert found is not None and found.data == DAMAGED[how]
+    stored = await documents.read(KEY)
+    assert stored is not None and stored.data == DAMAGED[how]
 
 
 @pytest.mark.parametrize("version", [2, 0, "1", 1.5, None])
@@ -230,13 +224,13 @@ async def test_a_document_of_another_version_is_reported_and_never_overwritten(
         await node(ann).history(latest)
     with pytest.raises(UnknownVersion):
         await say(node(ann), "m1")
-    found = await documents.read(KEY)
-    assert found is not None and found.data == data
+    stored = await documents.read(KEY)
+    assert stored is not None and stored.data == data
 
 
 @in_a_folder
 @pytest.mark.parametrize("parents", [{"a": "b", "b": "a"}, {"a": "a"}])
-async def test_parents_that_run_in_a_circle_are_reported(
+async def test_a_cycle_of_parents_is_reported(
     ann: UserStore, documents: Documents, parents: dict[str, str]
 ) -> None:
     messages = [
@@ -249,7 +243,7 @@ async def test_parents_that_run_in_a_circle_are_reported(
 
 
 @in_a_folder
-async def test_what_a_message_holds_is_in_no_error(ann: UserStore, documents: Documents) -> None:
+async def test_errors_contain_no_message_text(ann: UserStore, documents: Documents) -> None:
     secret = "sk-very-secret"
     message = {"message_id": "a", "role": "user", "content": [secret], "parent_message_id": None}
     await put(documents, json.dumps({"version": 1, "messages": [message]}).encode())
@@ -261,7 +255,7 @@ async def test_what_a_message_holds_is_in_no_error(ann: UserStore, documents: Do
 # Adding, flushing, clearing
 
 
-async def test_what_is_added_is_buffered_until_it_is_flushed(
+async def test_added_messages_are_buffered_until_flushed(
     ann: UserStore, documents: Documents
 ) -> None:
     memory = node(ann)
@@ -275,7 +269,7 @@ async def test_what_is_added_is_buffered_until_it_is_flushed(
     assert await keys(documents) == [KEY]
 
 
-async def test_a_memory_that_was_cleared_stays_empty(ann: UserStore, documents: Documents) -> None:
+async def test_a_cleared_memory_stays_empty(ann: UserStore, documents: Documents) -> None:
     memory, other = node(ann), node(ann)
     await say(memory, "a")
     assert await other.history(latest) != []
@@ -290,7 +284,7 @@ async def test_a_memory_that_was_cleared_stays_empty(ann: UserStore, documents: 
     assert texts(await node(ann).history(latest)) == ["c?", "c."]
 
 
-async def test_the_same_id_twice_is_one_turn(ann: UserStore) -> None:
+async def test_a_repeated_id_is_one_turn(ann: UserStore) -> None:
     memory = node(ann)
     await add(memory, "a")
     await add(memory, "a")
@@ -299,11 +293,11 @@ async def test_the_same_id_twice_is_one_turn(ann: UserStore) -> None:
     await say(node(ann), "a")
     await memory.add_messages("a", None, user_content="Else?", assistant_content="Else.")
     await memory.flush()
-    assert [one.content for one in await node(ann).messages()] == ["a?", "a."]
+    assert [message.content for message in await node(ann).messages()] == ["a?", "a."]
 
 
 @in_a_folder
-async def test_an_id_that_would_be_taken_for_another_message_is_refused(ann: UserStore) -> None:
+async def test_an_id_that_clashes_with_another_message_is_refused(ann: UserStore) -> None:
     for message_id, parent in (("", None), ("a:user", None), ("a", "a")):
         with pytest.raises(ConfigError, match="cannot be the id of this turn"):
             await add(node(ann), message_id, parent)
@@ -312,7 +306,7 @@ async def test_an_id_that_would_be_taken_for_another_message_is_refused(ann: Use
 # Branches
 
 
-async def test_regenerated_turns_live_side_by_side(ann: UserStore) -> None:
+async def test_regenerated_turns_coexist(ann: UserStore) -> None:
     memory = node(ann)
     await say(memory, "a", "b")
     await add(memory, "b2", "a")
@@ -323,7 +317,7 @@ async def test_regenerated_turns_live_side_by_side(ann: UserStore) -> None:
 
 
 @in_a_folder
-async def test_a_regenerated_root_begins_anew(ann: UserStore) -> None:
+async def test_a_regenerated_root_starts_a_new_branch(ann: UserStore) -> None:
     memory = node(ann)
     await say(memory, "a", "b")
     await say(memory, "a2", "b2")
@@ -332,7 +326,7 @@ async def test_a_regenerated_root_begins_anew(ann: UserStore) -> None:
 
 
 @in_a_folder
-async def test_siblings_take_no_place_of_the_branch(ann: UserStore) -> None:
+async def test_siblings_use_none_of_the_branchs_budget(ann: UserStore) -> None:
     memory = node(ann)
     await say(memory, "a", "b")
     for number in range(50):
@@ -342,7 +336,7 @@ async def test_siblings_take_no_place_of_the_branch(ann: UserStore) -> None:
 
 
 @in_a_folder
-async def test_a_message_that_the_memory_does_not_have_is_reported(ann: UserStore) -> None:
+async def test_an_unknown_message_is_reported(ann: UserStore) -> None:
     memory = node(ann)
     assert await memory.history("z") == []
     await say(memory, "a")
@@ -351,10 +345,12 @@ async def test_a_message_that_the_memory_does_not_have_is_reported(ann: UserStor
 
 
 @in_a_folder
-async def test_a_node_that_left_turns_out_continues_from_its_last_one(ann: UserStore) -> None:
-    # The conversation is a, b, c, d; the node took no part in b and c, and d is to come.
+async def test_a_node_that_skipped_turns_continues_from_its_last_one(ann: UserStore) -> None:
+    # The conversation is a, b, c, d; the node took no part in b and c, and d comes next.
     async def line(messages: Sequence[NodeMessage]) -> str | None:
-        ids = [one.message_id for one in messages if one.message_id in {"a", "b", "c", "d"}]
+        ids = [
+            message.message_id for message in messages if message.message_id in {"a", "b", "c", "d"}
+        ]
         return ids[-1] if ids else None
 
     memory = node(ann)
@@ -367,7 +363,7 @@ async def test_a_node_that_left_turns_out_continues_from_its_last_one(ann: UserS
 
 
 @in_a_folder
-async def test_behind_a_parent_that_is_not_there_the_history_begins(ann: UserStore) -> None:
+async def test_a_missing_parent_starts_the_history(ann: UserStore) -> None:
     memory = node(ann)
     await add(memory, "c", "before the memory was cleared")
     await add(memory, "d", "c")
@@ -378,7 +374,7 @@ async def test_behind_a_parent_that_is_not_there_the_history_begins(ann: UserSto
 
 
 @in_a_folder
-async def test_turns_are_kept_whole_up_to_both_limits(ann: UserStore) -> None:
+async def test_whole_turns_are_included_up_to_both_limits(ann: UserStore) -> None:
     memory = node(ann)
     await say(memory, *"abcd")
     whole = await memory.history("d")
@@ -398,17 +394,17 @@ async def test_a_newest_turn_over_the_budget_leaves_no_history(ann: UserStore) -
 
 
 @in_a_folder
-async def test_a_finished_empty_answer_is_not_left_out(ann: UserStore) -> None:
+async def test_a_finished_empty_answer_is_included(ann: UserStore) -> None:
     memory = node(ann)
     await memory.add_messages("a", None, user_content="a?", assistant_content="")
-    assert [(one.role, one.text) for one in await memory.history("a")] == [
+    assert [(op.role, op.text) for op in await memory.history("a")] == [
         ("user", "a?"),
         ("assistant", ""),
     ]
 
 
 @in_a_folder
-async def test_a_message_still_being_answered_is_left_out(
+async def test_a_message_without_its_answer_is_excluded(
     ann: UserStore, documents: Documents
 ) -> None:
     await say(node(ann), "a")

@@ -1,4 +1,4 @@
-"""Agents with the memory mode `node`: a run begins with its node's history and adds its turn."""
+"""Agents with memory mode `node`: a run starts from its node's history and adds its turn."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ on_the_file = pytest.mark.backends("file")
 
 
 def echo(request: ModelRequest) -> Scripted:
-    """Answer the task by itself."""
+    """Answer with the task's own text."""
     return say(f"Re: {request.messages[-1].text}")
 
 
 def writer(model: ScriptedModel | None = None, name: str = "writer", **options: Any) -> Agent:
-    """Return an agent that remembers as a node."""
+    """Return an agent with node memory."""
     return Agent(
         model or ScriptedModel(echo), name=name, memory=MemoryConfig(MemoryMode.NODE, **options)
     )
 
 
 def seen(agent: Agent) -> list[str]:
-    """Return the texts that the agent's model was sent last, without the system prompt."""
+    """Return the texts last sent to the agent's model, without the system prompt."""
     assert isinstance(agent.model, ScriptedModel)
-    return [one.text for one in agent.model.requests[-1].messages[1:]]
+    return [message.text for message in agent.model.requests[-1].messages[1:]]
 
 
 def memory(world: World, talk: str = "talk", node: str = "writer") -> NodeMemory:
@@ -77,7 +77,7 @@ def objects(tmp_path: Path) -> dict[str, Any]:
 
 
 def without(method: str) -> Callable[..., Any]:
-    """Return what stands for a method that a crash has prevented."""
+    """Return a replacement for a method that a crash prevented."""
 
     async def crashed(*_: Any, **__: Any) -> None:
         return None
@@ -89,20 +89,20 @@ def without(method: str) -> Callable[..., Any]:
 # One conversation
 
 
-async def test_a_run_begins_with_what_its_node_said_before(play: Play, tmp_path: Path) -> None:
+async def test_a_run_starts_from_its_nodes_history(play: Play, tmp_path: Path) -> None:
     agent = writer()
     async with play(settings=objects(tmp_path)) as world:
         results = [await world.run(agent, text, thread="talk") for text in ("one", "two", "three")]
         assert seen(agent) == ["one", "Re: one", "two", "Re: two", "three"]
         assert texts(await memory(world).history(latest)) == [*seen(agent), "Re: three"]
-        assert len({"talk", *(one.thread_id for one in results)}) == 4
-        # The log alone says what the model saw.
+        assert len({"talk", *(result.thread_id for result in results)}) == 4
+        # The log alone records what the model saw.
         nodes = await world.store.log.branch(results[2].thread_id, 6)
         assert len(nodes) == 6
 
 
 @on_the_file
-async def test_two_agents_of_a_conversation_do_not_share(play: Play) -> None:
+async def test_two_agents_of_a_conversation_have_separate_memories(play: Play) -> None:
     one, two = writer(name="one"), writer(name="two")
     async with play() as world:
         await world.run(one, "for one", thread="talk")
@@ -115,7 +115,7 @@ async def test_two_agents_of_a_conversation_do_not_share(play: Play) -> None:
 
 
 @on_the_file
-async def test_by_default_a_thread_is_the_memory_and_no_document_is_written(play: Play) -> None:
+async def test_by_default_the_thread_is_the_memory_and_no_document_is_written(play: Play) -> None:
     agent = Agent(ScriptedModel(echo), name="writer")
     async with play() as world:
         for text in ("one", "two"):
@@ -125,7 +125,7 @@ async def test_by_default_a_thread_is_the_memory_and_no_document_is_written(play
 
 
 @on_the_file
-async def test_the_limits_of_the_configuration_hold(play: Play) -> None:
+async def test_the_configured_limits_apply(play: Play) -> None:
     agent = writer(window=MemoryWindow(size=2))
     tight = writer(max_token_limit=5)
     async with play() as world:
@@ -137,7 +137,7 @@ async def test_the_limits_of_the_configuration_hold(play: Play) -> None:
 
 
 @on_the_file
-async def test_a_structured_output_is_remembered_as_json(play: Play) -> None:
+async def test_a_structured_output_is_stored_as_json(play: Play) -> None:
     model = ScriptedModel([call(FINAL, value=[1, 2])])
     agent = Agent(model, name="writer", output_type=list[int], memory=MemoryMode.NODE)
     async with play() as world:
@@ -147,7 +147,7 @@ async def test_a_structured_output_is_remembered_as_json(play: Play) -> None:
 
 
 @on_the_file
-async def test_files_of_the_task_and_of_the_answer_are_remembered_as_references(play: Play) -> None:
+async def test_files_of_the_task_and_the_answer_are_stored_as_references(play: Play) -> None:
     image = FileRef("image", "https://example.org/a.png", "image/png", "a.png")
     data = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
     drawn = replace(say("Drawn."), files=(f"data:image/png;base64,{data}",))
@@ -161,10 +161,10 @@ async def test_files_of_the_task_and_of_the_answer_are_remembered_as_references(
         ]
         result = await world.run(agent, "Again.", thread="talk")
         first, second, _ = await world.store.log.branch(result.thread_id, 3)
-        asked, answered = decode_message(first.body), decode_message(second.body)
-    assert isinstance(asked, UserMessage) and asked.files == (image,)
+        task, answered = decode_message(first.body), decode_message(second.body)
+    assert isinstance(task, UserMessage) and task.files == (image,)
     assert isinstance(answered, AssistantMessage) and answered.text == "Drawn."
-    assert [(one.kind, one.media_type, one.size) for one in answered.files] == [
+    assert [(file.kind, file.media_type, file.size) for file in answered.files] == [
         ("image", "image/png", 8)
     ]
 
@@ -177,7 +177,7 @@ def delegating(child: Agent, times: int = 1) -> Agent:
 
     @tool
     async def delegate(context: ToolContext, task: str) -> str:
-        """Hand a task to the child."""
+        """Pass a task to the child."""
         results = [await context.run_agent(child, f"{task} {n}") for n in range(times)]
         return str(results[-1].output)
 
@@ -194,16 +194,16 @@ async def test_a_node_in_a_loop_accumulates_over_its_iterations(play: Play) -> N
     async with play() as world:
         await world.run(delegating(child, times=3), "draft", thread="talk")
         assert seen(child) == ["draft 0", "Re: draft 0", "draft 1", "Re: draft 1", "draft 2"]
-        # The next turn of the conversation goes on from there.
+        # The next turn of the conversation continues from there.
         await world.run(delegating(child), "more", thread="talk")
         assert seen(child)[-3:] == ["draft 2", "Re: draft 2", "more 0"]
 
 
 @on_the_file
-async def test_a_tool_can_remember_as_a_node(play: Play) -> None:
+async def test_a_tool_can_use_node_memory(play: Play) -> None:
     @tool
     async def count(context: ToolContext) -> str:
-        """Say how often this was asked in the conversation."""
+        """Return how often this tool was called in the conversation."""
         memory = NodeMemory(context.store, "default", "talk", "count")
         number = len(await memory.history(latest)) // 2 + 1
         await memory.add_messages(
@@ -222,14 +222,14 @@ async def test_a_tool_can_remember_as_a_node(play: Play) -> None:
 
 
 @on_the_file
-async def test_what_a_node_said_follows_the_branch_of_its_conversation(play: Play) -> None:
+async def test_a_nodes_history_follows_its_conversations_branch(play: Play) -> None:
     child = writer()
     parent = delegating(child)
     async with play() as world:
         await world.run(parent, "first", thread="talk")
         await world.run(parent, "second", thread="talk")
         await world.runtime.regenerate(parent, "talk")
-        # The answer that was replaced is not what the node said on this branch.
+        # The replaced answer is not part of the node's history on this branch.
         assert seen(child) == ["first 0", "Re: first 0", "second 0"]
         await world.run(parent, "third", thread="talk")
         assert seen(child) == ["first 0", "Re: first 0", "second 0", "Re: second 0", "third 0"]
@@ -238,15 +238,17 @@ async def test_what_a_node_said_follows_the_branch_of_its_conversation(play: Pla
         await branches.fork(world.store, "talk", nodes[2].seq)
         await world.run(parent, "instead", thread="talk")
         assert seen(child) == ["first 0", "Re: first 0", "instead 0"]
-        turns = [one for one in await memory(world).messages() if one.role == "assistant"]
+        turns = [
+            message for message in await memory(world).messages() if message.role == "assistant"
+        ]
         assert len(turns) == 5
 
 
-# What is wrong
+# Errors
 
 
 @on_the_file
-async def test_the_mode_node_without_a_conversation_is_refused(play: Play) -> None:
+async def test_node_memory_without_a_conversation_is_refused(play: Play) -> None:
     async with play() as world:
         with pytest.raises(ConfigError, match=r"'writer' has the memory mode `node`.*no convers"):
             await world.run(writer(), "Write.")
@@ -273,7 +275,7 @@ async def test_an_unsafe_id_and_an_unknown_mode_are_refused_by_name(play: Play) 
 
 
 @on_the_file
-async def test_a_corrupt_memory_fails_the_run_before_it_begins(play: Play) -> None:
+async def test_a_corrupt_memory_fails_the_run_before_its_first_call(play: Play) -> None:
     async with play() as world:
         documents = world.store.documents
         key = "node_memory/default/talk/writer.json"
@@ -284,7 +286,7 @@ async def test_a_corrupt_memory_fails_the_run_before_it_begins(play: Play) -> No
 
 
 @on_the_file
-async def test_a_run_deletes_what_no_node_has_used_for_the_days_that_are_set(
+async def test_a_run_deletes_memories_unused_for_the_configured_days(
     play: Play, tmp_path: Path
 ) -> None:
     async with play(settings=objects(tmp_path)) as world:
@@ -313,7 +315,7 @@ async def test_a_database_on_a_server_needs_an_object_store(play: Play) -> None:
 
 
 @on_the_file
-async def test_a_run_that_fails_adds_nothing_and_resumed_adds_its_turn_once(play: Play) -> None:
+async def test_a_failed_run_adds_nothing_and_its_resume_adds_one_turn(play: Play) -> None:
     model = ScriptedModel([ModelRejected("No."), say("Written.")])
     async with play() as world:
         with pytest.raises(ModelRejected):
@@ -327,7 +329,7 @@ async def test_a_run_that_fails_adds_nothing_and_resumed_adds_its_turn_once(play
 
 
 @on_the_file
-async def test_what_failed_is_not_taken_for_a_turn_by_the_next_run(play: Play) -> None:
+async def test_the_next_run_does_not_see_a_failed_turn(play: Play) -> None:
     agent = writer()
     async with play() as world:
         with pytest.raises(ModelRejected):
@@ -341,7 +343,7 @@ async def test_what_failed_is_not_taken_for_a_turn_by_the_next_run(play: Play) -
 
 
 @pytest.mark.backends("file", "postgres")
-async def test_a_turn_that_a_crash_prevented_is_made_good_by_the_next_run(
+async def test_the_next_run_adds_a_turn_that_a_crash_prevented(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = writer()
@@ -357,7 +359,7 @@ async def test_a_turn_that_a_crash_prevented_is_made_good_by_the_next_run(
 
 
 @on_the_file
-async def test_an_object_store_that_is_away_at_the_end_fails_no_run(
+async def test_an_unavailable_object_store_at_the_end_fails_no_run(
     play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def away(*_: Any, **__: Any) -> bool:
@@ -369,13 +371,13 @@ async def test_an_object_store_that_is_away_at_the_end_fails_no_run(
             patched.setattr(ObjectDocuments, "write", away)
             result = await world.run(agent, "one", thread="talk")
         assert result.output == "Re: one" and "The store is away." in caplog.text
-        # Its job is to be claimed again; the claim was never made, so at once.
+        # The job has to be claimed again; it was never claimed, so that works at once.
         await world.run(agent, "two", thread="talk")
         assert seen(agent) == ["one", "Re: one", "two"]
 
 
 @on_the_file
-async def test_runs_at_once_lose_no_turn(play: Play) -> None:
+async def test_concurrent_runs_lose_no_turn(play: Play) -> None:
     async with play() as world:
 
         async def run(number: int) -> None:
@@ -384,9 +386,9 @@ async def test_runs_at_once_lose_no_turn(play: Play) -> None:
         async with anyio.create_task_group() as group:
             for number in range(4):
                 group.start_soon(run, number)
-        said = texts(await memory(world).history(latest))
-    assert sorted(said[::2]) == [f"task {n}" for n in range(4)]
-    assert sorted(said[1::2]) == [f"Re: task {n}" for n in range(4)]
+        history = texts(await memory(world).history(latest))
+    assert sorted(history[::2]) == [f"task {n}" for n in range(4)]
+    assert sorted(history[1::2]) == [f"Re: task {n}" for n in range(4)]
 
 
 KILLED = """
@@ -420,7 +422,7 @@ anyio.run(main)
 
 @on_the_file
 @pytest.mark.parametrize("where", ["step", "end"])
-async def test_after_a_kill_the_turn_is_there_once(database_url: str, where: str) -> None:
+async def test_after_a_kill_the_turn_is_stored_once(database_url: str, where: str) -> None:
     command = [sys.executable, "-c", KILLED, database_url, where]
     done = await anyio.run_process(
         command, check=False, env=clean_environ(), stderr=subprocess.STDOUT
@@ -436,11 +438,16 @@ async def test_after_a_kill_the_turn_is_there_once(database_url: str, where: str
         await runtime.run(agent, "More.", thread="talk")
         assert seen(agent) == ["Write.", "Written.", "More."]
         messages = await NodeMemory(store, "default", "talk", "writer").messages()
-        assert [one.content for one in messages] == ["Write.", "Written.", "More.", "Re: More."]
+        assert [message.content for message in messages] == [
+            "Write.",
+            "Written.",
+            "More.",
+            "Re: More.",
+        ]
 
 
 @on_the_file
-async def test_two_small_images_do_not_erase_a_memory(play: Play, tmp_path: Path) -> None:
+async def test_two_small_images_do_not_displace_the_history(play: Play, tmp_path: Path) -> None:
     small = tmp_path / "small.png"
     small.write_bytes(png(8, 8))
     agent = writer(max_token_limit=2_000)
@@ -451,26 +458,28 @@ async def test_two_small_images_do_not_erase_a_memory(play: Play, tmp_path: Path
         head = (await world.store.threads.get(result.thread_id)).head
         assert head is not None
         branch = await world.store.log.branch(result.thread_id, head)
-        said = [getattr(decode_message(node.body), "text", "") for node in branch]
-    assert said[0] == "My name is Ada."
-    starts = [one for one in world.events if one.kind == "run-start"]
-    assert not any("turns_left_out" in one.data for one in starts)
+        logged = [getattr(decode_message(node.body), "text", "") for node in branch]
+    assert logged[0] == "My name is Ada."
+    starts = [event for event in world.events if event.kind == "run-start"]
+    assert not any("turns_left_out" in start.data for start in starts)
 
 
 @on_the_file
-async def test_an_image_counts_only_where_it_is_sent(play: Play) -> None:
+async def test_an_image_counts_only_for_models_that_take_images(play: Play) -> None:
     images = [FileRef("image", f"https://example.org/{n}.png", "image/png") for n in range(2)]
     async with play() as world:
-        kept = memory(world)
-        await kept.add_messages("m1", None, user_content="My name is Ada.", assistant_content="Hi.")
-        await kept.add_messages(
+        stored = memory(world)
+        await stored.add_messages(
+            "m1", None, user_content="My name is Ada.", assistant_content="Hi."
+        )
+        await stored.add_messages(
             "m2", "m1", user_content="Look.", assistant_content="I see.", user_files=images
         )
-        await kept.flush()
+        await stored.flush()
         # A model that takes images is charged for two of unknown size; they do not fit.
-        shown = await kept.history("m2", max_token_limit=2_000, takes=["image"])
+        shown = await stored.history("m2", max_token_limit=2_000, takes=["image"])
         assert (texts(shown), shown.left_out) == ([], 2)
-        shown = await kept.history("m2", max_token_limit=2_000, takes=[])
+        shown = await stored.history("m2", max_token_limit=2_000, takes=[])
         assert (texts(shown)[0], shown.left_out) == ("My name is Ada.", 0)
         assert shown[2].files == tuple(images)
 
@@ -484,5 +493,5 @@ async def test_a_turn_that_does_not_fit_is_reported(play: Play) -> None:
     async with play() as world:
         for text in ("One. " * 30, "Two.", "Three."):
             await world.run(agent, text, thread="talk")
-        starts = [one.data for one in world.events if one.kind == "run-start"]
-    assert [one.get("turns_left_out", 0) for one in starts] == [0, 1, 1]
+        starts = [event.data for event in world.events if event.kind == "run-start"]
+    assert [start.get("turns_left_out", 0) for start in starts] == [0, 1, 1]

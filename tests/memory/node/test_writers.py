@@ -1,4 +1,4 @@
-"""Many writers of one node memory: nothing is lost, nothing is there twice, whatever interferes."""
+"""Concurrent writers of one node memory: no turn is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ZST = f"{KEY}.zst"
 
 
 class Interfering(Documents):
-    """Documents between whose read and write something else happens."""
+    """Documents with another writer's step between read and write."""
 
     def __init__(self, inner: Documents, meanwhile: Callable[[], Any]) -> None:
         self._inner, self._meanwhile = inner, meanwhile
@@ -55,7 +55,7 @@ class Interfering(Documents):
 
 
 class Interfered:
-    """An owner's store whose documents are interfered with."""
+    """An owner's store with interfering documents."""
 
     def __init__(self, store: UserStore, meanwhile: Callable[[], Any]) -> None:
         self._store, self._meanwhile = store, meanwhile
@@ -69,14 +69,14 @@ class Interfered:
 
 
 def interfered(store: UserStore, meanwhile: Callable[[], Any]) -> UserStore:
-    """Return the store, where something happens before each write of a document."""
-    # Everything but the documents is handed on.
+    """Return the store with an action run before each write of a document."""
+    # All other attributes are the wrapped store's.
     interfered: Any = Interfered(store, meanwhile)
     return interfered
 
 
 def once(*steps: Callable[[], Any]) -> Callable[[], Any]:
-    """Return what does these things, one each time that it is called, then nothing."""
+    """Return a function that runs these actions, one per call, and afterwards does nothing."""
     left = list(steps)
 
     async def step() -> None:
@@ -86,18 +86,18 @@ def once(*steps: Callable[[], Any]) -> Callable[[], Any]:
     return step
 
 
-# At the same time
+# Concurrent writes
 
 
-async def test_two_objects_that_read_the_same_lose_no_turn(ann: UserStore) -> None:
+async def test_two_writers_of_the_same_version_lose_no_turn(ann: UserStore) -> None:
     slow = node(interfered(ann, once(lambda: say(node(ann), "a"), lambda: say(node(ann), "b"))))
     await say(slow, "c")
     assert sorted(texts(await node(ann).history("a"))) == ["a.", "a?"]
-    assert {one.message_id for one in await node(ann).messages()} >= {"a", "b", "c"}
+    assert {message.message_id for message in await node(ann).messages()} >= {"a", "b", "c"}
     assert len(await node(ann).messages()) == 6
 
 
-async def test_turns_written_at_once_follow_each_other(ann: UserStore) -> None:
+async def test_concurrent_turns_form_a_chain(ann: UserStore) -> None:
     async def write(name: str) -> None:
         memory = node(ann)
         for number in range(4):
@@ -110,8 +110,8 @@ async def test_turns_written_at_once_follow_each_other(ann: UserStore) -> None:
         for name in "xyz":
             group.start_soon(write, name)
 
-    said = texts(await node(ann).history(latest, max_token_limit=10_000))
-    assert sorted(said[1::2]) == sorted(f"{name}{n}" for name in "xyz" for n in range(4))
+    history = texts(await node(ann).history(latest, max_token_limit=10_000))
+    assert sorted(history[1::2]) == sorted(f"{name}{n}" for name in "xyz" for n in range(4))
 
 
 WRITE = """
@@ -136,34 +136,34 @@ anyio.run(main, sys.argv[1], sys.argv[2], int(sys.argv[3]))
 
 
 @in_a_folder
-async def test_two_processes_lose_no_turn_and_one_that_is_killed_only_its_last(
+async def test_two_processes_lose_no_turn_and_a_killed_one_only_its_last(
     ann: UserStore, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", WRITE, str(tmp_path)]
     killed = await anyio.open_process([*command, "k", "10000"], stdin=subprocess.DEVNULL)
     assert killed.stdout is not None
-    said = await killed.stdout.receive()
+    output = await killed.stdout.receive()
     done = await anyio.run_process([*command, "p", "15"])
     killed.kill()
     async for chunk in killed.stdout:
-        said += chunk
+        output += chunk
     await killed.aclose()
-    written = (said + done.stdout).decode().split()
+    written = (output + done.stdout).decode().split()
 
-    messages = [one for one in await node(ann).messages() if one.role == "assistant"]
-    kept = [one.message_id for one in messages]
+    messages = [message for message in await node(ann).messages() if message.role == "assistant"]
+    stored_ids = [message.message_id for message in messages]
 
-    assert len(set(kept)) == len(kept) and set(written) <= set(kept)
-    assert len(set(kept) - set(written)) <= 1
-    # They follow each other, whoever wrote them; and the memory can be written to.
+    assert len(set(stored_ids)) == len(stored_ids) and set(written) <= set(stored_ids)
+    assert len(set(stored_ids) - set(written)) <= 1
+    # The turns form a chain, whoever wrote them, and the memory is still writable.
     await say(node(ann), "after")
-    assert [one.message_id for one in messages] == [
+    assert [message.message_id for message in messages] == [
         one.removesuffix(":user")
-        for one in dict.fromkeys(one.parent_message_id or "" for one in messages)
+        for one in dict.fromkeys(message.parent_message_id or "" for message in messages)
     ]
 
 
-async def test_what_was_cleared_meanwhile_does_not_come_back(ann: UserStore) -> None:
+async def test_a_memory_cleared_meanwhile_stays_cleared(ann: UserStore) -> None:
     await say(node(ann), "a")
     slow = node(interfered(ann, once(node(ann).clear)))
     await say(slow, "b")
@@ -171,7 +171,7 @@ async def test_what_was_cleared_meanwhile_does_not_come_back(ann: UserStore) -> 
 
 
 @in_a_folder
-async def test_a_writer_that_is_always_late_fails_and_keeps_its_buffer(
+async def test_a_writer_that_always_conflicts_fails_and_keeps_its_buffer(
     ann: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_module, "TRIES", 3)
@@ -183,11 +183,11 @@ async def test_a_writer_that_is_always_late_fails_and_keeps_its_buffer(
     late = node(interfered(ann, interfere))
     with pytest.raises(Conflict, match="keep changing"):
         await say(late, "a")
-    assert [one.message_id for one in await late.messages()][-1] == "a"
+    assert [message.message_id for message in await late.messages()][-1] == "a"
 
 
 @in_a_folder
-async def test_a_store_that_fails_loses_nothing_of_the_buffer(ann: UserStore) -> None:
+async def test_a_failing_store_loses_nothing_of_the_buffer(ann: UserStore) -> None:
     async def fail() -> None:
         raise ObjectsUnavailable("The store is away.")
 
@@ -199,7 +199,7 @@ async def test_a_store_that_fails_loses_nothing_of_the_buffer(ann: UserStore) ->
 
 
 @in_a_folder
-async def test_a_write_whose_answer_was_lost_is_there_once(ann: UserStore) -> None:
+async def test_a_write_with_a_lost_response_is_stored_once(ann: UserStore) -> None:
     class Lossy(Interfering):
         async def write(self, key: str, data: bytes, *, replaces: Any) -> bool:
             await self._inner.write(key, data, replaces=replaces)
@@ -217,16 +217,16 @@ async def test_a_write_whose_answer_was_lost_is_there_once(ann: UserStore) -> No
     assert len(await node(ann).messages()) == 2
 
 
-# Compressed
+# Compression
 
 
-async def test_a_compressed_memory_is_one_document_that_either_reads(
+async def test_a_compressed_memory_is_one_document_readable_by_both_settings(
     ann: UserStore, documents: Documents
 ) -> None:
     await say(node(ann, compressed=True), "a")
     assert await keys(documents) == [ZST]
-    found = await documents.read(ZST)
-    assert found is not None and b'"a?"' in zstandard.ZstdDecompressor().decompress(found.data)
+    stored = await documents.read(ZST)
+    assert stored is not None and b'"a?"' in zstandard.ZstdDecompressor().decompress(stored.data)
     assert texts(await node(ann).history("a")) == ["a?", "a."]
 
 
@@ -241,7 +241,7 @@ async def test_switching_compression_forks_no_memory(
 
     for memory in (node(ann, compressed=first), node(ann, compressed=not first)):
         assert texts(await memory.history("c")) == ["a?", "a.", "b?", "b.", "c?", "c."]
-    # All of it lies in one of the two, and the other is empty.
+    # One of the two holds all turns, and the other is empty.
     old = await documents.read(ZST if first else KEY)
     new = await documents.read(KEY if first else ZST)
     assert old is not None and new is not None
@@ -249,18 +249,20 @@ async def test_switching_compression_forks_no_memory(
     assert len(await node(ann).messages()) == 6
 
 
-async def test_who_writes_plain_while_another_compresses_loses_nothing(ann: UserStore) -> None:
+async def test_writers_with_different_compression_lose_nothing(ann: UserStore) -> None:
     await say(node(ann), "a")
     meanwhile = once(lambda: say(node(ann), "b"), lambda: say(node(ann), "c"))
     await say(node(interfered(ann, meanwhile), compressed=True), "d")
     await say(node(ann), "e")
     for compressed in (True, False):
         messages = await node(ann, compressed=compressed).messages()
-        assert sorted(one.message_id for one in messages if one.role == "assistant") == [*"abcde"]
+        assert sorted(
+            message.message_id for message in messages if message.role == "assistant"
+        ) == [*"abcde"]
 
 
 @in_a_folder
-async def test_who_reads_while_the_memory_moves_sees_all_of_it(
+async def test_a_reader_sees_everything_while_the_memory_moves(
     ann: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await say(node(ann, compressed=True), "a")
@@ -269,15 +271,15 @@ async def test_who_reads_while_the_memory_moves_sees_all_of_it(
 
     async def moving(self: ObjectDocuments, key: str) -> Document | None:
         nonlocal moved
-        found = await read(self, key)
+        document = await read(self, key)
         if key == KEY and not moved:
-            # Between the reader's two readings it moves from one place to the other.
+            # It moves between the reader's two reads.
             moved = True
             await say(node(ann), "b")
-        return found
+        return document
 
     monkeypatch.setattr(ObjectDocuments, "read", moving)
-    assert {one.message_id for one in await reader.messages()} >= {"a", "b"}
+    assert {message.message_id for message in await reader.messages()} >= {"a", "b"}
 
 
 @in_a_folder
@@ -289,8 +291,8 @@ async def test_a_corrupt_compressed_document_is_never_overwritten(
     for compressed in (True, False):
         with pytest.raises(CorruptDocument):
             await say(node(ann, compressed=compressed), "a")
-    found = await documents.read(ZST)
-    assert found is not None and found.data == data
+    stored = await documents.read(ZST)
+    assert stored is not None and stored.data == data
 
 
 @in_a_folder
@@ -298,19 +300,19 @@ async def test_a_truncated_compressed_document_is_reported(
     ann: UserStore, documents: Documents
 ) -> None:
     await say(node(ann, compressed=True), *(f"turn {n}" for n in range(50)))
-    found = await documents.read(ZST)
-    assert found is not None
-    await put(documents, found.data[: len(found.data) // 2], ZST)
+    stored = await documents.read(ZST)
+    assert stored is not None
+    await put(documents, stored.data[: len(stored.data) // 2], ZST)
     with pytest.raises(CorruptDocument):
         await node(ann).messages()
 
 
-# Cleaning up
+# Pruning
 
 
 @pytest.fixture
 async def three(ann: UserStore, documents: Documents) -> AsyncGenerator[list[str]]:
-    """Three memories, one of them compressed and one moved."""
+    """Three memories: one compressed, one moved."""
     await say(node(ann, "one"), "a")
     await say(node(ann, "two", compressed=True), "a")
     await say(node(ann, "three"), "a")
@@ -318,15 +320,15 @@ async def three(ann: UserStore, documents: Documents) -> AsyncGenerator[list[str
     yield await keys(documents)
 
 
-async def test_old_memories_are_pruned_and_those_of_others_stay(
+async def test_old_memories_are_pruned_and_other_owners_stay(
     ann: UserStore, opened: Store, documents: Documents, three: list[str]
 ) -> None:
     await say(node(opened.of("bob")), "a")
-    assert [one.node_id for one in await stored_memories(ann)].count("three") == 1
+    assert [memory.node_id for memory in await stored_memories(ann)].count("three") == 1
     assert await prune(ann, seconds=3600) == []
     assert await keys(documents) == three
 
-    # A bucket counts its times in whole seconds.
+    # A bucket stores times in whole seconds.
     gone = await prune(ann, seconds=-2)
 
     assert sorted(one.node_id for one in gone) == ["one", "three", "two"]
@@ -335,7 +337,7 @@ async def test_old_memories_are_pruned_and_those_of_others_stay(
 
 
 @in_a_folder
-async def test_a_memory_that_is_used_meanwhile_is_not_pruned(
+async def test_a_memory_used_meanwhile_is_not_pruned(
     ann: UserStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await say(node(ann), "a")
@@ -352,7 +354,7 @@ async def test_a_memory_that_is_used_meanwhile_is_not_pruned(
     assert len(await node(ann).messages()) == 4
 
 
-async def test_old_memories_are_pruned_once_a_day_and_after_a_crash_by_the_next(
+async def test_pruning_runs_daily_and_resumes_after_a_crash(
     ann: UserStore, documents: Documents, three: list[str]
 ) -> None:
     crashed = await ann.jobs.claim_periodic(PRUNE, seconds=-1)

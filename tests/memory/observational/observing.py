@@ -1,4 +1,4 @@
-"""Runs whose Observer is the test's own."""
+"""Runs with an Observer supplied by the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_runtime.run.state import memory_of
 def observe_with(
     patch: pytest.MonkeyPatch, observer: Observer, *, deadline: float | None = None
 ) -> None:
-    """Have this Observer observe in every run from now on.
+    """Use this Observer in every run from here on.
 
     Args:
         deadline: seconds that it may take; None for the setting.

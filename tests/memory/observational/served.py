@@ -1,7 +1,7 @@
-"""What the tests of whole runs with memory share: a provider on loopback that plays both models.
+"""Runs with memory whose provider is a server on loopback that plays both models.
 
-It answers as the agent's model, and otherwise as the Observer or the Reflector, which are the
-run's own model: all of it goes through litellm and HTTP.
+It answers as the agent's model, and also as the Observer and the Reflector, which use the run's own
+model: all of it through litellm and HTTP.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ Remember = Callable[[dict[str, Any]], Reply]
 
 
 def well(request: dict[str, Any]) -> Reply:
-    """Answer as a good Observer does."""
+    """Answer as a good Observer would."""
     return Reply(text=notes_for(request))
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """Return the text of a message as it was sent."""
+    """Return the text of a message as sent."""
     content: Any = message.get("content")
     return content if isinstance(content, str) else ""
 
 
 @dataclass
 class Provider:
-    """What answers, and what it was asked.
+    """The script of the server, and the requests it received.
 
     Attributes:
-        act: gives the text of an answer's tool result by the number of the step.
+        act: returns the text of a tool result by the number of the step.
         asked: the agent's requests; `memory`: those of the Observer and the Reflector.
     """
 
@@ -77,12 +77,12 @@ class Provider:
         return Reply(calls=(("look", {"number": done}),))
 
     def observed(self) -> list[tuple[str, str]]:
-        """Return what every prompt showed of observations, in order: nodes, and text."""
+        """Return the observations shown in each prompt, in order: their nodes and text."""
         return [
-            (found[1], found[2])
+            (match[1], match[2])
             for request in self.asked
             for message in request["messages"]
-            if (found := _OBSERVED.fullmatch(text_of(message)))
+            if (match := _OBSERVED.fullmatch(text_of(message)))
         ]
 
 
@@ -90,7 +90,7 @@ _OBSERVED = re.compile(r"<observed \w+ nodes (\d+ to \d+)>\n(.*)\n</observed \w+
 
 
 def seen(number: int) -> str:
-    """Return what is seen at a place."""
+    """Return what is visible at a place."""
     if number % 17 == 0:
         raise ValueError(f"cannot open src/part_{number}.py")
     return f"src/part_{number}.py:\n" + "what was seen there, in a few words\n" * 20
@@ -98,7 +98,7 @@ def seen(number: int) -> str:
 
 @dataclass
 class Served:
-    """A runtime whose provider is a server, and what happened in it."""
+    """A runtime whose provider is a server, and the events of its run."""
 
     runtime: Runtime
     provider: Provider
@@ -118,8 +118,8 @@ class Served:
             Args:
                 number: at what.
             """
-            found = self.look(number)
-            return found if isinstance(found, str) else await found
+            result = self.look(number)
+            return result if isinstance(result, str) else await result
 
         agent = Agent(tools=[look], last_messages=self.last_messages)
         return await self.runtime.run(agent, task, thread=MAIN, on_event=self._note)
@@ -129,9 +129,9 @@ class Served:
         self.changed.set()
         self.changed = anyio.Event()
 
-    async def until(self, found: Callable[[], bool]) -> None:
-        """Wait until the run's events make this true."""
-        while not found():
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until the run's events satisfy a condition."""
+        while not condition():
             await self.changed.wait()
 
     def of(self, kind: str) -> list[Event]:
@@ -139,30 +139,34 @@ class Served:
         return [event for event in self.events if event.kind == kind]
 
     def observations(self, level: int = 0) -> list[Event]:
-        """Return the events of observations of a level."""
-        return [one for one in self.of("observation") if one.data["level"] == level]
+        """Return the observation events of a level."""
+        return [
+            observation
+            for observation in self.of("observation")
+            if observation.data["level"] == level
+        ]
 
     async def wrong(self) -> list[str]:
-        """Return what is wrong with the coverage of any prompt, judged by the rows alone."""
+        """Return the coverage errors of all prompts, computed from the rows only."""
         store, user = self.runtime.store, self.runtime.settings.user
         left = await read_left(store, driver_of(store), user)
         judge = Judge(left, [], frozenset())
-        found = [judge.prompt(_sent(request)) for request in self.provider.asked]
-        return [one for one in found if one]
+        prompts = [judge.prompt(_sent(request)) for request in self.provider.asked]
+        return [faults for faults in prompts if faults]
 
 
 def _sent(request: dict[str, Any]) -> Sent:
     messages: list[Message] = []
-    for one in request["messages"]:
-        made: list[dict[str, Any]] = one.get("tool_calls") or []
+    for message in request["messages"]:
+        made: list[dict[str, Any]] = message.get("tool_calls") or []
         ids = [str(call["id"]) for call in made]
-        messages.append((one["role"], text_of(one), ids, one.get("tool_call_id") or ""))
+        messages.append((message["role"], text_of(message), ids, message.get("tool_call_id") or ""))
     return Sent("", messages, "")
 
 
 def longest(requests: list[dict[str, Any]]) -> int:
-    """Return the tokens of the longest prompt's texts."""
-    return max(sum(count_text(text_of(one)) for one in r["messages"]) for r in requests)
+    """Return the token count of the longest prompt."""
+    return max(sum(count_text(text_of(message)) for message in r["messages"]) for r in requests)
 
 
 @asynccontextmanager
@@ -176,18 +180,18 @@ async def serve(
     patch: pytest.MonkeyPatch,
     **settings: Any,
 ) -> AsyncGenerator[Served]:
-    """Open a runtime with memory whose provider is a server; its retries do not wait."""
+    """Open a runtime with memory and a server as its provider; retries do not wait."""
     patch.setattr(attempts, "FIRST_WAIT", 0.0)
     patch.setattr(model_observer, "WAIT", 0.0)
     patch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
     provider = Provider(remember, steps)
     async with OpenAIServer(provider, factor=factor) as server:
         model = LiteLLMModel("openai/test", base_url=server.base_url, api_key=KEY, retries=1)
-        given = Settings(database_url=url, **(LIMITS | settings))
-        async with Runtime.open(given, model=model) as runtime:
+        configured = Settings(database_url=url, **(LIMITS | settings))
+        async with Runtime.open(configured, model=model) as runtime:
             yield Served(runtime, provider, server, look)
 
 
 def reflects(request: dict[str, Any]) -> bool:
-    """Return whether a request of the memory is the Reflector's."""
+    """Return whether a memory request is the Reflector's."""
     return text_of(request["messages"][0]) == model_reflector.INSTRUCTIONS

@@ -31,7 +31,7 @@ async def look(number: int, context: ToolContext) -> str:
 
 
 class Looking:
-    """Looks `steps` times; one look waits for an observation, then some seconds."""
+    """Looks `steps` times; one look waits for an observation and then for some seconds."""
 
     def __init__(self, steps: int, *, pause_after: int = 0, seconds: float = 0.0) -> None:
         self.steps, self.pause_after, self.seconds = steps, pause_after, seconds
@@ -40,19 +40,19 @@ class Looking:
         self.observed = anyio.Event()
 
     def heard(self, event: Event) -> None:
-        """Keep an event."""
+        """Record an event."""
         self.events.append(event)
         if event.kind == "observation":
             self.observed.set()
 
     def __call__(self, request: ModelRequest) -> Scripted:
-        """Answer as a script."""
+        """Answer by script."""
         self.done += 1
         return call("look", number=self.done) if self.done <= self.steps else say("Done.")
 
     def causes(self) -> list[str]:
-        """Return the causes of the activations."""
-        return [one.data["cause"] for one in self.events if one.kind == "activation"]
+        """Return the activations' causes."""
+        return [event.data["cause"] for event in self.events if event.kind == "activation"]
 
 
 async def _run(settings: Settings, script: Looking, **options: Any) -> None:
@@ -75,20 +75,20 @@ def _settings(url: str, **more: Any) -> Settings:
     )
 
 
-async def test_after_a_pause_what_is_ready_is_activated_below_the_threshold(url: str) -> None:
+async def test_a_pause_activates_prepared_observations_below_the_threshold(url: str) -> None:
     settings = _settings(url, activate_after_idle=0.2)
     script = Looking(17, pause_after=15, seconds=0.4)
     await _run(settings, script)
     assert script.causes() == ["start", "idle"]
 
 
-async def test_without_a_pause_it_waits_for_the_threshold(url: str) -> None:
+async def test_without_a_pause_activation_waits_for_the_threshold(url: str) -> None:
     script = Looking(17, pause_after=15)
     await _run(_settings(url), script)
     assert script.causes() == ["start"]
 
 
-async def test_a_pause_can_be_left_out_of_account(url: str) -> None:
+async def test_activation_by_pause_can_be_disabled(url: str) -> None:
     script = Looking(17, pause_after=15, seconds=0.3)
     await _run(_settings(url, activate_after_idle=0), script)
     assert script.causes() == ["start"]
@@ -113,7 +113,7 @@ async def test_without_a_known_price_the_threshold_decides_and_the_run_says_so(u
 
 
 @pytest.mark.parametrize("forbidden", ["1", "0"])
-async def test_where_the_observer_cannot_be_called_rules_observe_and_the_run_says_so(
+async def test_without_a_callable_observer_rules_observe_and_the_run_says_so(
     url: str, forbidden: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", forbidden)
@@ -125,7 +125,7 @@ async def test_where_the_observer_cannot_be_called_rules_observe_and_the_run_say
     assert "Rules observe instead." in warning
     assert ("OPENAI_API_KEY" in warning) == (forbidden == "0")
     assert warning in caplog.text
-    seen = [one.data for one in script.events if one.kind == "observation"]
+    seen = [event.data for event in script.events if event.kind == "observation"]
     assert seen and all(one["origin"] == "rules" for one in seen)
-    # Rules were chosen at the start: nothing waits for a model that cannot come.
+    # Rules were chosen at the start: no step waits for a model that cannot answer.
     assert not any(one["provisional"] for one in seen)

@@ -1,7 +1,7 @@
 """An Observer that is down, slow, empty, repetitive or hostile, in whole runs through litellm.
 
-Whatever it does, the run finishes, every prompt stands for each node once and stays within its
-bounds, what could not be observed is written by rules, and an event says why.
+In every case the run finishes, each prompt covers each node once and stays within its limits, rules
+write the observations that the Observer did not, and an event gives the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOSTILE = (
 
 
 async def _run_to_the_end(served: Served) -> None:
-    """Run, and let one step wait until some observations were written."""
+    """Run, with one step that waits until some observations were written."""
 
     async def look(number: int) -> str:
         if number == 30:
@@ -65,7 +65,7 @@ async def _run_to_the_end(served: Served) -> None:
         pytest.param(Reply(text=f"{AT} | info | read\n{NOTHING}"), "nothing to", id="contradicts"),
     ],
 )
-async def test_what_a_bad_observer_does_not_write_rules_do(
+async def test_rules_observe_in_place_of_a_bad_observer(
     reply: Reply, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"file:{tmp_path / 'run.db'}"
@@ -74,18 +74,20 @@ async def test_what_a_bad_observer_does_not_write_rules_do(
 
     observations = served.observations()
     assert observations
-    assert {one.data["origin"] for one in observations} == {"rules"}
-    assert all(one.data["provisional"] for one in observations)
-    assert any(why.lower() in one.data["why"].lower() for one in observations), observations[0].data
-    assert all(one.data["why"] for one in observations)
+    assert {observation.data["origin"] for observation in observations} == {"rules"}
+    assert all(observation.data["provisional"] for observation in observations)
+    assert any(why.lower() in observation.data["why"].lower() for observation in observations), (
+        observations[0].data
+    )
+    assert all(observation.data["why"] for observation in observations)
     assert all(KEY not in str(event.data) for event in served.events)
     assert served.provider.observed()
-    # The task of long ago is there all the same.
-    shown = [text_of(one) for one in served.provider.asked[-1]["messages"]]
+    # The early task is still shown.
+    shown = [text_of(message) for message in served.provider.asked[-1]["messages"]]
     assert any("Find the bug." in text for text in shown)
 
 
-async def test_an_observer_that_hangs_is_left_behind_and_its_deadline_told(
+async def test_a_hanging_observer_is_abandoned_and_its_deadline_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"file:{tmp_path / 'run.db'}"
@@ -95,10 +97,13 @@ async def test_an_observer_that_hangs_is_left_behind_and_its_deadline_told(
     ) as served:
         await _run_to_the_end(served)
 
-    assert all("longer than 0.2 seconds" in one.data["why"] for one in served.observations())
+    assert all(
+        "longer than 0.2 seconds" in observation.data["why"]
+        for observation in served.observations()
+    )
 
 
-async def test_a_run_never_waits_for_an_observer_that_hangs_however_long_it_may(
+async def test_a_run_never_waits_for_a_hanging_observer_whatever_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"file:{tmp_path / 'run.db'}"
@@ -116,14 +121,14 @@ async def test_a_run_never_waits_for_an_observer_that_hangs_however_long_it_may(
     assert result.ok
     assert len(served.provider.memory) == 1
     assert served.observations() == []
-    causes = Counter(one.data["cause"] for one in served.of("activation"))
+    causes = Counter(activation.data["cause"] for activation in served.of("activation"))
     assert causes["late"]
-    # Old tool output was cut meanwhile, and says how it is opened again.
-    last = "".join(text_of(one) for one in served.provider.asked[-1]["messages"])
+    # Old tool output was truncated meanwhile, with a note on how to open it.
+    last = "".join(text_of(message) for message in served.provider.asked[-1]["messages"])
     assert "recall" in last
 
 
-async def test_results_of_which_cuts_save_little_are_left_whole_while_an_observer_hangs(
+async def test_results_that_truncation_barely_shortens_stay_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging = Reply(stall_after=0)
@@ -142,9 +147,9 @@ async def test_results_of_which_cuts_save_little_are_left_whole_while_an_observe
         result = await served.run()
 
     assert result.ok
-    causes = Counter(one.data["cause"] for one in served.of("activation"))
+    causes = Counter(activation.data["cause"] for activation in served.of("activation"))
     assert not causes["late"]
-    whole = sum(len(text_of(one)) for one in served.provider.asked[-1]["messages"])
+    whole = sum(len(text_of(message)) for message in served.provider.asked[-1]["messages"])
     assert whole < 40 * 60 * len("what was seen there, in a few words\n")
 
 
@@ -165,7 +170,9 @@ async def test_a_window_that_fills_up_meanwhile_is_observed_by_rules_at_once(
         assert await served.wrong() == []
 
     assert result.ok
-    assert {one.data["why"] for one in served.observations()} == {"The window was full."}
+    assert {observation.data["why"] for observation in served.observations()} == {
+        "The window was full."
+    }
     assert longest(served.provider.asked) < 6000
 
 
@@ -179,7 +186,7 @@ async def test_a_hostile_observer_cannot_leave_its_fence(
     shown = 0
     for request in served.provider.asked:
         system, *rest = request["messages"]
-        # Only the runtime's own words stand in the system role, and they never change.
+        # Only the runtime's own words have the system role, and they never change.
         assert system == served.provider.asked[0]["messages"][0]
         nonce = text_of(system).partition("<runtime-note ")[2].partition(">")[0]
         assert nonce != "0000"
@@ -195,7 +202,7 @@ async def test_a_hostile_observer_cannot_leave_its_fence(
     assert shown
 
 
-async def test_an_observer_that_recovers_writes_the_next_ones(
+async def test_a_recovered_observer_writes_the_next_observations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"file:{tmp_path / 'run.db'}"
@@ -209,7 +216,7 @@ async def test_an_observer_that_recovers_writes_the_next_ones(
     async with serve(url, remember, patch=monkeypatch) as served:
         await _run_to_the_end(served)
 
-    origins = [one.data["origin"] for one in served.observations()]
+    origins = [observation.data["origin"] for observation in served.observations()]
     assert origins[0] == "rules"
     assert origins[-1] == "model"
 
@@ -223,7 +230,7 @@ async def test_an_observer_that_recovers_writes_the_next_ones(
         pytest.param(Reply(stall_after=0), id="hanging"),
     ],
 )
-async def test_a_bad_reflector_is_stood_in_for_as_well(
+async def test_rules_condense_in_place_of_a_bad_reflector(
     reply: Reply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"file:{tmp_path / 'run.db'}"
@@ -252,5 +259,5 @@ async def test_a_bad_reflector_is_stood_in_for_as_well(
     assert result.ok
     reflections = served.observations(level=1)
     assert reflections
-    assert all(one.data["origin"] in ("rules", "archive") for one in reflections)
-    assert all(one.data["why"] for one in reflections)
+    assert all(reflection.data["origin"] in ("rules", "archive") for reflection in reflections)
+    assert all(reflection.data["why"] for reflection in reflections)

@@ -44,7 +44,7 @@ from agent_runtime.prompt.constraints import (
         'Run "make fmt", e.g. before each commit, and never skip it.',
     ],
 )
-def test_what_requires_forbids_or_corrects_is_found_as_it_was_written(text: str) -> None:
+def test_requirements_prohibitions_and_corrections_are_found_verbatim(text: str) -> None:
     assert list(required(f"The shop sells bread. It opens at nine.\n\n{text}")) == [text]
 
 
@@ -59,12 +59,12 @@ def test_what_requires_forbids_or_corrects_is_found_as_it_was_written(text: str)
         "- - -\n\n123 !!",
     ],
 )
-def test_other_sentences_are_no_constraints(text: str) -> None:
+def test_other_sentences_are_not_constraints(text: str) -> None:
     assert list(required(text)) == []
 
 
 @pytest.mark.parametrize("before", range(PIECE - 60, PIECE + 1, 7))
-def test_a_rule_is_found_wherever_it_stands_in_a_long_line(before: int) -> None:
+def test_a_rule_is_found_anywhere_in_a_long_line(before: int) -> None:
     rule = "Never touch e.g. billing.py in this project."
     other = "The shop sells bread. "
     filler = (other * (before // len(other) + 1))[: before - 2] + ". "
@@ -72,7 +72,7 @@ def test_a_rule_is_found_wherever_it_stands_in_a_long_line(before: int) -> None:
     assert list(required(f"{'bread ' * (PIECE // 2)}. {rule}")) == [rule]
 
 
-def test_lists_and_wrapped_lines_belong_together() -> None:
+def test_list_items_and_wrapped_lines_are_joined() -> None:
     text = (
         "Port it.\n\nNever touch:\n- a.py\n- b.py\n\n## Rules\n1. Short answers\n2. Plain words\n\n"
         "The agent leaves the ledger of the old shop as it is, and it must\nnot open the door.\n"
@@ -105,7 +105,7 @@ def test_lists_and_wrapped_lines_belong_together() -> None:
         ("Do not use it: it is no longer up.", "Always back up the server.", False),
     ],
 )
-def test_only_what_says_so_and_names_it_supersedes(new: str, old: str, ends: bool) -> None:
+def test_a_rule_is_superseded_only_explicitly_and_by_name(new: str, old: str, ends: bool) -> None:
     assert supersedes(new, old) is ends
 
 
@@ -119,53 +119,53 @@ def test_only_the_users_own_words_are_read() -> None:
         (5, Note("The user says, while you work: Never stop there.", source="steer")),
         (6, UserMessage("Keep the archive.")),
     ]
-    found = read_constraints(Constraints(), messages)
-    assert [(one.node, one.text) for one in found.items] == [
+    constraints = read_constraints(Constraints(), messages)
+    assert [(item.node, item.text) for item in constraints.items] == [
         (5, "Never stop there."),
         (6, "Keep the archive."),
     ]
-    # What was read is not read again, as after memory was off.
-    assert read_constraints(found, messages) == found
+    # Messages read before are skipped, such as after a time without memory.
+    assert read_constraints(constraints, messages) == constraints
 
 
-def test_the_same_rule_stands_once_where_it_was_said_last() -> None:
+def test_a_repeated_rule_is_listed_once_at_its_last_place() -> None:
     messages = [(1, UserMessage("Never stop.")), (2, UserMessage("never  stop!  Use oil."))]
-    assert [(one.node, one.text) for one in read_constraints(Constraints(), messages).items] == [
+    assert [(item.node, item.text) for item in read_constraints(Constraints(), messages).items] == [
         (2, "never stop!"),
         (2, "Use oil."),
     ]
 
 
-def test_all_is_shown_within_the_budget_and_named_beyond_it() -> None:
+def test_rules_are_shown_within_the_budget_and_referenced_beyond_it() -> None:
     rules = tuple(Constraint(n, f"Never open the door {n} before noon.") for n in range(1, 61))
     known = Constraints((Constraint(0, "Always ask first."), *rules), read=60)
     whole = fit_constraints(Constraints(known.items, 60, 0, 2000), first=100, task=None)
     lines = render_constraints(whole, first=100, task=None).splitlines()
-    assert lines[1:] == [f"- {one.text}" for one in known.items]
+    assert lines[1:] == [f"- {item.text}" for item in known.items]
     few = fit_constraints(Constraints(known.items, 60, 0, 400), first=100, task=None)
     text = render_constraints(few, first=100, task=None)
     assert "- Always ask first." in text
     assert "- Never open the door 60 before noon." in text
     assert "(node " in text and "recall" in text
     assert count_text(text) < 450
-    # There is room again: nothing of it was lost.
+    # With a larger budget all of them are shown again.
     assert (
         fit_constraints(Constraints(few.items, 60, 0, 2000), first=100, task=None).items
         == whole.items
     )
 
 
-def test_what_is_raw_or_the_task_is_not_said_twice() -> None:
+def test_rules_that_are_raw_or_in_the_task_are_not_repeated() -> None:
     known = Constraints((Constraint(1, "Keep a."), Constraint(2, "Keep b."), Constraint(9, "c.")))
     known = fit_constraints(Constraints(known.items, 9, 0, 400), first=5, task=1)
     assert render_constraints(known, first=5, task=1).splitlines()[1:] == ["- Keep b."]
     assert render_constraints(known, first=None, task=None) == ""
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_stored_constraints_are_bounded() -> None:
     lines = "\n".join(f"Never open the door {n} of the house." for n in range(4000))
-    found = read_constraints(Constraints(), [(1, UserMessage(lines))])
-    assert sum(len(one.text) for one in found.items) <= KEPT_CHARS
-    assert found.dropped + len(found.items) == 4000
+    constraints = read_constraints(Constraints(), [(1, UserMessage(lines))])
+    assert sum(len(item.text) for item in constraints.items) <= KEPT_CHARS
+    assert constraints.dropped + len(constraints.items) == 4000
     [one] = read_constraints(Constraints(), [(1, UserMessage("must " * 2000))]).items
     assert len(one.text) <= LONGEST + 60 and "node 1" in one.text

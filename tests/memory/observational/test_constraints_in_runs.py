@@ -1,4 +1,4 @@
-"""What the user requires stays in every prompt of whole runs, in the user's words."""
+"""The user's constraints stay in every prompt of whole runs, in the user's words."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def text_of(request: ModelRequest) -> str:
 
 
 def block_of(request: ModelRequest) -> list[str]:
-    """Return the lines of the block of constraints in a prompt."""
-    found = text_of(request).partition("What the user requires")[2].partition("</runtime-note")[0]
-    return found.splitlines()[1:]
+    """Return the lines of a prompt's block of constraints."""
+    block = text_of(request).partition("What the user requires")[2].partition("</runtime-note")[0]
+    return block.splitlines()[1:]
 
 
 @dataclass
 class Chat:
-    """A thread that is talked to; each turn looks once, then answers.
+    """A conversation; each turn looks once, then answers.
 
     Attributes:
-        requests: what the model was sent.
+        requests: the model's requests.
     """
 
     runtime: Runtime
@@ -103,11 +103,11 @@ class Chat:
         assert result.ok, result
 
     def named(self) -> list[int]:
-        """Return how many constraints each activation only names."""
+        """Return, for each activation, how many constraints it only references."""
         return [
-            one.data["constraints_named"]
-            for one in self.events
-            if one.kind == "activation" and "constraints_named" in one.data
+            event.data["constraints_named"]
+            for event in self.events
+            if event.kind == "activation" and "constraints_named" in event.data
         ]
 
 
@@ -118,27 +118,27 @@ async def _chat(path: Path, **settings: Any) -> AsyncGenerator[Chat]:
         yield Chat(runtime)
 
 
-async def test_rules_that_fit_stand_in_every_prompt_as_they_were_said(tmp_path: Path) -> None:
-    said: list[str] = []
+async def test_rules_within_the_budget_are_in_every_prompt_verbatim(tmp_path: Path) -> None:
+    rules: list[str] = []
     async with _chat(tmp_path) as chat:
         for number in range(30):
-            said.append(rule(number))
+            rules.append(rule(number))
             begin = len(chat.requests)
-            await chat.say(f"Go to floor {number} and look. {said[-1]} Then report.")
+            await chat.say(f"Go to floor {number} and look. {rules[-1]} Then report.")
             for request in chat.requests[begin:]:
                 text = text_of(request)
-                assert [one for one in said if one not in text] == []
+                assert [required for required in rules if required not in text] == []
     async with _chat(tmp_path) as chat:
         # Another process, a later turn: the state comes from the log.
         await chat.say("Go on.")
     text = text_of(chat.requests[-1])
-    assert [one for one in said if one not in text] == []
+    assert [required for required in rules if required not in text] == []
     lines = block_of(chat.requests[-1])
     assert len(lines) == len(set(lines)) >= 20
     assert not chat.named()
 
 
-async def test_rules_that_do_not_fit_are_named_the_newest_and_most_general_stand(
+async def test_rules_over_the_budget_are_referenced_and_the_newest_and_general_stay(
     tmp_path: Path,
 ) -> None:
     general = "Always answer in plain words."
@@ -150,7 +150,8 @@ async def test_rules_that_do_not_fit_are_named_the_newest_and_most_general_stand
         assert f"- {general}" in lines
         whole = [number for number in range(40) if f"- {rule(number)}" in lines]
         assert whole and whole == list(range(whole[0], whole[-1] + 1))
-        # Those after it have not left: when the others did depends on how fast they are observed.
+        # Later ones have not left: how early the others left depends on how fast they were
+        # observed.
         text = text_of(chat.requests[-1])
         assert all(f"Look. {rule(number)}" in text for number in range(whole[-1] + 1, 40))
         assert any("(node " in line for line in lines)
@@ -162,7 +163,7 @@ async def test_rules_that_do_not_fit_are_named_the_newest_and_most_general_stand
         assert left_out == named[-1]
 
 
-async def test_what_the_user_supersedes_leaves_and_a_fork_brings_it_back(tmp_path: Path) -> None:
+async def test_a_superseded_rule_leaves_and_a_fork_restores_it(tmp_path: Path) -> None:
     old, new = "Always use tabs for indentation.", "No longer use tabs; use four spaces."
     async with _chat(tmp_path) as chat:
         await chat.say(f"Begin. {old} {rule(1)}")
@@ -215,10 +216,10 @@ async def _knows_nothing(log: RunLog) -> Constraints:
     return log.view.start.constraints
 
 
-async def test_what_left_before_constraints_were_kept_is_read_once(
+async def test_messages_from_before_constraints_existed_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads of earlier versions have activations that know of no constraint."""
+    """Activations of earlier versions have no constraints."""
 
     async def answer(question: Question) -> str:
         return "Eight four four three"
@@ -257,26 +258,26 @@ async def test_prompts_only_grow_between_activations(tmp_path: Path) -> None:
             before.messages != after.messages[: len(before.messages)]
             for before, after in itertools.pairwise(chat.requests)
         )
-        assert 0 < changed <= sum(one.kind == "activation" for one in chat.events)
+        assert 0 < changed <= sum(event.kind == "activation" for event in chat.events)
 
 
-async def test_memory_that_was_off_for_a_while_loses_no_rule(tmp_path: Path) -> None:
-    said: list[str] = []
+async def test_a_time_without_memory_loses_no_rule(tmp_path: Path) -> None:
+    rules: list[str] = []
     for on, number in itertools.product((True, False, True), range(4)):
         async with _chat(tmp_path, observational_memory=on) as chat:
-            said.append(f"{rule(len(said))}")
-            await chat.say(f"Look. {said[-1]}")
+            rules.append(f"{rule(len(rules))}")
+            await chat.say(f"Look. {rules[-1]}")
             await chat.say("Look again.")
         if on and number == 3:
             text = text_of(chat.requests[-1])
-            assert [one for one in said if one not in text] == []
+            assert [required for required in rules if required not in text] == []
 
 
 # Reflection
 
 
 class Dense:
-    """An Observer of whose lines each is critical, and none the user's."""
+    """An Observer whose lines are all critical, and none the user's."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -296,7 +297,7 @@ class Dense:
 
 
 class Copying:
-    """A Reflector that gets no further: everything has to stay."""
+    """A Reflector that makes no progress: it returns everything unchanged."""
 
     def __init__(self) -> None:
         self.asked: list[Reflection] = []
@@ -312,23 +313,23 @@ class Copying:
 
 @pytest.fixture
 def reflector(monkeypatch: pytest.MonkeyPatch) -> Copying:
-    """The Reflector of every run from now on; the Observer is dense."""
-    found = Copying()
+    """The Reflector of every run from here on; the Observer is dense."""
+    copying = Copying()
     observer = Dense()
 
     def dense(
-        log: RunLog, given: MemorySetup, calibration: Calibration, settings: Settings
+        log: RunLog, setup: MemorySetup, calibration: Calibration, settings: Settings
     ) -> ObservationalMemory:
-        memory = memory_of(log, given, calibration, settings)
-        memory.observer, memory.reflector = observer, found
-        found.limit = memory.limit
+        memory = memory_of(log, setup, calibration, settings)
+        memory.observer, memory.reflector = observer, copying
+        copying.limit = memory.limit
         return memory
 
     monkeypatch.setattr(state, "memory_of", dense)
-    return found
+    return copying
 
 
-async def test_nothing_is_archived_below_r_and_the_reflector_is_left_in_peace(
+async def test_nothing_is_archived_below_r_and_the_reflector_is_not_called_in_vain(
     tmp_path: Path, reflector: Copying
 ) -> None:
     async with _chat(tmp_path, reflector_observation_tokens=1500) as chat:
@@ -340,7 +341,7 @@ async def test_nothing_is_archived_below_r_and_the_reflector_is_left_in_peace(
     left_out = observed = 0
     for row in sorted(rows, key=lambda row: row.id):
         if row.level:
-            # Whatever is archived was over R.
+            # Only what was over R is archived.
             assert sum(standing.values()) > reflector.limit
             for part in row.parts:
                 del standing[part]
@@ -356,6 +357,6 @@ async def test_nothing_is_archived_below_r_and_the_reflector_is_left_in_peace(
         for row in rows
         if row.level
     )
-    # It is asked when the first are many, and then for each fifth of R that is new.
+    # It is called at the first batch, and then for each further fifth of R.
     assert len(reflector.asked) <= 2 + observed / (0.2 * reflector.limit)
     assert {one.room for one in reflector.asked} == {True, False}

@@ -1,38 +1,38 @@
-"""What is known to have gone wrong in other observational memories does not happen in this one.
+"""Known failures of other observational memories do not happen in this one.
 
-Each known failure, and the tests that would see it here; those without a file are in this one.
+Each known failure, and the tests that would detect it here; those without a file are in this one.
 
 - tool-heavy threads never observed, a turn starts without history:
-  `test_a_thread_of_tool_calls_alone_is_observed_and_the_next_turn_has_its_history`
+  `test_a_thread_of_tool_calls_is_observed_and_the_next_turn_has_its_history`
 - a huge tool result counted as a small one, the context overflows:
-  `test_a_huge_result_is_counted_as_it_is_sent`
+  `test_a_huge_result_is_counted_as_sent`
 - no forced compaction when the provider says "context too long":
   `test_a_prompt_that_the_provider_finds_too_long_is_compacted_once`
 - one oversized message never observed: `test_one_oversized_message_is_observed_in_pieces`;
-  test_transcript: `test_a_message_longer_than_the_limit_is_split_inside`
+  test_transcript: `test_a_message_longer_than_the_limit_is_split`
 - an Observer outage blocks for minutes, then aborts the turn; the Observer blocks turn after turn
   past the threshold: test_bad_observers (all of it; `test_a_run_never_waits_…`)
 - an empty output wipes memory or advances the cursor: test_bad_observers (`empty`, `blank`),
-  test_observer_judge: `test_the_verdict_is_believed_only_where_nothing_has_to_be_noted`
+  test_validate: `test_nothing_to_observe_is_accepted_only_without_noteworthy_content`
 - infinite reflection just above the limit:
-  `test_a_reflector_without_progress_is_not_asked_for_ever`
+  `test_a_reflector_without_progress_is_not_called_forever`
 - an oversized last attempt is committed although an earlier one was better: test_reflector:
-  `test_the_smallest_usable_answer_is_kept_and_attempts_end_without_progress`
-- a just-finished tool result is dropped: `test_every_result_is_in_the_next_prompt_whole`
-- two processes: flags cleared, deadlocks, last write wins, chunks stranded: test_interleavings (all
-  of it); test_bad_observers: `test_two_runtimes_never_observe_the_same_…`
+  `test_the_smallest_usable_answer_wins_and_attempts_end_without_progress`
+- a just-finished tool result is dropped: `test_every_result_is_whole_in_the_next_prompt`
+- two processes: flags cleared, deadlocks, last write wins, chunks stranded:
+  test_memory_interleavings (all of it; `test_two_runtimes_never_observe_the_same_…`)
 - the Observer's instructions saved as the user's; memory observes itself:
-  `test_the_observer_reads_neither_its_instructions_nor_what_was_observed_as_transcript`
+  `test_the_observers_transcript_contains_neither_instructions_nor_observations`
 - relative dates rewritten, the cache lost; the whole text rewritten by the Reflector:
-  `test_what_is_observed_stays_byte_for_byte_and_prompts_only_grow_between_activations`
+  `test_observations_are_immutable_and_prompts_only_grow_between_activations`
 - every call carries all old observations: `test_the_observers_prompts_do_not_grow`
-- brackets, arrows and indentation stripped: `test_notes_are_shown_as_they_were_written`
-- fidelity never checked: test_observer_judge: `test_names_that_were_never_read`; test_ledger; the
+- brackets, arrows and indentation stripped: `test_notes_are_shown_verbatim`
+- fidelity never checked: test_validate: `test_invented_names_are_rejected`; test_ledger; the
   benchmark `survival`
-- `lastMessages` not honoured: `test_the_last_messages_are_always_there_as_messages`; test_bands:
-  `test_what_may_leave_never_touches_the_recent_messages`
-- no cache breakpoints: test_context: `test_cache_marks_stand_after_…`
-- notes outlive a deleted thread: `test_deleting_a_thread_deletes_what_was_observed`
+- `lastMessages` not honoured: `test_the_last_messages_are_always_raw`; test_thresholds:
+  `test_recent_messages_never_leave`
+- no cache breakpoints: test_build: `test_cache_marks_…`
+- notes outlive a deleted thread: `test_deleting_a_thread_deletes_its_observations`
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ LINE = "what was seen there, in a few words\n"
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A database of the test's own."""
+    """A database of this test."""
     return f"file:{tmp_path / 'run.db'}"
 
 
 async def _remembered(served: Served, observations: int = 3) -> None:
-    """Run to the end; a late step waits until enough observations were written."""
+    """Run to the end, with a late step that waits until enough observations were written."""
 
     async def look(number: int) -> str:
         if number == STEPS - 8:
@@ -80,7 +80,7 @@ def _texts(request: dict[str, Any]) -> list[str]:
     return [text_of(message) for message in request["messages"]]
 
 
-async def test_a_thread_of_tool_calls_alone_is_observed_and_the_next_turn_has_its_history(
+async def test_a_thread_of_tool_calls_is_observed_and_the_next_turn_has_its_history(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(url, patch=monkeypatch) as served:
@@ -90,7 +90,8 @@ async def test_a_thread_of_tool_calls_alone_is_observed_and_the_next_turn_has_it
         result = await served.run("What did you find?")
 
     assert result.ok
-    # One turn of tool calls was observed while it went on, and the next one begins with it.
+    # One turn of tool calls was observed while it ran, and the next turn starts with its
+    # observations.
     [request] = served.provider.asked
     texts = _texts(request)
     assert any(text.startswith("<observed ") for text in texts)
@@ -98,10 +99,8 @@ async def test_a_thread_of_tool_calls_alone_is_observed_and_the_next_turn_has_it
     assert texts[-1] == "What did you find?"
 
 
-async def test_a_huge_result_is_counted_as_it_is_sent(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The provider counts half as much again as we do, and one result is longer than its window."""
+async def test_a_huge_result_is_counted_as_sent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider counts 1.5 times our tokens, and one result is larger than its window."""
 
     def look(number: int) -> str:
         return f"page {number}\n" + LINE * (20_000 if number == 12 else 20)
@@ -113,7 +112,7 @@ async def test_a_huge_result_is_counted_as_it_is_sent(
         result = await served.run()
 
     assert result.ok
-    assert max(one["prompt_tokens"] for one in served.server.billed) < window
+    assert max(billed["prompt_tokens"] for billed in served.server.billed) < window
     [huge] = [text for text in _texts(served.provider.asked[12]) if "page 12\n" in text]
     assert 1_000 < len(huge) < 40_000
     assert "recall" in huge
@@ -140,8 +139,12 @@ async def test_a_prompt_that_the_provider_finds_too_long_is_compacted_once(
 
     assert result.ok
     assert len(refused) == 1
-    assert [one for one in served.of("activation") if one.data["cause"] == "overflow"]
-    # What had to leave was observed, at once.
+    assert [
+        activation
+        for activation in served.of("activation")
+        if activation.data["cause"] == "overflow"
+    ]
+    # The messages that had to leave were observed at once.
     assert served.observations()
 
 
@@ -165,20 +168,20 @@ async def test_one_oversized_message_is_observed_in_pieces(
     first = served.observations()[0]
     assert first.data["first"] == 1
     assert first.data["origin"] == "model"
-    read = [text_of(one["messages"][-1]) for one in served.provider.memory]
+    read = [text_of(request["messages"][-1]) for request in served.provider.memory]
     assert sum("Rule: keep port 8443." in text for text in read) >= 1
     assert any("Rule 5999:" in text for text in read)
     assert all(count_text(text) < 40_000 for text in read)
 
 
-async def test_a_reflector_without_progress_is_not_asked_for_ever(
+async def test_a_reflector_without_progress_is_not_called_forever(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def remember(request: dict[str, Any]) -> Reply:
         if not reflects(request):
             return well(request)
         text = text_of(request["messages"][-1])
-        # It gives back what it was given, so nothing is gained.
+        # It returns its input, so nothing is gained.
         lines = [line for line in text.splitlines() if re.match(r"\d{4}-\d\d-\d\d", line)]
         return Reply(text="\n".join([*lines, "TASK: go on"]))
 
@@ -196,17 +199,17 @@ async def test_a_reflector_without_progress_is_not_asked_for_ever(
         assert await served.wrong() == []
 
     assert result.ok
-    asked: defaultdict[str, int] = defaultdict(int)
+    attempts: defaultdict[str, int] = defaultdict(int)
     for request in served.provider.memory:
         if reflects(request):
-            # The code and the reason of a rejection differ from attempt to attempt.
+            # Both the code and the reason of a rejection differ from attempt to attempt.
             text = text_of(request["messages"][-1])
-            asked["\n".join(re.findall(r"^\d{4}-\d\d-\d\d.*$", text, re.MULTILINE))] += 1
-    assert asked
-    assert max(asked.values()) <= 8
+            attempts["\n".join(re.findall(r"^\d{4}-\d\d-\d\d.*$", text, re.MULTILINE))] += 1
+    assert attempts
+    assert max(attempts.values()) <= 8
 
 
-async def test_every_result_is_in_the_next_prompt_whole(
+async def test_every_result_is_whole_in_the_next_prompt(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(url, patch=monkeypatch) as served:
@@ -220,7 +223,7 @@ async def test_every_result_is_in_the_next_prompt_whole(
             assert f"cannot open src/part_{number}.py" in shown
 
 
-async def test_the_observer_reads_neither_its_instructions_nor_what_was_observed_as_transcript(
+async def test_the_observers_transcript_contains_neither_instructions_nor_observations(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(url, patch=monkeypatch) as served:
@@ -242,13 +245,13 @@ async def test_the_observer_reads_neither_its_instructions_nor_what_was_observed
         assert "<observed " not in transcript
         assert "The agent read page after page." not in transcript
         assert INSTRUCTIONS[:60] not in transcript
-    # Nor is anything of it in the thread's own log.
+    # None of it is in the thread's own log.
     bodies = b"".join(node.body for node in nodes)
     assert b"The agent read page after page." not in bodies
     assert INSTRUCTIONS[:60].encode() not in bodies
 
 
-async def test_what_is_observed_stays_byte_for_byte_and_prompts_only_grow_between_activations(
+async def test_observations_are_immutable_and_prompts_only_grow_between_activations(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(url, steps=80, patch=monkeypatch, reflector_observation_tokens=500) as served:
@@ -266,7 +269,7 @@ async def test_what_is_observed_stays_byte_for_byte_and_prompts_only_grow_betwee
     for nodes, text in served.provider.observed():
         shown[nodes].add(text)
     assert len(shown) > 5
-    # What several observations said may be condensed; what one says is never written again.
+    # Several observations may be condensed together; a single one is never rewritten.
     assert all(len(texts) == 1 for texts in shown.values())
     asked = [one["messages"] for one in served.provider.asked]
     rewrites = sum(after[: len(before)] != before for before, after in itertools.pairwise(asked))
@@ -306,9 +309,7 @@ async def test_the_observers_prompts_do_not_grow(url: str, monkeypatch: pytest.M
 _WORDS = ("one", "another", "a third", "some", "every")
 
 
-async def test_notes_are_shown_as_they_were_written(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_notes_are_shown_verbatim(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "app/[slug]/page.tsx -> {x: List<int>}   <b>&amp;</b> $HOME \\n C:\\temp [[wiki]] => ok"
 
     def remember(request: dict[str, Any]) -> Reply:
@@ -324,9 +325,7 @@ async def test_notes_are_shown_as_they_were_written(
     assert any(said in text for text in observed)
 
 
-async def test_the_last_messages_are_always_there_as_messages(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_last_messages_are_always_raw(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = 10
     async with serve(url, patch=monkeypatch, last_messages=wanted) as served:
         served.last_messages = wanted
@@ -334,11 +333,13 @@ async def test_the_last_messages_are_always_there_as_messages(
 
     assert any("<observed " in text for text in _texts(served.provider.asked[-1]))
     for number, request in enumerate(served.provider.asked):
-        raw = [one for one in request["messages"] if one["role"] in ("assistant", "tool")]
+        raw = [
+            message for message in request["messages"] if message["role"] in ("assistant", "tool")
+        ]
         assert len(raw) >= min(2 * number, wanted)
 
 
-async def test_deleting_a_thread_deletes_what_was_observed(
+async def test_deleting_a_thread_deletes_its_observations(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(url, patch=monkeypatch) as served:
@@ -348,7 +349,7 @@ async def test_deleting_a_thread_deletes_what_was_observed(
         async def look(number: int) -> str:
             if number == 30:
                 await served.until(lambda: len(served.observations()) >= 2)
-                # While memory is at work for a run, its thread cannot be deleted.
+                # A thread cannot be deleted while memory is working for its run.
                 with pytest.raises(ThreadBusy):
                     await user.upkeep.delete_thread(MAIN)
                 busy.append("refused")

@@ -1,4 +1,4 @@
-"""Observational memory in whole runs: what replaces what, and that nothing stops a run."""
+"""Observational memory in whole runs: what replaces which messages, and that runs always finish."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _of(events: list[Event], kind: str) -> list[Event]:
     return [event for event in events if event.kind == kind]
 
 
-async def test_observations_take_the_place_of_older_messages(runtime: Runtime) -> None:
+async def test_observations_replace_older_messages(runtime: Runtime) -> None:
     script = Script()
     events = await _run(runtime, script, thread="t")
 
@@ -84,7 +84,7 @@ async def test_observations_take_the_place_of_older_messages(runtime: Runtime) -
     assert "Find the bug." in "".join(message.text for message in last)
     assert any("<observed " in message.text for message in last)
     assert sum(len(message.text) for message in last) < 20_000
-    # Every error was among what was observed, once its own messages had left.
+    # Every error whose own messages have left is in an observation.
     seen = {
         message.text
         for request in script.requests
@@ -108,7 +108,7 @@ async def test_the_prompt_grows_by_appending_between_activations(runtime: Runtim
     assert len(systems) == 1
 
 
-async def test_a_second_run_goes_on_with_what_the_first_observed(runtime: Runtime) -> None:
+async def test_a_second_run_continues_from_the_firsts_observations(runtime: Runtime) -> None:
     await _run(runtime, Script(60), thread="t")
     script = Script(1)
 
@@ -145,7 +145,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("way", ["down", "slow", "broken"])
-async def test_an_observer_that_fails_is_stood_in_for_by_rules(
+async def test_rules_observe_in_place_of_a_failing_observer(
     runtime: Runtime, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observe_with(monkeypatch, Failing(way), deadline=0.05)
@@ -160,7 +160,7 @@ async def test_an_observer_that_fails_is_stood_in_for_by_rules(
     assert any("<observed " in message.text for message in script.requests[-1].messages)
 
 
-async def test_a_thread_that_remembered_goes_on_without_memory(tmp_path: Path) -> None:
+async def test_a_thread_with_observations_continues_without_memory(tmp_path: Path) -> None:
     url = f"file:{tmp_path / 'run.db'}"
     on = Settings(database_url=url, observational_memory=True, max_steps=500, **LIMITS)
     off = Settings(database_url=url, observational_memory=False, max_steps=500)
@@ -169,6 +169,6 @@ async def test_a_thread_that_remembered_goes_on_without_memory(tmp_path: Path) -
     script = Script(3)
     async with Runtime.open(off) as runtime:
         await _run(runtime, script, thread="t")
-    assert not any("<observed " in one.text for one in script.requests[-1].messages)
+    assert not any("<observed " in message.text for message in script.requests[-1].messages)
     async with Runtime.open(on) as runtime:
         await _run(runtime, Script(60), thread="t")

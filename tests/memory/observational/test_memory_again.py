@@ -1,4 +1,4 @@
-"""Provisional observations: a model rewrites what rules wrote while it failed."""
+"""Provisional observations: after rules wrote during a failure, a model rewrites them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = 60
 
 
 class Recovering:
-    """An Observer whose first calls fail, at a cost."""
+    """An Observer whose first calls fail, and cost tokens."""
 
     def __init__(self, down: int) -> None:
         self.down = down
@@ -62,7 +62,7 @@ class Script:
         self._waits = waits
 
     def heard(self, event: Event) -> None:
-        """Keep an event."""
+        """Record an event."""
         self.events.append(event)
         if event.kind == "observation" and event.data["again"]:
             self._again.set()
@@ -110,7 +110,7 @@ async def _run(
     return script.events
 
 
-async def test_a_model_that_is_back_writes_again_what_rules_wrote(
+async def test_a_recovered_model_rewrites_what_rules_wrote(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observer, script = Recovering(down=1), Script(waits=True)
@@ -125,7 +125,7 @@ async def test_a_model_that_is_back_writes_again_what_rules_wrote(
     assert first in "".join(message.text for message in script.requests[-1].messages)
 
 
-async def test_it_enters_at_an_activation_only(
+async def test_a_rewritten_observation_takes_effect_only_at_an_activation(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Script(waits=True)
@@ -138,7 +138,7 @@ async def test_it_enters_at_an_activation_only(
     assert changed <= sum(event.kind == "activation" for event in events)
 
 
-async def test_while_it_stays_down_what_rules_wrote_stays_and_every_call_is_booked(
+async def test_while_the_model_is_down_rules_notes_stay_and_every_call_is_booked(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observer, script = Recovering(down=10_000), Script()
@@ -152,7 +152,7 @@ async def test_while_it_stays_down_what_rules_wrote_stays_and_every_call_is_book
     assert observing.calls >= len(observer.asked) - 1
 
 
-async def test_a_later_run_takes_up_what_an_earlier_one_left_provisional(
+async def test_a_later_run_rewrites_an_earlier_runs_provisional_observations(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _run(runtime, Recovering(down=10_000), Script(), monkeypatch)
@@ -162,5 +162,5 @@ async def test_a_later_run_takes_up_what_an_earlier_one_left_provisional(
     again = [event.data for event in events if event.kind == "observation" and event.data["again"]]
     assert again
     rows = await runtime.store.of("local").log.observations("t", ending_from=1)
-    kept = {(row.first, row.last) for row in rows if not row.provisional}
-    assert {(one["first"], one["last"]) for one in again} <= kept
+    final = {(row.first, row.last) for row in rows if not row.provisional}
+    assert {(one["first"], one["last"]) for one in again} <= final

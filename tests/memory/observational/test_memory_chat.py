@@ -1,4 +1,4 @@
-"""Memory in a conversation of short runs: an observation may outlast the run it began in."""
+"""Memory in a conversation of short runs: an observation may outlast the run that started it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.memory.observational.observing import observe_with
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 12
 AGENT = Agent(ScriptedModel(lambda request: say(WORDS), delay=0.3))
-"""It takes long enough for the memory to begin what is due."""
+"""Long enough for the memory to start due work."""
 
 
 class Slow:
@@ -80,7 +80,7 @@ async def runtime(settings: Settings) -> AsyncIterator[Runtime]:
 
 
 async def _talk(runtime: Runtime, times: int) -> list[Event]:
-    """Say something `times` times, each in another run."""
+    """Send `times` messages, each in a run of its own."""
     events: list[Event] = []
     for _ in range(times):
         result = await runtime.run(AGENT, WORDS, thread="t", on_event=events.append)
@@ -98,11 +98,11 @@ async def _observed(runtime: Runtime, count: int) -> None:
                     return
 
 
-async def test_an_observation_goes_on_when_its_run_is_over(
+async def test_an_observation_continues_after_its_run_has_ended(
     runtime: Runtime, observer: Slow
 ) -> None:
     heard = await _talk(runtime, 8)
-    assert observer.intervals and not [one for one in heard if one.kind == "observation"]
+    assert observer.intervals and not [event for event in heard if event.kind == "observation"]
     observer.go.set()
     await _observed(runtime, 1)
 
@@ -110,13 +110,13 @@ async def test_an_observation_goes_on_when_its_run_is_over(
     [row] = await store.log.observations("t", ids=[1])
     assert (row.first, row.last) == observer.intervals[0] and not row.provisional
     assert (await store.spending.usage_by_purpose(thread_id="t"))["observe"].calls >= 1
-    kept = [one for one in await store.events.list("t") if one.kind == "observation"]
-    assert kept[0].data["first"] == row.first
-    # Only while the run went on could its listener hear of it.
-    assert len([one for one in heard if one.kind == "observation"]) == 0
+    observations = [event for event in await store.events.list("t") if event.kind == "observation"]
+    assert observations[0].data["first"] == row.first
+    # A listener hears of it only while its run lasts.
+    assert len([event for event in heard if event.kind == "observation"]) == 0
 
 
-async def test_the_runs_after_it_do_not_pay_for_it_again_and_use_it(
+async def test_later_runs_use_it_and_do_not_pay_for_it_again(
     runtime: Runtime, observer: Slow
 ) -> None:
     await _talk(runtime, 10)
@@ -127,11 +127,13 @@ async def test_the_runs_after_it_do_not_pay_for_it_again_and_use_it(
         await _talk(runtime, 2)
         await _observed(runtime, count)
     assert len(set(observer.intervals)) == len(observer.intervals)
-    causes = [one.cause for one in await runtime.store.of("local").log.activations("t")]
+    causes = [
+        activation.cause for activation in await runtime.store.of("local").log.activations("t")
+    ]
     assert "observed" in causes
 
 
-async def test_what_is_under_way_when_the_runtime_closes_is_given_back(
+async def test_closing_the_runtime_releases_an_observation_in_progress(
     settings: Settings, observer: Slow
 ) -> None:
     async with Runtime.open(settings) as runtime:
@@ -144,7 +146,7 @@ async def test_what_is_under_way_when_the_runtime_closes_is_given_back(
     assert observer.intervals[0] == observer.intervals[1]
 
 
-async def test_what_it_may_have_cost_counts_as_spent_when_the_run_ends(
+async def test_its_possible_cost_counts_as_spent_when_the_run_ends(
     runtime: Runtime, observer: Slow
 ) -> None:
     result = await runtime.run(AGENT, WORDS, thread="t")
@@ -155,7 +157,7 @@ async def test_what_it_may_have_cost_counts_as_spent_when_the_run_ends(
     assert run.unsettled.tokens == 200
 
 
-async def test_a_failing_store_at_that_time_ends_nothing(
+async def test_a_store_failure_after_the_run_fails_nothing(
     runtime: Runtime, observer: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = type(runtime.store.of("local").runs)

@@ -1,4 +1,4 @@
-"""Observational memory turned off for a while: nothing is lost, and prompts name what they lack."""
+"""Observational memory turned off for a while: nothing is lost, and prompts name their gaps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent_runtime.prompt.view import Gap, View
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 24
 FACT = "The cellar key hangs behind billing.py."
-"""No rule of the user's by its words: those stay in prompts whatever is observed."""
+"""Not worded as a rule of the user: rules stay in prompts even if they are observed."""
 SMALL: dict[str, Any] = {"observer_message_tokens": 1500, "reflector_observation_tokens": 4000}
 _OBSERVED = re.compile(r"<observed \w+ nodes (\d+) to (\d+)>\n")
 
@@ -41,7 +41,7 @@ def look(number: int) -> str:
 
 @dataclass
 class Talk:
-    """A conversation in short runs, of which each may have observational memory or not."""
+    """A conversation in short runs, each with observational memory or without."""
 
     url: str
     last_messages: int = 2
@@ -53,12 +53,17 @@ class Talk:
     @asynccontextmanager
     async def runtime(self, *, on: bool = True, **settings: Any) -> AsyncGenerator[Runtime]:
         """Open a runtime."""
-        given: dict[str, Any] = {"observational_memory": on, "max_steps": 500, **SMALL, **settings}
-        async with Runtime.open(Settings(database_url=self.url, **given)) as opened:
+        configured: dict[str, Any] = {
+            "observational_memory": on,
+            "max_steps": 500,
+            **SMALL,
+            **settings,
+        }
+        async with Runtime.open(Settings(database_url=self.url, **configured)) as opened:
             yield opened
 
     def agent(self, script: Any = None) -> Agent:
-        """The agent, which answers at once unless a script says what it does."""
+        """The agent, which answers at once unless a script is passed."""
 
         def answer(request: ModelRequest) -> Scripted:
             self.sent.append(request)
@@ -68,7 +73,7 @@ class Talk:
         return Agent(model, tools=[look], last_messages=self.last_messages)
 
     async def say(self, times: int = 1, *, on: bool = True, first: str = "") -> None:
-        """Say something in `times` runs."""
+        """Send messages in `times` runs."""
         async with self.runtime(on=on) as runtime:
             for number in range(times):
                 self.said += 1
@@ -77,12 +82,12 @@ class Talk:
                 assert result.ok
 
     async def observe(self) -> None:
-        """Have all observed that may leave."""
+        """Observe everything that may leave."""
         async with self.runtime() as runtime:
             await runtime.memory.observe(self.agent(), "t")
 
     def hear(self, event: Event) -> None:
-        """Keep an event."""
+        """Record an event."""
         self.events.append(event)
         self.changed.set()
         self.changed = anyio.Event()
@@ -93,9 +98,9 @@ class Talk:
         return text_of(self.sent[-1])
 
     async def gaps(self) -> tuple[Gap, ...]:
-        """Return what the newest prompt leaves out, after a look at how it says so.
+        """Return the gaps of the newest prompt, after checking that it names them.
 
-        The nodes of the branch before its raw ones are each in one observation or in one gap.
+        Each node of the branch before the raw ones is in exactly one observation or gap.
         """
         async with self.runtime() as runtime:
             store = runtime.store.of("local")
@@ -106,26 +111,26 @@ class Talk:
         raw = view.entries[0].seq
         seen = [(int(a), int(b)) for a, b in _OBSERVED.findall(self.text)]
         covered = sorted([*seen, *((gap.first, gap.last) for gap in view.start.gaps)])
-        parts = [[one for one in branch if a <= one <= b] for a, b in covered]
-        assert [one for part in parts for one in part] == [one for one in branch if one < raw]
+        parts = [[node for node in branch if a <= node <= b] for a, b in covered]
+        assert [one for part in parts for one in part] == [node for node in branch if node < raw]
         for gap in view.start.gaps:
             assert f'"{gap.first}-{gap.last}"' in self.text
         return view.start.gaps
 
 
 def text_of(request: ModelRequest) -> str:
-    """Return all that a prompt says."""
+    """Return the whole text of a prompt."""
     return "\n".join(message.text for message in request.messages)
 
 
 @pytest.fixture
 def talk(tmp_path: Path) -> Talk:
-    """A conversation about nothing yet."""
+    """An empty conversation."""
     return Talk(f"file:{tmp_path / 'run.db'}")
 
 
 async def _begun(talk: Talk) -> None:
-    """Say a rule and more, all of which is observed."""
+    """Send a rule and more messages, and observe them all."""
     await talk.say(3, first=FACT)
     await talk.observe()
     await talk.say()
@@ -143,7 +148,7 @@ async def test_a_thread_remembers_again_after_a_run_without_memory(talk: Talk) -
         await talk.gaps()
 
 
-async def test_what_left_meanwhile_is_named_until_it_is_observed(talk: Talk) -> None:
+async def test_messages_that_left_without_memory_are_named_until_observed(talk: Talk) -> None:
     await _begun(talk)
     await talk.say(3, on=False)
     await talk.say()
@@ -157,7 +162,7 @@ async def test_what_left_meanwhile_is_named_until_it_is_observed(talk: Talk) -> 
     assert "stand for all but" not in talk.text and FACT in talk.text
 
 
-async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> None:
+async def test_a_run_observes_while_it_works_messages_that_left_before_it(talk: Talk) -> None:
     await talk.say(8, on=False, first=FACT)
     steps = last = 0
 
@@ -166,14 +171,14 @@ async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> 
         talk.sent.append(request)
         steps += 1
         if steps == 1:
-            # Nothing stands for what left, and the prompt says no other thing.
+            # No observation covers them, and the prompt does not claim otherwise.
             (gap,) = await talk.gaps()
             assert f"nothing stands for {gap.size} of them yet" in talk.text
             assert "observations above" not in talk.text
             last = gap.last
         with anyio.fail_after(60):
             while not any(
-                one.kind == "observation" and one.data["last"] == last for one in talk.events
+                event.kind == "observation" and event.data["last"] == last for event in talk.events
             ):
                 await talk.changed.wait()
         if steps < 10 and re.search("nothing stands for|all but", talk.text):
@@ -187,7 +192,7 @@ async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> 
     assert steps < 10
 
 
-async def test_a_gap_larger_than_an_observation_is_observed_in_chunks(talk: Talk) -> None:
+async def test_a_large_gap_is_observed_in_chunks(talk: Talk) -> None:
     await talk.say(30, on=False, first=FACT)
     await talk.observe()
 
@@ -200,7 +205,7 @@ async def test_a_gap_larger_than_an_observation_is_observed_in_chunks(talk: Talk
     assert FACT in talk.text
 
 
-async def test_memory_may_be_switched_as_often_as_one_likes(talk: Talk) -> None:
+async def test_memory_can_be_switched_any_number_of_times(talk: Talk) -> None:
     await _begun(talk)
     for _ in range(3):
         await talk.say(3, on=False)
@@ -212,14 +217,14 @@ async def test_memory_may_be_switched_as_often_as_one_likes(talk: Talk) -> None:
     await talk.observe()
     await talk.say()
     assert await talk.gaps() == ()
-    # What was written once is not written again.
+    # Observations are not written twice.
     async with talk.runtime() as runtime:
         rows = await runtime.store.of("local").log.observations("t", ending_from=0)
     base = sorted((row.first, row.last) for row in rows if not row.level)
     assert all(before[1] < after[0] for before, after in pairwise(base))
 
 
-async def test_what_is_condensed_never_reaches_over_a_gap(talk: Talk) -> None:
+async def test_a_reflection_never_spans_a_gap(talk: Talk) -> None:
     await _begun(talk)
     await talk.say(3, on=False)
     await talk.say(3)
@@ -236,7 +241,7 @@ async def test_what_is_condensed_never_reaches_over_a_gap(talk: Talk) -> None:
     await talk.gaps()
 
 
-async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
+async def test_a_branch_shows_only_its_own_observations(talk: Talk) -> None:
     await talk.say(6, first=FACT)
     await talk.observe()
     await talk.say(4, on=False)
@@ -254,13 +259,13 @@ async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
     assert await talk.gaps() == ()
 
 
-async def test_a_run_that_ends_in_between_leaves_what_it_observed(talk: Talk) -> None:
+async def test_an_interrupted_run_keeps_its_observations(talk: Talk) -> None:
     await talk.say(20, on=False, first=FACT)
 
     async def script(request: ModelRequest) -> Scripted:
         talk.sent.append(request)
         with anyio.fail_after(60):
-            while not any(one.kind == "observation" for one in talk.events):
+            while not any(event.kind == "observation" for event in talk.events):
                 await talk.changed.wait()
         raise RuntimeError("The process dies here.")
 
@@ -277,10 +282,10 @@ def _always(view: View) -> bool:
     return True
 
 
-async def test_a_prompt_that_claims_more_than_is_observed_begins_anew(
+async def test_a_prompt_that_claims_more_than_is_observed_is_rebuilt(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads have such activations from before prompts said what they leave out."""
+    """Activations from before prompts named their gaps look like this."""
     await _begun(talk)
     await talk.say(3, on=False)
     with monkeypatch.context() as patch:
@@ -294,7 +299,7 @@ async def test_a_prompt_that_claims_more_than_is_observed_begins_anew(
     assert len(await talk.gaps()) == 1
 
 
-async def test_no_prompt_is_sent_that_hides_what_it_leaves_out(
+async def test_a_prompt_that_hides_a_gap_is_never_sent(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _begun(talk)

@@ -1,4 +1,4 @@
-"""The form of notes: what weak models make of it is understood, and prose is not."""
+"""The format of notes: a weak model's variants are parsed, and prose is not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def lines(text: str) -> tuple[ObservationLine, ...]:
         f"{AT} | critical | Keep\n  `a|b`.",
     ],
 )
-def test_a_line_is_understood_however_it_is_dressed(text: str) -> None:
+def test_decorated_lines_are_parsed(text: str) -> None:
     (line,) = lines(text)
     assert (line.at, line.text) == (AT, "Keep `a|b`.")
     assert line.priority == "critical"
@@ -73,11 +73,11 @@ def test_a_line_is_understood_however_it_is_dressed(text: str) -> None:
         ("P1", "important"),
     ],
 )
-def test_other_words_for_priorities(word: str, priority: Priority) -> None:
+def test_synonyms_of_priorities_are_parsed(word: str, priority: Priority) -> None:
     assert lines(f"{AT} | {word} | x") == (ObservationLine(AT, priority, "x"),)
 
 
-def test_what_is_missing_is_left_out_and_not_made_up() -> None:
+def test_missing_fields_stay_empty() -> None:
     assert lines("unknown | info | x") == (ObservationLine("", "info", "x"),)
     assert lines("info: x") == (ObservationLine("", "info", "x"),)
     assert lines(f"{AT} x") == (ObservationLine(AT, "info", "x"),)
@@ -86,7 +86,7 @@ def test_what_is_missing_is_left_out_and_not_made_up() -> None:
     assert lines("2026-13-45 25:99 | info | x") == (ObservationLine("", "info", "x"),)
 
 
-def test_a_word_that_only_looks_like_a_priority_belongs_to_the_text() -> None:
+def test_a_word_that_resembles_a_priority_belongs_to_the_text() -> None:
     assert lines(f"{AT} Done with the parser.") == (
         ObservationLine(AT, "info", "Done with the parser."),
     )
@@ -96,13 +96,13 @@ def test_a_word_that_only_looks_like_a_priority_belongs_to_the_text() -> None:
     )
 
 
-def test_text_stays_as_it_is_written() -> None:
+def test_text_is_preserved() -> None:
     text = 'app/[slug]/page.tsx -> **kwargs `x | y` _private_ [link](a) - 50 % -- "q"'
     assert lines(f"{AT} | info | {text}") == (ObservationLine(AT, "info", text),)
     assert lines(f"{AT} !! _private") == (ObservationLine(AT, "critical", "_private"),)
 
 
-def test_the_task_and_the_next_step_stand_apart() -> None:
+def test_the_task_and_the_next_step_are_separate_fields() -> None:
     for text in (
         f"{AT} | info | x\nTASK: port it\nNEXT: run tests",
         f"{AT} | info | x\n\n**Current Task:** port it\n**Next step:** run tests",
@@ -121,22 +121,22 @@ def test_the_task_and_the_next_step_stand_apart() -> None:
 @pytest.mark.parametrize(
     "text", [NOTHING, f"{NOTHING}.", f"**{NOTHING.title()}**", f"```\n{NOTHING}\n```", "Nothing."]
 )
-def test_the_verdict_stands_on_a_line_of_its_own(text: str) -> None:
+def test_the_verdict_is_a_line_of_its_own(text: str) -> None:
     assert parse_notes(text).nothing
 
 
-def test_a_verdict_that_is_quoted_is_none() -> None:
+def test_a_quoted_verdict_is_not_the_verdict() -> None:
     assert not parse_notes(f"{AT} | info | The tool printed `{NOTHING}`.").nothing
     assert not parse_notes(f"A page says {NOTHING} and so on.").nothing
 
 
-def test_prose_is_no_notes() -> None:
+def test_prose_is_not_notes() -> None:
     parsed = parse_notes("Here is what happened. The user asked.\n\nThen the agent worked.")
     assert parsed.notes == ObservationNotes(())
     assert parsed.stray == 2
 
 
-def test_a_line_that_is_too_long_is_split_at_a_sentence_or_a_word() -> None:
+def test_a_too_long_line_is_split_at_a_sentence_or_a_word() -> None:
     text = "It said that it was so. " * 200
     split = lines(f"{AT} | done | {text}")
     assert len(split) > 4
@@ -168,14 +168,14 @@ NOTES = st.builds(
 
 
 @given(NOTES)
-def test_notes_come_back_as_they_were_written(notes: ObservationNotes) -> None:
+def test_formatted_notes_parse_to_themselves(notes: ObservationNotes) -> None:
     parsed = parse_notes(format_notes(notes))
     assert parsed.notes == notes
     assert parsed.proper == len(notes.lines)
     assert parsed.stray == parsed.loose == parsed.joined == 0
 
 
-def test_notes_in_the_form_of_prompts_are_understood_too() -> None:
+def test_notes_in_the_format_of_prompts_are_parsed() -> None:
     notes = ObservationNotes(
         tuple(
             ObservationLine(f"2026-11-2{day} 09:0{day}", PRIORITIES[day], f"x {day}")
@@ -191,7 +191,7 @@ ODD = ["\n", "|", "-", "*", "[", "(", "!!", " ", "```", "<", ":", AT, "critical"
 
 
 @given(st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=5)), max_size=60).map("".join))
-def test_any_text_is_read_without_an_error(text: str) -> None:
+def test_any_text_is_parsed_without_an_error(text: str) -> None:
     parsed = parse_notes(text)
     for line in parsed.notes.lines:
         assert line.text == line.text.strip() != ""
@@ -201,6 +201,6 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["[", " ", "- ", "*", "|", "a", "`", "1. ", "TASK ", "\t-", "`\n"])
-def test_a_megabyte_of_anything_is_read_in_linear_time(part: str) -> None:
-    # Were anything here quadratic, it would run into the timeout of the test.
+def test_a_megabyte_of_any_text_is_parsed_in_linear_time(part: str) -> None:
+    # Quadratic parsing would exceed the test's timeout.
     parse_notes(part * (1_000_000 // len(part)) + "x")

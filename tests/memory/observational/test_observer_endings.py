@@ -1,4 +1,4 @@
-"""An Observer whose answers are well-formed, but filtered, cut, or of an unknown end."""
+"""An Observer with well-formed answers that are filtered, cut off, or end for an unknown reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.memory.observational.served import serve, well
 
 
 @pytest.mark.parametrize("finish", ["content_filter", "length", "bored"])
-async def test_notes_that_are_not_whole_are_not_taken_and_rules_write(
+async def test_incomplete_notes_are_rejected_and_rules_write(
     finish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unfinished(request: dict[str, Any]) -> Reply:
@@ -31,6 +31,8 @@ async def test_notes_that_are_not_whole_are_not_taken_and_rules_write(
         assert result.ok
         assert await served.wrong() == []
     observations = served.observations()
-    assert {one.data["origin"] for one in observations} == {"rules"}
+    assert {observation.data["origin"] for observation in observations} == {"rules"}
     why = "cut" if finish == "length" else finish
-    assert any(why in one.data["why"].lower() for one in observations), observations[0].data
+    assert any(why in observation.data["why"].lower() for observation in observations), (
+        observations[0].data
+    )

@@ -1,4 +1,4 @@
-"""Activation by price: when carrying old messages has cost what removing them costs."""
+"""Activation by price: when carrying old messages has cost as much as removing them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BY_THRESHOLD = MemoryThresholds(10_000, 40_000, 4)
 
 
 def entry(seq: int, tokens: int) -> Entry:
-    """An exchange; node 1 is the user's."""
+    """An exchange; node 1 is the user's message."""
     if seq == 1:
         return Entry(1, None, UserMessage("x"), (), (), (PromptMessage("user", "x"),), tokens)
     prompt = (PromptMessage("assistant", "x"),)
@@ -30,7 +30,7 @@ def entry(seq: int, tokens: int) -> Entry:
 
 
 def thread(*tokens: int) -> tuple[Entry, ...]:
-    """A task and the exchanges after it."""
+    """A task followed by exchanges."""
     return tuple(entry(seq, count) for seq, count in enumerate(tokens, 1))
 
 
@@ -39,20 +39,20 @@ def observed(first: int, last: int) -> Observation:
     return Observation(first, 0, first - 1 or None, first, last, ObservationNotes(()))
 
 
-def test_a_call_carries_what_stands_before_its_answer() -> None:
+def test_a_call_carries_the_messages_before_its_answer() -> None:
     assert carrying_calls(thread(10, 10, 10, 10), None) == (3, 2, 1, 0)
 
 
-def test_calls_before_the_activation_were_paid_for_under_another_prompt() -> None:
+def test_calls_before_the_activation_do_not_count() -> None:
     assert carrying_calls(thread(10, 10, 10, 10), 3) == (1, 1, 1, 0)
     assert carrying_calls(thread(10, 10, 10, 10), 4) == (0, 0, 0, 0)
 
 
-def test_carrying_costs_a_cache_read_of_every_call() -> None:
+def test_carrying_costs_a_cache_read_per_call() -> None:
     assert ActivationPrices(SONNET).carried((100, 50, 10), (3, 2, 1), 2) == (300 + 100) * 300
 
 
-def test_removing_costs_the_rewriting_the_observations_and_the_observer() -> None:
+def test_removing_costs_the_rewrite_the_observations_and_the_observer() -> None:
     rest, written = 500 * (3750 - 300), 125 * 3750
     assert ActivationPrices(SONNET).removing((1000, 500), 1) == rest + written
     assert ActivationPrices(SONNET, FLASH).removing((1000, 500), 1) == (
@@ -60,14 +60,14 @@ def test_removing_costs_the_rewriting_the_observations_and_the_observer() -> Non
     )
 
 
-def test_messages_leave_below_the_threshold_once_that_pays() -> None:
+def test_messages_leave_below_the_threshold_once_it_pays() -> None:
     short, long = thread(*[100] * 26), thread(*[100] * 60)
     assert activation_due(measure(short, [observed(1, 6)], 1.0), BY_PRICE) is None
     assert activation_due(measure(long, [observed(1, 40)], 1.0), BY_PRICE) == "price"
     assert activation_due(measure(long, [observed(1, 40)], 1.0), BY_THRESHOLD) is None
 
 
-def test_observations_are_prepared_before_they_pay() -> None:
+def test_observations_are_prepared_before_it_pays() -> None:
     entries, ready = thread(*[100] * 60), list[Observation]()
     prepared = activated = 0
     for count in range(8, 60):
@@ -80,7 +80,7 @@ def test_observations_are_prepared_before_they_pay() -> None:
     assert 0 < prepared < activated
 
 
-def test_a_dear_observer_makes_messages_stay_longer() -> None:
+def test_an_expensive_observer_delays_removal() -> None:
     dear = MemoryThresholds(10_000, 40_000, 4, ActivationPrices(SONNET, SONNET))
     entries, gone = thread(*[100] * 90), [observed(1, 20)]
 
@@ -91,7 +91,7 @@ def test_a_dear_observer_makes_messages_stay_longer() -> None:
     assert first(BY_PRICE) < first(dear)
 
 
-def test_a_handful_of_tokens_never_leaves_by_price() -> None:
+def test_a_few_tokens_never_leave_by_price() -> None:
     entries = thread(*[5] * 500)
     assert activation_due(measure(entries, [observed(1, 20)], 1.0), BY_PRICE) is None
 
@@ -103,6 +103,6 @@ def test_the_threshold_is_the_upper_bound() -> None:
     assert activation_due(measure(entries, [observed(1, 5)], 1.0), free) == "observed"
 
 
-def test_what_costs_nothing_never_has_to_leave_by_price() -> None:
+def test_free_messages_never_leave_by_price() -> None:
     free = MemoryThresholds(10_000, 40_000, 4, ActivationPrices(Price(0, 0, 0, 0)))
     assert activation_due(measure(thread(*[100] * 60), [observed(1, 40)], 1.0), free) is None

@@ -1,4 +1,4 @@
-"""Which prepared observations may take effect: on a branch that was left, none up to the head."""
+"""Which prepared observations can take effect; on an abandoned branch, none up to the head."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def entry(seq: int, kind: str) -> Entry:
 
 
 def view(kinds: str) -> View:
-    """A branch of user's messages (u) and exchanges (x)."""
+    """A branch of user messages (u) and exchanges (x)."""
     entries = [entry(n, "user" if one == "u" else "exchange") for n, one in enumerate(kinds, 1)]
     return view_of(
         1, None, ActivationContent(remembers=True), PromptPrefix(system="s"), None, entries
@@ -43,7 +43,7 @@ def view(kinds: str) -> View:
 
 
 def memory(*intervals: tuple[int, int]) -> ObservationalMemory:
-    """A memory that has prepared observations of these intervals."""
+    """A memory with prepared observations of these intervals."""
     observer, reflector = RuleObserver(), RuleReflector()
     prepared = [
         Observation(number, 0, first - 1 or None, first, last, ObservationNotes(()))
@@ -66,57 +66,55 @@ def memory(*intervals: tuple[int, int]) -> ObservationalMemory:
     ("kinds", "intervals", "ready"),
     [
         ("uxxxxx", [(1, 2), (3, 4)], [1, 2]),
-        # The head is what one of them ends with: the user's message that is answered again.
+        # The head is the end of one of them: a user message that is answered again.
         ("uxu", [(1, 3)], []),
         ("uxxu", [(1, 2), (3, 4)], [1]),
         ("u", [(1, 1)], []),
-        # The last exchange stays, whatever was observed of it.
+        # The last exchange stays even if it is observed.
         ("uxx", [(1, 3)], []),
         ("uxx", [(1, 2), (3, 3)], [1]),
-        # Of a chat long after an exchange what is old may leave.
+        # In a long chat without exchanges, old messages may leave.
         ("uxuuuuuu", [(1, 3), (4, 5)], [1, 2]),
         ("uxuuuuuu", [(1, 3), (4, 8)], [1]),
     ],
 )
-def test_what_stands_for_the_head_is_not_ready(
+def test_an_observation_that_includes_the_head_is_not_ready(
     kinds: str, intervals: list[tuple[int, int]], ready: list[int]
 ) -> None:
     held = memory(*intervals)
 
-    assert [one.id for one in held.ready(view(kinds))] == ready
+    assert [prepared.id for prepared in held.ready(view(kinds))] == ready
     assert held.raw(view(kinds)).prepared == sum(
         last - first + 1 for number, (first, last) in enumerate(intervals, 1) if number in ready
     )
 
 
 @pytest.mark.parametrize(("limit", "room"), [(4.5, False), (5.2, True)])
-def test_observations_between_gaps_have_room_only_if_all_together_have(
-    limit: float, room: bool
-) -> None:
+def test_rows_of_observations_between_gaps_share_one_limit(limit: float, room: bool) -> None:
     line = ObservationLine(
         "2026-11-20", "critical", "The door must stay shut: " + "before noon " * 40
     )
-    # Five rows of three, each followed by a node that nothing stands for.
+    # Five rows of three, each followed by a node that no observation covers.
     present = [
         Observation(n, 0, n + n // 3, n + n // 3 + 1, n + n // 3 + 1, ObservationNotes((line,)))
         for n in range(15)
     ]
     row = 3 * size_of(present[0])
-    found = memory().reflection(view("u"), present, int(limit * row))
+    reflection = memory().reflection(view("u"), present, int(limit * row))
 
-    assert found is not None
-    assert [part.id for part in found.parts] == [0, 1]
-    assert found.room is room
+    assert reflection is not None
+    assert [part.id for part in reflection.parts] == [0, 1]
+    assert reflection.room is room
 
 
-async def test_a_reflection_is_known_although_the_memory_is_read_while_it_is_written(
+async def test_a_reflection_committed_during_a_reload_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     held = memory()
     new = Observation(7, 1, None, 1, 6, ObservationNotes(()), parts=(1, 2))
 
     async def commit(*_: Any, **__: Any) -> Observation:
-        # What `load` does in the meantime.
+        # `load` does this in the meantime.
         held.reflections = []
         return new
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 RULES = RuleReflector()
 
 
-def test_nothing_is_condensed_well_below_the_limit_and_never_the_newest() -> None:
+def test_nothing_is_condensed_below_the_limit_and_the_newest_never_are() -> None:
     parts = chain([work(place) for place in range(10)])
     total = sum(map(size_of, parts))
     assert plan_reflection(parts, total * 2) is None
@@ -48,7 +48,7 @@ def test_nothing_is_condensed_well_below_the_limit_and_never_the_newest() -> Non
     assert 2 <= len(planned.parts) < 9
 
 
-def test_earlier_reflections_are_left_alone_while_they_are_small() -> None:
+def test_small_reflections_are_not_condensed_again() -> None:
     parts = chain([work(place) for place in range(10)])
     parts[0] = replace(parts[0], level=1)
     planned = plan_reflection(parts, int(sum(map(size_of, parts)) * 1.1))
@@ -56,7 +56,7 @@ def test_earlier_reflections_are_left_alone_while_they_are_small() -> None:
     assert planned.parts[0].id == 2
 
 
-def test_reflections_stand_where_all_of_their_parts_stood() -> None:
+def test_reflections_replace_their_parts_where_all_are_present() -> None:
     parts = chain([work(place) for place in range(5)])
     one = replace(parts[1], id=6, level=1, parts=(2, 3), last=30)
     other = replace(parts[0], id=7, level=2, parts=(1, 6), last=30)
@@ -109,7 +109,7 @@ def any_notes(chance: Random) -> ObservationNotes:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("reflector", [RULES, Useless()], ids=["rules", "useless"])
-async def test_observations_stay_within_the_limit_whatever_comes(
+async def test_observations_stay_within_the_limit_in_random_runs(
     seed: int, reflector: Reflector
 ) -> None:
     chance = Random(seed)
@@ -143,7 +143,7 @@ async def test_observations_stay_within_the_limit_whatever_comes(
         assert sum(map(size_of, observations)) <= max(limit, size_of(observations[-1]) + limit // 2)
 
 
-def test_an_archive_note_is_smaller_than_what_it_stands_for() -> None:
+def test_an_archive_note_is_smaller_than_its_observation() -> None:
     for part in chain([work(0), work(1, 200)]):
         assert archived([part]).tokens < part.tokens / 3
 

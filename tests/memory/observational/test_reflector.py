@@ -1,4 +1,4 @@
-"""Reflection: what is condensed and when, by a model and by rules, and what must never be lost."""
+"""Reflection by a model and by rules: what is condensed, and what must never be lost."""
 
 from __future__ import annotations
 
@@ -72,22 +72,24 @@ GOOD = """2026-11-03 | critical | User: never touch the tables legacy_0, legacy_
 TASK: Port part 2 to the new schema"""
 
 
-# What may not be lost
+# What must be preserved
 
 
 @given(st.lists(NOTES, min_size=1, max_size=6), NOTES)
 @few
-def test_what_is_restored_has_lost_nothing(
+def test_restored_notes_have_lost_nothing(
     written: list[ObservationNotes], candidate: ObservationNotes
 ) -> None:
     parts = chain(written)
     whole = restore_lost_lines(candidate, parts)
     assert not lost_critical_lines(whole, parts)
-    assert whole.task == next((one.task for one in reversed(written) if one.task), candidate.task)
+    assert whole.task == next(
+        (entry.task for entry in reversed(written) if entry.task), candidate.task
+    )
     assert restore_lost_lines(whole, parts) == whole
     text = "\n".join(line.text for line in whole.lines)
     for line in critical_lines(parts):
-        assert all(one in text or one in whole.task for one in verbatim_terms(line.text))
+        assert all(term in text or term in whole.task for term in verbatim_terms(line.text))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_what_is_restored_has_lost_nothing(
         "",
     ],
 )
-def test_a_line_that_says_something_else_does_not_stand_for_a_critical_one(text: str) -> None:
+def test_a_line_with_another_statement_does_not_replace_a_critical_one(text: str) -> None:
     parts = chain(
         [
             ObservationNotes(
@@ -112,7 +114,7 @@ def test_a_line_that_says_something_else_does_not_stand_for_a_critical_one(text:
     assert restore_lost_lines(candidate, parts).lines[-1] == parts[0].notes.lines[0]
 
 
-def test_a_line_that_stands_for_a_critical_one_becomes_critical() -> None:
+def test_a_line_that_replaces_a_critical_one_becomes_critical() -> None:
     parts = chain(
         [
             ObservationNotes(
@@ -128,7 +130,7 @@ def test_a_line_that_stands_for_a_critical_one_becomes_critical() -> None:
     )
 
 
-def test_tasks_that_an_answer_forgets_are_put_back() -> None:
+def test_tasks_missing_from_an_answer_are_restored() -> None:
     parts = chain([work(0), work(1)])
     whole = restore_lost_lines(
         ObservationNotes((ObservationLine("2026-11-30", "info", "Nothing"),)), parts
@@ -142,18 +144,18 @@ def test_tasks_that_an_answer_forgets_are_put_back() -> None:
 
 @given(st.lists(NOTES, min_size=1, max_size=8), st.integers(1, 2000))
 @few
-def test_folding_keeps_what_is_critical_and_says_nothing_new(
+def test_folding_preserves_critical_lines_and_adds_nothing(
     written: list[ObservationNotes], goal: int
 ) -> None:
     parts = chain(written)
     notes = condense_by_rule(parts, goal, ledger_of_reflection(parts))
     assert not lost_critical_lines(notes, parts)
     assert notes == condense_by_rule(parts, goal, ledger_of_reflection(parts))
-    kept = {line.text for line in notes.lines if line.priority == "critical"}
-    assert {line.text for line in critical_lines(parts)} <= kept
+    critical = {line.text for line in notes.lines if line.priority == "critical"}
+    assert {line.text for line in critical_lines(parts)} <= critical
 
 
-def test_folding_drops_information_first_and_keeps_errors() -> None:
+def test_folding_drops_information_first_and_preserves_errors() -> None:
     parts = chain([work(0, 60), work(1, 60)])
     error = ObservationLine(
         "2026-11-02 11:00", "important", "pytest failed: KeyError: 'total' in sums.py"
@@ -167,22 +169,22 @@ def test_folding_drops_information_first_and_keeps_errors() -> None:
     assert all(len(line.at) in (0, 10) for line in notes.lines)
 
 
-def test_what_the_user_said_goes_last() -> None:
+def test_the_users_lines_are_dropped_last() -> None:
     parts = chain([work(0, 0), work(1, 0)])
-    said = ObservationLine(
+    user_line = ObservationLine(
         "2026-11-01 09:00", "important", "User: the tests run against schema nine"
     )
     other = [
         ObservationLine("2026-11-01 09:00", "important", f"Found cause {n} of it")
         for n in range(40)
     ]
-    parts[0] = replace(parts[0], notes=replace(parts[0].notes, lines=(said, *other)))
+    parts[0] = replace(parts[0], notes=replace(parts[0].notes, lines=(user_line, *other)))
     notes = condense_by_rule(parts, 160)
-    assert replace(said, at="2026-11-01") in notes.lines
+    assert replace(user_line, at="2026-11-01") in notes.lines
     assert "Found cause 0 of it" not in str(notes)
 
 
-async def test_what_cannot_be_condensed_is_refused_and_archived() -> None:
+async def test_notes_that_cannot_be_condensed_are_refused_and_archived() -> None:
     rules = tuple(
         ObservationLine(
             "2026-11-20", "critical", f"User: never open the door {number} of building {k}"
@@ -229,7 +231,7 @@ async def test_nothing_is_archived_while_there_is_room() -> None:
     ).observation.origin == "archive"
 
 
-async def test_what_was_archived_is_pointed_to_and_counted_ever_after() -> None:
+async def test_archived_notes_are_referenced_and_counted_ever_after() -> None:
     parts = chain([dense(1000), dense(2000), work(2), work(3), work(4)])
     standing: list[Observation] = [*parts]
     for count in (1, 2):
@@ -246,7 +248,7 @@ async def test_what_was_archived_is_pointed_to_and_counted_ever_after() -> None:
     assert one.archive == archive
     assert one.notes.lines[0].text.startswith("Archived: nodes 1 to 20,")
     assert f"{archive.critical} critical notes are among them" in one.text
-    kept = decode_body(
+    decoded = decode_body(
         encode_body(one),
         identity=1,
         level=1,
@@ -256,10 +258,10 @@ async def test_what_was_archived_is_pointed_to_and_counted_ever_after() -> None:
         parts=(),
         provisional=False,
     )
-    assert kept.archive == archive
+    assert decoded.archive == archive
 
 
-def test_lines_that_were_left_out_are_counted_over_reflections() -> None:
+def test_omitted_lines_are_counted_across_reflections() -> None:
     parts = chain([work(0, 60), work(1, 60), work(2, 60)])
     once = condense_by_rule(parts[:2], 200)
     [first] = [line.text for line in once.lines if "older lines are left out" in line.text]
@@ -268,7 +270,7 @@ def test_lines_that_were_left_out_are_counted_over_reflections() -> None:
     assert int(second.split()[0]) >= int(first.split()[0]) + 50
 
 
-def test_what_prompts_say_of_the_user_anyway_may_leave_a_reflection() -> None:
+def test_a_reflection_may_omit_the_users_rules_that_prompts_show_anyway() -> None:
     stated = ("Never open the door 1000 of building 0.",)
     two = ObservationLine(
         "", "critical", "User: Never open the door 1000 of building 0. The port is 8443."
@@ -295,13 +297,13 @@ async def test_a_model_condenses_within_its_goal_in_one_call() -> None:
     assert usage is not None
     assert usage.prompt + usage.completion < tokens
     assert 0 < (done.calls[0].answer.cost or 0) < cost
-    system, asked = scripted.requests[0].messages
-    assert (system.role, system.text, asked.role) == ("system", INSTRUCTIONS, "user")
-    assert all(part.notes.lines[0].text in asked.text for part in parts)
+    system, messages = scripted.requests[0].messages
+    assert (system.role, system.text, messages.role) == ("system", INSTRUCTIONS, "user")
+    assert all(part.notes.lines[0].text in messages.text for part in parts)
     assert "legacy_1" not in system.text
 
 
-async def test_what_a_model_lost_is_put_back_as_it_was_written() -> None:
+async def test_lines_that_a_model_lost_are_restored_verbatim() -> None:
     parts = chain([work(0), work(1), work(2)])
     reflector, _ = model(["2026-11-03 | done | Everything was ported\nTASK: nothing"])
     done = await reflect_or_fallback(of(parts), reflector, RULES, deadline=5)
@@ -310,7 +312,7 @@ async def test_what_a_model_lost_is_put_back_as_it_was_written() -> None:
     assert done.observation.notes.task == "Port part 2 to the new schema"
 
 
-async def test_a_date_without_a_time_lasts_until_its_end() -> None:
+async def test_a_date_without_a_time_covers_the_whole_day() -> None:
     lines = [
         ObservationLine("2026-11-02", "info", "Looked at every module and at what it imports"),
         ObservationLine("2026-11-03 08:00", "done", "Changed the parser, all tests of it pass now"),
@@ -324,7 +326,7 @@ async def test_a_date_without_a_time_lasts_until_its_end() -> None:
     assert [line.at for line in done.notes.lines] == ["2026-11-03 21:15", ""]
 
 
-async def test_the_smallest_usable_answer_is_kept_and_attempts_end_without_progress() -> None:
+async def test_the_smallest_usable_answer_wins_and_attempts_end_without_progress() -> None:
     parts = chain([work(0), work(1), work(2)])
     longer = GOOD + "".join(
         f"\n2026-11-03 | info | Aspect {word} of the port has been looked at by {word}"
@@ -354,7 +356,7 @@ async def test_the_smallest_usable_answer_is_kept_and_attempts_end_without_progr
         "\n".join(f"2026-11-03 | info | {word * 60}" for word in "abcdefghijklmnopqrstuvwxyz" * 20),
     ],
 )
-async def test_useless_answers_lead_to_a_provisional_reflection_by_rule(answer: str) -> None:
+async def test_useless_answers_lead_to_a_provisional_reflection_by_rules(answer: str) -> None:
     parts = chain([work(0), work(1), work(2)])
     reflector, scripted = model([answer] * 4)
     done = await reflect_or_fallback(of(parts), reflector, RULES, deadline=5)
@@ -366,7 +368,7 @@ async def test_useless_answers_lead_to_a_provisional_reflection_by_rule(answer: 
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("It is down."), ModelRejected("No.")])
-async def test_a_failing_model_leads_to_a_provisional_reflection_by_rule(
+async def test_a_failing_model_leads_to_a_provisional_reflection_by_rules(
     error: ModelUnavailable | ModelRejected,
 ) -> None:
     parts = chain([work(0), work(1), work(2)])
@@ -377,7 +379,7 @@ async def test_a_failing_model_leads_to_a_provisional_reflection_by_rule(
     assert len(scripted.requests) == 2
 
 
-async def test_a_slow_model_is_not_waited_for_beyond_the_deadline() -> None:
+async def test_a_slow_model_is_abandoned_at_the_deadline() -> None:
     parts = chain([work(0), work(1), work(2)])
     reflector, _ = model([GOOD], delay=3600)
     with anyio.fail_after(60):
@@ -386,7 +388,7 @@ async def test_a_slow_model_is_not_waited_for_beyond_the_deadline() -> None:
     assert "longer than 0.05 seconds" in done.why
 
 
-async def test_what_was_good_before_a_failure_is_kept() -> None:
+async def test_a_usable_answer_before_a_failure_is_used() -> None:
     parts = chain([work(0), work(1), work(2)])
     reflector, _ = model([GOOD, ModelRejected("No.")])
     done = await reflector.reflect(replace(of(parts), goal=20), ())

@@ -1,4 +1,4 @@
-"""Observing by rules: what is always kept, how large notes become, and that nothing breaks it."""
+"""Observing by rules: what is always preserved, how large notes become, and robustness."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CALLS: st.SearchStrategy[list[Call]] = st.lists(
 NONE: list[Call] = []
 
 
-def said(kind: str, text: str, calls: list[Call]) -> Made:
+def node(kind: str, text: str, calls: list[Call]) -> Made:
     """Return a node of a kind."""
     match kind:
         case "user":
@@ -65,12 +65,12 @@ def said(kind: str, text: str, calls: list[Call]) -> Made:
 
 
 NODES = st.builds(
-    said, st.sampled_from(["user", "steer", "background", "agent", "agent"]), TEXTS, CALLS
+    node, st.sampled_from(["user", "steer", "background", "agent", "agent"]), TEXTS, CALLS
 )
 
 
 def entries(*nodes: Made) -> list[Entry]:
-    """Return nodes as a branch has them, a minute apart."""
+    """Return the nodes of a branch, a minute apart."""
     made: list[Entry] = []
     for seq, (message, calls) in enumerate(nodes, start=1):
         results = tuple(ToolResult(text, outcome) for _, _, text, outcome in calls)
@@ -110,7 +110,7 @@ def text_of(notes: ObservationNotes) -> str:
 
 @given(st.lists(NODES, max_size=12), st.integers(1, 3000))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_input_gives_notes_within_their_limit(nodes: list[Made], wanted: int) -> None:
+def test_notes_on_any_input_stay_within_their_limit(nodes: list[Made], wanted: int) -> None:
     branch = entries(*nodes)
     notes = extract_notes(branch, wanted)
     assert notes == extract_notes(branch, wanted)
@@ -123,14 +123,14 @@ def test_any_input_gives_notes_within_their_limit(nodes: list[Made], wanted: int
         assert any(line.text.startswith(("User:", "The user also")) for line in notes.lines)
 
 
-def test_statements_of_the_user_are_kept_as_they_were_said() -> None:
+def test_the_users_statements_are_preserved_verbatim() -> None:
     long = "\n".join(f"{number}. Please port module_{number} as well." for number in range(60))
     notes = extract_notes(
         entries(
             user("Never touch `legacy_orders`; the port is 8443."),
             agent("Fine."),
             user(long),
-            said("steer", "Use the other branch: hotfix/77", NONE),
+            node("steer", "Use the other branch: hotfix/77", NONE),
             (Note("remaining budget: 3", "runtime"), NONE),
         ),
         4000,
@@ -146,7 +146,7 @@ def test_statements_of_the_user_are_kept_as_they_were_said() -> None:
     assert notes.task.startswith("0. Please port module_0")
 
 
-def test_a_statement_that_is_too_long_keeps_its_ends_and_names_its_node() -> None:
+def test_a_too_long_statement_keeps_its_ends_and_names_its_node() -> None:
     text = f"First words. {'filler ' * 5000} Last words."
     notes = extract_notes(entries(user("Hello there"), user(text)), 300)
     assert "User: First words." in text_of(notes)
@@ -154,7 +154,7 @@ def test_a_statement_that_is_too_long_keeps_its_ends_and_names_its_node() -> Non
     assert "whole in node 2" in text_of(notes)
 
 
-def test_where_not_even_that_fits_the_nodes_are_named() -> None:
+def test_if_even_that_does_not_fit_the_nodes_are_named() -> None:
     branch = entries(
         *(user(f"Statement {number}, of some length, about things") for number in range(200))
     )
@@ -171,7 +171,7 @@ KeyError: 'total'
 """
 
 
-def test_every_error_is_kept_with_its_telling_line() -> None:
+def test_every_error_is_preserved_with_its_informative_line() -> None:
     notes = extract_notes(
         entries(
             user("Fix it"),
@@ -201,7 +201,7 @@ def test_every_error_is_kept_with_its_telling_line() -> None:
     assert "deploy interrupted: no output" in texts[3]
 
 
-def test_work_is_told_in_a_line_for_each_run_of_similar_calls() -> None:
+def test_a_run_of_similar_calls_is_one_line() -> None:
     source = "class OrderBook:\n    def match_orders(self):\n        return self.price_levels\n"
     notes = extract_notes(
         entries(
@@ -244,14 +244,14 @@ def test_work_is_told_in_a_line_for_each_run_of_similar_calls() -> None:
     assert notes.next_step == ""
 
 
-def test_the_next_step_is_what_the_agent_said_last_and_the_task_stays() -> None:
+def test_the_next_step_is_the_agents_last_statement_and_the_task_stays() -> None:
     earlier = ObservationNotes((), task="Port the schema")
     branch = entries(agent("I will now run the tests.", ("shell", {"command": "make"}, "ok", "ok")))
     notes = extract_notes(branch, 500, earlier=earlier)
     assert (notes.task, notes.next_step) == ("Port the schema", "I will now run the tests.")
 
 
-def test_files_and_speech_in_other_languages_are_kept() -> None:
+def test_files_and_text_in_other_languages_are_preserved() -> None:
     notes = extract_notes(
         entries(
             (UserMessage("", (FileRef("image", "file:///x/plan.png", name="plan.png"),)), NONE),
@@ -289,7 +289,7 @@ async def test_the_observer_aims_at_a_tenth_and_costs_nothing() -> None:
     assert RuleObserver().bound(ObserverInput(tuple(branch))) == (0, 0)
 
 
-async def test_notes_of_the_runtime_alone_are_nothing_to_observe() -> None:
+async def test_the_runtimes_own_notes_are_nothing_to_observe() -> None:
     branch = entries((Note("remaining budget: 3", "runtime"), NONE))
     assert (await RuleObserver().observe(ObserverInput(tuple(branch)))).notes is None
 

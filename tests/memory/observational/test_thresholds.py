@@ -1,4 +1,4 @@
-"""Thresholds: what may leave, what is observed next, and when it takes effect."""
+"""Thresholds: what may leave, what is observed next, and when observations take effect."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BANDS = MemoryThresholds(observe=1000, reflect=500, last_messages=4)
 
 
 def entry(seq: int, tokens: int, results: int = 1, *, rides: bool = False) -> Entry:
-    """A node with this many results; a riding one has no own message in the prompt."""
+    """A node with this many results; a riding one has no message of its own in the prompt."""
     message = AssistantMessage("x") if results else UserMessage("x")
     prompt = () if rides else (PromptMessage("user", "x"),)
     return Entry(seq, seq - 1 or None, message, (ToolResult("r"),) * results, (), prompt, tokens)
 
 
 def thread(*tokens: int) -> tuple[Entry, ...]:
-    """Exchanges of one call with these tokens."""
+    """Exchanges of one call each, with these tokens."""
     return tuple(entry(seq, count) for seq, count in enumerate(tokens, 1))
 
 
@@ -41,12 +41,12 @@ def observed(identity: int, first: int, last: int, *, provisional: bool = False)
     )
 
 
-def test_nothing_is_observed_below_half_of_the_threshold() -> None:
+def test_nothing_is_observed_below_half_the_threshold() -> None:
     assert next_chunk(measure(thread(*[49] * 10), [], 1.0), BANDS) == ()
     assert next_chunk(measure(thread(*[51] * 10), [], 1.0), BANDS)
 
 
-def test_chunks_begin_with_the_oldest_and_follow_each_other() -> None:
+def test_chunks_are_consecutive_from_the_oldest_node() -> None:
     entries = thread(*[50] * 20)
 
     first = next_chunk(measure(entries, [], 1.0), BANDS)
@@ -56,14 +56,14 @@ def test_chunks_begin_with_the_oldest_and_follow_each_other() -> None:
     assert [one.seq for one in second] == [5, 6, 7, 8]
 
 
-def test_the_calibration_decides_what_tokens_are() -> None:
+def test_tokens_are_multiplied_by_the_calibration() -> None:
     entries = thread(*[30] * 12)
 
     assert next_chunk(measure(entries, [], 1.0), BANDS) == ()
     assert next_chunk(measure(entries, [], 2.0), BANDS)
 
 
-def test_what_is_prepared_takes_effect_at_the_threshold() -> None:
+def test_prepared_observations_take_effect_at_the_threshold() -> None:
     prepared = [observed(1, 1, 4), observed(2, 5, 8)]
 
     assert not activation_due(measure(thread(*[49] * 20), prepared, 1.0), BANDS)
@@ -72,19 +72,19 @@ def test_what_is_prepared_takes_effect_at_the_threshold() -> None:
     assert not activation_due(measure(thread(*[50] * 20), prepared[:1], 1.0), BANDS)
 
 
-def test_recent_messages_that_fill_half_of_it_put_the_threshold_off() -> None:
+def test_recent_messages_over_half_the_threshold_raise_it() -> None:
     raw = measure(thread(*[20] * 10, 400, 400), [observed(1, 1, 10)], 1.0)
 
     assert threshold(raw, BANDS) == 800 + 500
     assert not activation_due(raw, BANDS)
 
 
-def test_observations_are_late_past_the_threshold_by_a_fifth() -> None:
+def test_observations_are_late_a_fifth_past_the_threshold() -> None:
     assert not observations_late(measure(thread(*[50] * 23), [], 1.0), BANDS)
     assert observations_late(measure(thread(*[50] * 24), [], 1.0), BANDS)
 
 
-def test_a_note_stays_with_the_exchange_in_which_it_rides() -> None:
+def test_a_riding_note_stays_with_its_exchange() -> None:
     entries = [*thread(*[50] * 20)]
     entries[4] = entry(5, 0, 0, rides=True)
 
@@ -93,7 +93,7 @@ def test_a_note_stays_with_the_exchange_in_which_it_rides() -> None:
     assert [one.seq for one in chunk] == [1, 2, 3, 4, 5]
 
 
-def test_what_another_branch_prepared_does_not_count() -> None:
+def test_observations_of_another_branch_do_not_count() -> None:
     entries = thread(*[50] * 20)
 
     assert covered(entries, [observed(1, 2, 4)])[0] == []
@@ -101,7 +101,7 @@ def test_what_another_branch_prepared_does_not_count() -> None:
     assert [one.id for one in covered(entries, [observed(1, 1, 4), observed(2, 9, 12)])[0]] == [1]
 
 
-def test_of_several_for_an_interval_the_final_one_counts_then_the_newest() -> None:
+def test_the_final_then_the_newest_observation_of_an_interval_counts() -> None:
     entries = thread(*[50] * 20)
     both = [observed(1, 1, 4), observed(2, 1, 4, provisional=True)]
 
@@ -117,7 +117,7 @@ def test_thresholds_fit_the_window() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 3)), min_size=1, max_size=60))
-def test_what_may_leave_never_touches_the_recent_messages(shape: list[tuple[int, int]]) -> None:
+def test_recent_messages_never_leave(shape: list[tuple[int, int]]) -> None:
     entries = tuple(entry(seq, tokens, results) for seq, (tokens, results) in enumerate(shape, 1))
     raw = measure(entries, [], 1.0)
 
@@ -138,8 +138,8 @@ def test_observing_chunk_by_chunk_covers_each_node_once(tokens: list[int]) -> No
         prepared.append(observed(len(prepared) + 1, chunk[0].seq, chunk[-1].seq))
 
     raw = measure(entries, [], 1.0)
-    found, nodes = covered(entries, prepared)
+    coverage, nodes = covered(entries, prepared)
 
-    assert found == prepared
-    assert [one.seq for one in nodes] == list(range(1, len(nodes) + 1))
+    assert coverage == prepared
+    assert [node.seq for node in nodes] == list(range(1, len(nodes) + 1))
     assert len(nodes) <= movable(raw, BANDS)

@@ -1,4 +1,4 @@
-"""The dates that a question names, and which moments fit them."""
+"""The dates that a question names, and the moments that match them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def at(year: int, month: int, day: int) -> float:
         ("", []),
     ],
 )
-def test_dates_are_read_as_they_are_written(text: str, dates: list[NamedDate]) -> None:
+def test_dates_are_parsed_in_their_written_forms(text: str, dates: list[NamedDate]) -> None:
     assert dates_named(text) == dates
 
 
-def test_a_moment_fits_within_and_soon_after_and_never_before() -> None:
+def test_a_moment_matches_within_and_soon_after_and_never_before() -> None:
     july = NamedDate(2022, 7)
     assert [july.fit(at(2022, 7, day)) for day in (1, 31)] == [1, 1]
     assert july.fit(at(2022, 6, 30)) == 0
@@ -41,21 +41,21 @@ def test_a_moment_fits_within_and_soon_after_and_never_before() -> None:
     assert july.fit(at(2023, 7, 5)) == 0
 
 
-def test_without_a_year_it_is_that_of_any_year_also_over_its_turn() -> None:
+def test_a_date_without_a_year_matches_any_year_across_new_year() -> None:
     assert NamedDate(None, 3).fit(at(2019, 3, 5)) == 1
     assert NamedDate(None, 12, 31).fit(at(2022, 1, 2)) > 0.5
 
 
-def test_a_day_that_no_month_has_fits_nothing() -> None:
+def test_an_impossible_day_matches_nothing() -> None:
     assert NamedDate(2021, 2, 30).fit(at(2021, 3, 1)) == 0
     assert NamedDate(None, 2, 29).fit(at(2024, 2, 29)) == 1
 
 
-def test_without_a_date_or_a_time_nothing_fits() -> None:
+def test_without_a_date_or_a_time_nothing_matches() -> None:
     assert best_fit([], at(2022, 7, 1)) == 0
     assert best_fit([NamedDate(1970, 1)], 0.0) == 0
 
 
 @given(st.text(), st.floats(0, 4e9))
-def test_any_text_and_any_moment_give_a_share(text: str, moment: float) -> None:
+def test_any_text_and_any_moment_have_a_share(text: str, moment: float) -> None:
     assert 0 <= best_fit(dates_named(text), moment) <= 1

@@ -1,4 +1,4 @@
-"""Embedding in the background: all that was said, in order, and no text paid for twice."""
+"""Embedding in the background: every message, in order, and no text is paid for embedded_twice."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from agent_runtime.memory.recall.passages import passages
 from agent_runtime.messages import Note, decode_message
 from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.embedding import ScriptedEmbedder, Vector
+from agent_runtime.models.embedding import Embeddings, ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.run.budget import spending_of_tree
 from agent_runtime.testing.model_server import OpenAIServer, Reply, server_error
 from agent_runtime_storage import UserStore
 
@@ -33,59 +34,59 @@ SAID = [f"This is number {number} of the things that were said." for number in r
 async def opened(
     url: str, embedder: ScriptedEmbedder | None, model: ScriptedModel | None = None, **settings: Any
 ) -> AsyncGenerator[Runtime]:
-    """A runtime that recalls; its model says to everything something of its own."""
+    """A runtime with recall; its model gives each request a distinct answer."""
     model = model or ScriptedModel(lambda request: say(f"I heard {request.messages[-1].text[:24]}"))
-    # On a slow machine a query that is given up would be asked for once more.
+    # On a slow machine a query that timed out would be embedded a second time.
     patient: dict[str, Any] = {"semantic_recall_timeout": 60.0, **settings}
-    given = Settings(database_url=url, observational_memory=False, **patient)
-    async with Runtime.open(given, model=model, embedder=embedder) as runtime:
+    configured = Settings(database_url=url, observational_memory=False, **patient)
+    async with Runtime.open(configured, model=model, embedder=embedder) as runtime:
         yield runtime
 
 
-async def tell(runtime: Runtime, texts: Sequence[str] = SAID, thread: str = "t") -> list[Event]:
-    """Say texts one after another, each in a run of its own; return the events."""
+async def converse(runtime: Runtime, texts: Sequence[str] = SAID, thread: str = "t") -> list[Event]:
+    """Send messages one after another, each in a run of its own; return the events."""
     events: list[Event] = []
     for text in texts:
         assert (await runtime.run(Agent(), text, thread=thread, on_event=events.append)).ok
     return events
 
 
-async def wanted(store: UserStore, thread: str = "t") -> set[tuple[str, int, int]]:
+async def expected_keys(store: UserStore, thread: str = "t") -> set[tuple[str, int, int]]:
     """Return the keys of all passages of a thread's branch."""
     head = (await store.threads.get(thread)).head
     assert head is not None
     entries = [entry_of(node) for node in await store.log.branch(thread, head)]
-    return {(one.source, one.source_id, one.part) for one in passages(entries)}
+    return {(passage.source, passage.source_id, passage.part) for passage in passages(entries)}
 
 
-async def there(
+async def stored_keys(
     store: UserStore, thread: str = "t", model: str = NAME
 ) -> set[tuple[str, int, int]]:
     """Return the keys of a thread's vectors."""
-    found = await store.vectors.of_thread(thread, limit=10_000)
-    return {(one.source, one.source_id, one.part) for by, one in found if by == model}
+    vectors = await store.vectors.of_thread(thread, limit=10_000)
+    return {(one.source, one.source_id, one.part) for by, one in vectors if by == model}
 
 
 async def embedded(store: UserStore, thread: str = "t", model: str = NAME) -> None:
     """Wait until every passage of a thread's branch has a vector."""
     with anyio.fail_after(60):
-        while not await wanted(store, thread) <= await there(store, thread, model):  # noqa: ASYNC110
+        while not await expected_keys(store, thread) <= await stored_keys(store, thread, model):  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
 
 def texts_of(embedder: ScriptedEmbedder) -> list[str]:
-    """Return all texts that an embedder was asked for."""
+    """Return all texts that an embedder received."""
     return [text for texts in embedder.requests for text in texts]
 
 
-def twice(*embedders: ScriptedEmbedder) -> set[str]:
-    """Return the texts that embedders were asked for more than once.
+def embedded_twice(*embedders: ScriptedEmbedder) -> set[str]:
+    """Return the texts that embedders received more than once.
 
-    What a user says one process may search for while another embeds it.
+    One process may search for a user's message while another embeds it.
     """
     counts = Counter(text for embedder in embedders for text in texts_of(embedder))
-    found = {text for text, count in counts.items() if count > 1}
-    return found - set(SAID) if len(embedders) > 1 else found
+    repeated = {text for text, count in counts.items() if count > 1}
+    return repeated - set(SAID) if len(embedders) > 1 else repeated
 
 
 async def test_messages_and_results_are_embedded_in_the_background(database_url: str) -> None:
@@ -103,11 +104,11 @@ async def test_messages_and_results_are_embedded_in_the_background(database_url:
         store = runtime.store.of("local")
         result = await runtime.run(Agent(tools=[look]), "Look around.", thread="t")
         await embedded(store)
-        keys = await there(store)
-        # A long result is there in parts.
+        keys = await stored_keys(store)
+        # A long result is embedded in parts.
         assert max(part for source, _, part in keys if source == "result") > 1
         assert all(len(texts) <= embedding.BATCH for texts in embedder.requests)
-        # The run did not wait for it, but it began while the run went on.
+        # The run did not wait for it, but embedding started during the run.
         first = await store.spending.usage_by_purpose(run_id=result.run_id)
         assert first["embed"].calls == len(embedder.requests) > 1
 
@@ -115,21 +116,21 @@ async def test_messages_and_results_are_embedded_in_the_background(database_url:
 async def test_no_text_is_paid_for_twice(database_url: str) -> None:
     embedder = ScriptedEmbedder()
     async with opened(database_url, embedder) as runtime:
-        await tell(runtime)
+        await converse(runtime)
         await embedded(runtime.store.of("local"))
     # Another thread of the same owner, another runtime, the same words.
     async with opened(database_url, embedder) as runtime:
-        await tell(runtime, thread="other")
+        await converse(runtime, thread="other")
         await embedded(runtime.store.of("local"), "other")
-        assert not twice(embedder)
+        assert not embedded_twice(embedder)
         before = len(texts_of(embedder))
-        # Another owner pays for themselves.
+        # Each owner pays separately.
         await runtime.run(Agent(), SAID[0], thread="theirs", user="ada")
         await embedded(runtime.store.of("ada"), "theirs")
         assert len(texts_of(embedder)) > before
 
 
-async def test_what_a_runtime_left_over_is_embedded_by_the_next(
+async def test_the_next_runtime_embeds_what_one_left_over(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "CLOSE_SECONDS", 0.05)
@@ -143,32 +144,32 @@ async def test_what_a_runtime_left_over_is_embedded_by_the_next(
     hanging = ScriptedEmbedder(hang)
     with anyio.fail_after(60):
         async with opened(database_url, hanging, semantic_recall_timeout=0.05) as runtime:
-            await tell(runtime, SAID[:3])
+            await converse(runtime, SAID[:3])
             await stuck.wait()
     embedder = ScriptedEmbedder()
-    # The claim was given back, so nobody has to wait until it expires.
+    # The claim was released, so no runtime has to wait until it expires.
     async with opened(database_url, embedder) as runtime:
-        await tell(runtime, SAID[3:])
+        await converse(runtime, SAID[3:])
         await embedded(runtime.store.of("local"))
 
 
-async def test_who_died_over_it_is_waited_for_until_its_claim_expires(
+async def test_a_dead_workers_claim_is_waited_for_until_it_expires(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "RETRY_SECONDS", 0.05)
     async with opened(database_url, None) as runtime:
-        await tell(runtime, SAID[:2])
+        await converse(runtime, SAID[:2])
         store = runtime.store.of("local")
         await store.jobs.enqueue("t", "embed", NAME, b"")
         assert await store.jobs.claim("embed", seconds=1.0, thread_id="t", key=NAME)
     embedder = ScriptedEmbedder()
     async with opened(database_url, embedder) as runtime:
-        await tell(runtime, SAID[2:3])
+        await converse(runtime, SAID[2:3])
         await embedded(runtime.store.of("local"))
-        assert not twice(embedder)
+        assert not embedded_twice(embedder)
 
 
-async def test_a_long_thread_is_embedded_from_its_beginning(
+async def test_a_long_thread_is_embedded_from_its_start(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "NODES", 8)
@@ -189,14 +190,14 @@ async def test_a_long_thread_is_embedded_from_its_beginning(
     embedder = ScriptedEmbedder()
     async with opened(database_url, embedder) as runtime:
         store = runtime.store.of("local")
-        await tell(runtime, SAID[:1])
+        await converse(runtime, SAID[:1])
         await embedded(store)
-        assert len(await wanted(store)) > 120 and not twice(embedder)
+        assert len(await expected_keys(store)) > 120 and not embedded_twice(embedder)
         order = [text for text in texts_of(embedder) if text.startswith("what is seen")]
         assert order == [f"what is seen at {number}" for number in range(60)]
 
 
-async def test_two_runtimes_do_not_pay_for_the_same(
+async def test_two_runtimes_do_not_pay_for_the_same_text(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "RETRY_SECONDS", 0.05)
@@ -211,16 +212,16 @@ async def test_two_runtimes_do_not_pay_for_the_same(
 
     first, second = ScriptedEmbedder(slowly), ScriptedEmbedder()
     async with opened(database_url, None) as runtime:
-        await tell(runtime, SAID[:4])
+        await converse(runtime, SAID[:4])
     async with opened(database_url, first) as one, opened(database_url, second) as two:
-        await tell(one, SAID[4:5])
+        await converse(one, SAID[4:5])
         with anyio.fail_after(60):
             await asked.wait()
-        await tell(two, SAID[5:])
+        await converse(two, SAID[5:])
         await anyio.sleep(0.3)
         go.set()
         await embedded(two.store.of("local"))
-    assert not twice(first, second)
+    assert not embedded_twice(first, second)
 
 
 async def test_the_newest_run_of_a_thread_pays(
@@ -237,7 +238,7 @@ async def test_the_newest_run_of_a_thread_pays(
         return (await plain.embed(texts)).vectors
 
     async with opened(database_url, None) as runtime:
-        await tell(runtime, SAID[:4])
+        await converse(runtime, SAID[:4])
     async with opened(database_url, ScriptedEmbedder(slowly)) as runtime:
         store = runtime.store.of("local")
         first = await runtime.run(Agent(), SAID[4], thread="t")
@@ -250,46 +251,46 @@ async def test_the_newest_run_of_a_thread_pays(
             (await store.spending.usage_by_purpose(root_run_id=run.run_id))[embedding.EMBED].calls
             for run in (first, second)
         ]
-    # The first run pays for its query and for the two nodes that were in progress.
+    # The first run pays for its query and for the two nodes already in progress.
     assert by_run[0] == 2
     assert by_run[1] > 2
 
 
-async def test_a_change_of_the_embedder_embeds_again(database_url: str) -> None:
+async def test_another_embedder_embeds_everything_again(database_url: str) -> None:
     async with opened(database_url, ScriptedEmbedder(name="old")) as runtime:
         for thread in ("t", "other"):
-            await tell(runtime, SAID[:3], thread)
+            await converse(runtime, SAID[:3], thread)
             await embedded(runtime.store.of("local"), thread, "old")
     new = ScriptedEmbedder(name="new", dimensions=64)
     async with opened(database_url, new, semantic_recall_scope="user") as runtime:
         store = runtime.store.of("local")
-        await tell(runtime, SAID[3:4])
+        await converse(runtime, SAID[3:4])
         await embedded(store, "t", "new")
-        # With the scope `user` the other threads follow, though nobody runs on them.
+        # With the scope `user` the other threads follow, without a run on them.
         await embedded(store, "other", "new")
         assert not await store.vectors.missing("new")
-        assert {one.model for one in await store.vectors.models()} == {"old", "new"}
+        assert {model.model for model in await store.vectors.models()} == {"old", "new"}
 
 
-async def test_a_branch_that_was_left_is_embedded_when_it_is_taken_up(database_url: str) -> None:
+async def test_an_abandoned_branch_is_embedded_when_it_is_continued(database_url: str) -> None:
     async with opened(database_url, None) as runtime:
-        await tell(runtime, SAID[:4])
+        await converse(runtime, SAID[:4])
         store = runtime.store.of("local")
         left = (await store.threads.get("t")).head
         await branches.fork(store, "t", 2)
     async with opened(database_url, ScriptedEmbedder()) as runtime:
         store = runtime.store.of("local")
-        await tell(runtime, SAID[4:5])
+        await converse(runtime, SAID[4:5])
         await embedded(store)
         head = (await store.threads.get("t")).head
         assert not await store.vectors.embedded_ids("t", NAME, "message", [5, 6, 7])
         await store.threads.move_head("t", left, expect=head)
-        await tell(runtime, SAID[5:])
+        await converse(runtime, SAID[5:])
         await embedded(store)
         assert await store.vectors.embedded_ids("t", NAME, "message", [5, 6, 7]) == [5, 6, 7]
 
 
-async def test_a_text_that_is_refused_is_passed_over_or_tried_by_its_beginning(
+async def test_a_refused_text_is_skipped_or_shortened(
     database_url: str,
 ) -> None:
     plain = ScriptedEmbedder()
@@ -302,29 +303,41 @@ async def test_a_text_that_is_refused_is_passed_over_or_tried_by_its_beginning(
     texts = ["This one is poison.", "long " * 150, *SAID]
     async with opened(database_url, ScriptedEmbedder(embed)) as runtime:
         store = runtime.store.of("local")
-        await tell(runtime, texts)
+        await converse(runtime, texts)
         with anyio.fail_after(60):
             head = (await store.threads.get("t")).head or 0
             while not await store.vectors.embedded_ids("t", NAME, "message", [head]):  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         entries = [entry_of(node) for node in await store.log.branch("t", head)]
-        poisoned = {one.source_id for one in passages(entries) if "poison" in one.text}
-        long = {one.source_id for one in passages(entries) if "long long" in one.text}
-        known = {source_id for _, source_id, _ in await there(store)}
+        poisoned = {passage.source_id for passage in passages(entries) if "poison" in passage.text}
+        long = {passage.source_id for passage in passages(entries) if "long long" in passage.text}
+        known = {source_id for _, source_id, _ in await stored_keys(store)}
         assert poisoned and long and long <= known
         assert not poisoned - long & known
 
 
-async def test_an_embedder_that_refuses_everything_is_left_in_peace(database_url: str) -> None:
+async def test_an_embedder_that_refuses_everything_is_not_called_again(database_url: str) -> None:
     refusing = ScriptedEmbedder(lambda texts: ModelRejected("No."))
     async with opened(database_url, refusing) as runtime:
         for _ in range(3):
-            await tell(runtime)
+            await converse(runtime)
         assert not await runtime.store.of("local").vectors.models()
         assert len(refusing.requests) < 40
 
 
-async def test_a_thread_that_is_deleted_meanwhile_ends_its_embedding(database_url: str) -> None:
+async def test_vectors_that_are_unusable_are_paid_for_all_the_same(database_url: str) -> None:
+    class Unusable(ScriptedEmbedder):
+        async def embed(self, texts: Sequence[str]) -> Embeddings:
+            return Embeddings([[0.0, 0.0] for _ in texts])
+
+    async with opened(database_url, Unusable(price=1)) as runtime:
+        result = await runtime.run(Agent(), SAID[0], thread="t")
+        spent = await spending_of_tree(runtime.store.of(runtime.settings.user), result.run_id)
+    # The provider reported no usage, so all that was reserved may have been billed.
+    assert result.ok and spent.spending.unsettled.tokens > 0
+
+
+async def test_deleting_a_thread_ends_its_embedding(database_url: str) -> None:
     asked, go = anyio.Event(), anyio.Event()
     plain = ScriptedEmbedder()
 
@@ -337,29 +350,35 @@ async def test_a_thread_that_is_deleted_meanwhile_ends_its_embedding(database_ur
         database_url, ScriptedEmbedder(slowly), semantic_recall_timeout=0.05
     ) as runtime:
         store = runtime.store.of("local")
-        await tell(runtime, SAID[:1])
+        await converse(runtime, SAID[:1])
         with anyio.fail_after(60):
             await asked.wait()
         await store.upkeep.delete_thread("t")
         go.set()
-        await tell(runtime, SAID[:2], "other")
+        await converse(runtime, SAID[:2], "other")
         await embedded(store, "other")
-        assert {one.id for one in await store.threads.list()} == {"other"}
+        assert {thread.id for thread in await store.threads.list()} == {"other"}
 
 
-async def test_what_was_recalled_is_not_embedded(database_url: str) -> None:
+async def test_recalled_messages_are_not_embedded(database_url: str) -> None:
     async with opened(database_url, ScriptedEmbedder(), last_messages=2) as runtime:
         store = runtime.store.of("local")
-        await tell(runtime)
+        await converse(runtime)
         await embedded(store)
         head = (await store.threads.get("t")).head or 0
-        kept = [(node.seq, decode_message(node.body)) for node in await store.log.branch("t", head)]
-        notes = [seq for seq, said in kept if isinstance(said, Note) and said.source == "recall"]
+        nodes = [
+            (node.seq, decode_message(node.body)) for node in await store.log.branch("t", head)
+        ]
+        notes = [
+            seq
+            for seq, message in nodes
+            if isinstance(message, Note) and message.source == "recall"
+        ]
         assert notes and not await store.vectors.embedded_ids("t", NAME, "message", notes)
         assert not [hit for hit in await store.search.find("bear") if hit.node_id in notes]
 
 
-async def test_all_of_it_through_litellm_and_http(
+async def test_embedding_through_litellm_and_http(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
@@ -375,9 +394,9 @@ async def test_all_of_it_through_litellm_and_http(
             last_messages=2,
         ) as runtime:
             store = runtime.store.of("local")
-            events = await tell(runtime, ["The Bergen bridge costs 40,000 kroner.", *SAID])
+            events = await converse(runtime, ["The Bergen bridge costs 40,000 kroner.", *SAID])
             await embedded(store, "t", name)
-            events += await tell(runtime, ["How many kroner for the Bergen bridge?"])
+            events += await converse(runtime, ["How many kroner for the Bergen bridge?"])
             total = (await store.spending.usage_by_purpose(thread_id="t"))["embed"]
         reported = [n for n in range(len(server.embeddings)) if n != 1]
         assert total.calls >= len(reported) - 1 > 2

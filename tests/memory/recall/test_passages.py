@@ -1,4 +1,4 @@
-"""What is embedded: pieces of about equal size, that lose no word, of what may be found."""
+"""Passages to embed: pieces of about equal size of searchable text, with no word lost."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WORDS = st.lists(st.sampled_from(["a", "word", "longer.", "line\n", "日本", "�
 
 
 @given(WORDS.map(" ".join))
-def test_pieces_hold_every_word_once_and_in_order(text: str) -> None:
+def test_pieces_contain_every_word_once_and_in_order(text: str) -> None:
     assert " ".join(split(text)).split() == text.split()
 
 
 @given(st.lists(st.sampled_from(["a", "some", "words.", "again\n"]), min_size=1).map(" ".join))
-def test_no_piece_of_one_script_is_above_the_size(text: str) -> None:
+def test_no_piece_exceeds_the_size_in_any_script(text: str) -> None:
     assert all(0 < len(piece.encode()) <= SIZE for piece in split(text * 40))
 
 
@@ -37,24 +37,24 @@ def test_pieces_are_of_about_equal_size() -> None:
     assert max(sizes) < 1.2 * min(sizes)
 
 
-def test_a_piece_ends_with_a_paragraph_else_with_a_sentence() -> None:
+def test_a_piece_ends_with_a_paragraph_or_else_a_sentence() -> None:
     first, second = split("a" * 500 + " b. " + "c" * 60 + "\n" + "d" * 600)
     assert (first[-1], second[0]) == ("c", "d")
     first, second = split("a " * 250 + "end. " + "b " * 300)
     assert first.endswith("end.")
 
 
-def test_text_without_any_end_is_cut_at_the_size() -> None:
+def test_text_without_sentence_ends_is_cut_at_the_size() -> None:
     assert [len(piece) for piece in split("x" * 2000)] == [800, 800, 400]
     assert [len(piece) for piece in split("日" * 600)] == [266, 266, 68]
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\ud800"])
-def test_what_is_blank_or_cannot_be_encoded_does_no_harm(text: str) -> None:
+def test_blank_and_unencodable_text_is_harmless(text: str) -> None:
     assert split(text) in ([], ["\ufffd"])
 
 
-def test_a_passage_names_the_message_or_the_result_that_it_stands_for() -> None:
+def test_a_passage_names_its_message_or_result() -> None:
     calls = (ToolCall("c1", "read", {"path": "a.txt"}), ToolCall("c2", "recall", {"query": "x"}))
     results = (ToolResult("what stands there"), ToolResult("what was said before"))
     entries = [
@@ -63,8 +63,11 @@ def test_a_passage_names_the_message_or_the_result_that_it_stands_for() -> None:
         Entry(3, 2, Note("Said before: u", source="recall")),
         Entry(4, 3, Note("Stop", source="steer")),
     ]
-    found = passages(entries)
-    places = [(one.source, *node_and_call_of(one.source, one.source_id), one.part) for one in found]
+    pieces = passages(entries)
+    places = [
+        (piece.source, *node_and_call_of(piece.source, piece.source_id), piece.part)
+        for piece in pieces
+    ]
     assert places == [
         (MESSAGE, 1, None, 0),
         (MESSAGE, 1, None, 1),
@@ -72,15 +75,15 @@ def test_a_passage_names_the_message_or_the_result_that_it_stands_for() -> None:
         (RESULT, 2, 0, 0),
         (MESSAGE, 4, None, 0),
     ]
-    assert found[3].text == "what stands there"
+    assert pieces[3].text == "what stands there"
 
 
-def test_of_a_long_result_its_beginning_is_embedded() -> None:
+def test_only_the_start_of_a_long_result_is_embedded() -> None:
     entry = Entry(
         1,
         None,
         AssistantMessage("", (ToolCall("c1", "read", {}),)),
         (ToolResult("words " * 100_000),),
     )
-    text = sum(len(one.text) for one in passages([entry]) if one.source == RESULT)
+    text = sum(len(passage.text) for passage in passages([entry]) if passage.source == RESULT)
     assert 0.9 * MOST_OF_RESULT < text <= MOST_OF_RESULT

@@ -1,4 +1,4 @@
-"""Semantic recall in whole runs: what comes before a turn, what does not, and what may fail."""
+"""Semantic recall in whole runs: what is recalled before a turn, what is not, and failures."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Setti
 from agent_runtime.errors import ModelAuthError
 from agent_runtime.log import branches
 from agent_runtime.memory.recall import indexer as embedding
+from agent_runtime.memory.recall.retriever import newest_user_message
 from agent_runtime.messages import Note, PromptMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.embedding import ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.prompt.build import view_of
+from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix
+from agent_runtime.run.guard.repeats import GO_ON
 from agent_runtime.tools.base import ToolContext
 from agent_runtime_storage import UserStore
 
@@ -39,7 +43,7 @@ QUESTION = "How large was the budget of the Bergen bridge?"
 
 @dataclass
 class World:
-    """A runtime with recall, what its model was sent and what happened."""
+    """A runtime with recall, its model's requests, and its events."""
 
     runtime: Runtime
     model: ScriptedModel
@@ -52,30 +56,30 @@ class World:
         return self.runtime.store.of(self.runtime.settings.user)
 
     async def say(self, text: str, thread: str = "t", **options: Any) -> RunResult:
-        """Say something to the agent in a run of its own."""
+        """Send a message to the agent in a run of its own."""
         agent = options.pop("agent", Agent())
         options = {"on_event": self.events.append} | options
         return await self.runtime.run(agent, text, thread=thread, **options)
 
-    async def tell(
+    async def converse(
         self, texts: Sequence[str] = FACTS, thread: str = "t", user: str | None = None
     ) -> None:
-        """Say texts one after another while recall is off: the first is node 1, the next node 3."""
+        """Send messages one by one while recall is off: the first is node 1, the next node 3."""
         settings = self.runtime.settings
         plain = Runtime(settings, self.runtime.store, ScriptedModel(lambda request: say("Noted.")))
         for text in texts:
             await plain.run(Agent(), text, thread=thread, user=user)
 
     async def embed(self, thread: str = "t", user: str | None = None) -> None:
-        """Have a thread embedded, by a run on it."""
+        """Embed a thread by a run on it."""
         await self.say("Hm.", thread, user=user)
         await embedded(self.runtime.store.of(user or self.runtime.settings.user), thread)
 
     async def prepare(
         self, texts: Sequence[str] = FACTS, thread: str = "t", user: str | None = None
     ) -> None:
-        """Say texts, and have them embedded."""
-        await self.tell(texts, thread, user)
+        """Send messages and embed them."""
+        await self.converse(texts, thread, user)
         await self.embed(thread, user)
 
     @property
@@ -84,16 +88,18 @@ class World:
         return [event for event in self.events if event.kind == "recall"]
 
     def found(self) -> list[tuple[str, int]]:
-        """Return the matches of the last recall, the best first."""
+        """Return the matches of the last recall, best first."""
         return [(one["thread"], one["node"]) for one in self.recalled[-1].data["found"]]
 
     def note(self) -> str:
         """Return the recall note in the last prompt; empty if there is none."""
-        return "".join(one.text for one in self.model.requests[-1].messages if is_recall(one))
+        return "".join(
+            message.text for message in self.model.requests[-1].messages if is_recall(message)
+        )
 
 
 def is_recall(message: PromptMessage) -> bool:
-    """Return whether a message of a prompt is what was recalled."""
+    """Return whether a message of a prompt is the recall note."""
     return "Earlier messages that may bear" in message.text
 
 
@@ -106,11 +112,11 @@ async def embedded(store: UserStore, thread: str, model: str = NAME) -> None:
     """Wait until every message of a thread's branch has a vector."""
     head = (await store.threads.get(thread)).head
     assert head is not None
-    kept = await store.log.branch(thread, head)
-    said = [node.seq for node in kept if not isinstance(decode_message(node.body), Note)]
+    nodes = await store.log.branch(thread, head)
+    seqs = [node.seq for node in nodes if not isinstance(decode_message(node.body), Note)]
     with anyio.fail_after(60):
-        while await store.vectors.embedded_ids(thread, model, "message", said) != said:  # noqa: ASYNC110
-            # Nobody tells of it: it is of no use to anybody but a search.
+        while await store.vectors.embedded_ids(thread, model, "message", seqs) != seqs:  # noqa: ASYNC110
+            # No event reports it: it matters only to a search.
             await anyio.sleep(0.01)
 
 
@@ -119,7 +125,7 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def world(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Return what opens a runtime with recall, whose prompts have few raw messages."""
+    """Return a function that opens a runtime with recall, whose prompts have few raw messages."""
     monkeypatch.setattr(embedding, "CLOSE_SECONDS", 0.2)
 
     @asynccontextmanager
@@ -128,25 +134,25 @@ def world(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Open:
         embedder: ScriptedEmbedder | None = None,
         **settings: Any,
     ) -> AsyncGenerator[World]:
-        given: dict[str, Any] = {
+        configured: dict[str, Any] = {
             "observational_memory": False,
             "last_messages": 2,
             "semantic_recall_top_k": 1,
         }
         embedder = embedder or ScriptedEmbedder()
         model = ScriptedModel(script)
-        chosen = Settings(database_url=database_url, **(given | settings))
+        chosen = Settings(database_url=database_url, **(configured | settings))
         async with Runtime.open(chosen, model=model, embedder=embedder) as runtime:
             yield World(runtime, model, embedder)
 
     return opened
 
 
-async def test_the_best_match_comes_with_two_messages_before_and_one_after(world: Open) -> None:
+async def test_the_best_match_is_shown_with_two_messages_before_and_one_after(world: Open) -> None:
     async with world() as one:
         await one.prepare([*FACTS[1:4], FACTS[0], *FACTS[4:]])
         await one.say(QUESTION)
-        # The bridge was the fourth thing said: node 7, after 5 and 6, before 8.
+        # The bridge was the fourth message: node 7, after 5 and 6, before 8.
         assert one.found() == [("t", 7)]
         assert nodes(one.note()) == ["5", "6", "7", "8"]
         assert "40,000 kroner" in one.note() and "| user]" in one.note() and " UTC |" in one.note()
@@ -159,7 +165,7 @@ async def test_the_best_match_comes_with_two_messages_before_and_one_after(world
 
 
 @pytest.mark.backends("file")
-async def test_recall_stays_in_the_log_so_that_prompts_only_grow(world: Open) -> None:
+async def test_recall_notes_stay_in_the_log_and_prompts_only_grow(world: Open) -> None:
     @tool
     def look() -> str:
         """Look."""
@@ -168,8 +174,8 @@ async def test_recall_stays_in_the_log_so_that_prompts_only_grow(world: Open) ->
     def script(request: ModelRequest) -> Scripted:
         if not any(message.text == QUESTION for message in request.messages):
             return say("Noted.")
-        asked = sum(message.role == "tool" for message in request.messages)
-        return call("look") if asked < 3 else say("Done.")
+        results = sum(message.role == "tool" for message in request.messages)
+        return call("look") if results < 3 else say("Done.")
 
     async with world(script, last_messages=6) as one:
         await one.prepare()
@@ -190,8 +196,8 @@ async def test_recall_stays_in_the_log_so_that_prompts_only_grow(world: Open) ->
 
 
 @pytest.mark.backends("file")
-async def test_nothing_is_embedded_or_recalled_while_it_is_off(database_url: str) -> None:
-    """That is: while the embedder is empty."""
+async def test_nothing_is_embedded_or_recalled_while_recall_is_off(database_url: str) -> None:
+    """Recall is off while no embedder is set."""
     model = ScriptedModel(lambda request: say("Noted."))
     settings = Settings(database_url=database_url, observational_memory=False, last_messages=2)
     events: list[Event] = []
@@ -203,11 +209,11 @@ async def test_nothing_is_embedded_or_recalled_while_it_is_off(database_url: str
         assert list(await store.spending.usage_by_purpose(thread_id="t")) == ["step"]
         assert await store.jobs.claim("embed", seconds=1) is None
     assert not [event for event in events if event.kind == "recall"]
-    assert not any(is_recall(one) for request in model.requests for one in request.messages)
+    assert not any(is_recall(message) for request in model.requests for message in request.messages)
 
 
 @pytest.mark.backends("file")
-async def test_how_many_come_before_and_after_is_a_setting(world: Open) -> None:
+async def test_settings_say_how_many_messages_surround_a_match(world: Open) -> None:
     async with world(semantic_recall_before=0, semantic_recall_after=0) as one:
         await one.prepare()
         await one.say(QUESTION)
@@ -225,7 +231,7 @@ async def test_overlaps_are_merged(world: Open) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_what_the_prompt_shows_already_is_left_out(world: Open) -> None:
+async def test_messages_in_the_prompt_are_not_recalled(world: Open) -> None:
     async with world(last_messages=50, semantic_recall_top_k=5) as one:
         await one.prepare()
         await one.say(QUESTION)
@@ -233,7 +239,7 @@ async def test_what_the_prompt_shows_already_is_left_out(world: Open) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_what_a_recall_note_shows_is_not_recalled_again(world: Open) -> None:
+async def test_messages_in_a_recall_note_are_not_recalled_again(world: Open) -> None:
     async with world(last_messages=4, semantic_recall_before=0, semantic_recall_after=0) as one:
         await one.prepare()
         await one.say(QUESTION)
@@ -245,7 +251,7 @@ async def test_what_a_recall_note_shows_is_not_recalled_again(world: Open) -> No
 
 
 @pytest.mark.backends("file")
-async def test_recall_keeps_to_its_tokens(world: Open) -> None:
+async def test_recall_stays_within_its_tokens(world: Open) -> None:
     long = [f"{fact} " + "And then there were some more words about it. " * 8 for fact in FACTS]
     async with world(semantic_recall_top_k=5, semantic_recall_tokens=300) as one:
         await one.prepare(long)
@@ -255,7 +261,7 @@ async def test_recall_keeps_to_its_tokens(world: Open) -> None:
         assert len(one.found()) < 5
 
 
-async def test_another_threads_messages_come_by_the_scope_user_only(world: Open) -> None:
+async def test_other_threads_are_recalled_only_with_scope_user(world: Open) -> None:
     async with world() as one:
         await one.prepare(FACTS[:3], thread="earlier")
         await one.prepare(FACTS[4:], thread="now")
@@ -298,7 +304,7 @@ async def test_another_owners_messages_are_never_recalled(world: Open) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_the_tool_opens_other_threads_by_the_scope_user_only(world: Open) -> None:
+async def test_the_tool_opens_other_threads_only_with_scope_user(world: Open) -> None:
     opened: list[str] = []
 
     def script(request: ModelRequest) -> Scripted:
@@ -317,7 +323,7 @@ async def test_the_tool_opens_other_threads_by_the_scope_user_only(world: Open) 
 async def test_recall_follows_the_branch(world: Open) -> None:
     async with world() as one:
         await one.prepare([FACTS[1], FACTS[0]])
-        # Another branch: as if the bridge had never been spoken of.
+        # On another branch the bridge was never mentioned.
         await branches.fork(one.store, "t", 2)
         await one.prepare(FACTS[2:])
         await one.say(QUESTION)
@@ -325,7 +331,7 @@ async def test_recall_follows_the_branch(world: Open) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_steer_is_recalled_for_too(world: Open) -> None:
+async def test_a_steer_triggers_recall(world: Open) -> None:
     asked = anyio.Event()
 
     @tool
@@ -352,6 +358,20 @@ async def test_a_steer_is_recalled_for_too(world: Open) -> None:
             steered.set()
         assert one.found() == [("t", 1)]
         assert "40,000 kroner" in one.note()
+
+
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [
+        ("The user says, while you work: Use port 8443: it is free.", "Use port 8443: it is free."),
+        (f"{GO_ON['plan']} Ask Ada.", " Ask Ada."),
+        (GO_ON["repeats"], None),
+    ],
+)
+def test_only_the_users_own_words_in_a_steer_are_searched_for(note: str, words: str | None) -> None:
+    entry = Entry(seq=3, parent_id=2, message=Note(note, source="steer"))
+    view = view_of(0, None, ActivationContent(nonce="abc"), PromptPrefix(""), None, [entry])
+    assert newest_user_message(view) == (words and (3, words))
 
 
 @pytest.mark.backends("file")
@@ -381,20 +401,20 @@ async def test_a_sub_agent_has_only_its_briefing(world: Open) -> None:
 
 @pytest.mark.backends("file")
 @pytest.mark.parametrize("mode", ["text", "vectors"])
-async def test_the_plain_forms_can_be_chosen(world: Open, mode: str) -> None:
+async def test_each_search_mode_can_be_chosen(world: Open, mode: str) -> None:
     async with world(semantic_recall_mode=mode) as one:
-        await one.tell()
+        await one.converse()
         await (one.say("Hm.") if mode == "text" else one.embed())
         await one.say(QUESTION)
         assert one.found() == [("t", 1)]
         assert bool(one.embedder.requests) == (mode == "vectors")
 
 
-# What may fail
+# Failures
 
 
 def broken(kind: str) -> Any:
-    """Return what an embedder does that embeds passages well and fails on the question."""
+    """Return a script of an embedder that embeds passages and fails on the question."""
     good = ScriptedEmbedder()
 
     async def embed(texts: Sequence[str]) -> Sequence[Vector]:
@@ -427,26 +447,32 @@ async def test_a_failing_embedder_is_reported_and_full_text_replaces_it(
         result = await one.say(QUESTION)
         assert result.ok and one.found() == [("t", 1)]
         assert one.recalled[-1].data["why"]
-        assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
+        assert (
+            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
+        )
         # It is not called for a while, and the failure is not logged again.
         await one.say(QUESTION.replace("large", "big"))
-        assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
+        assert (
+            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
+        )
 
 
 @pytest.mark.backends("file")
-async def test_an_embedder_that_is_down_fails_no_turn(
+async def test_an_unreachable_embedder_fails_no_turn(
     world: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def down(texts: Sequence[str]) -> Sequence[Vector]:
         raise OSError("no network")
 
     async with world(embedder=ScriptedEmbedder(down)) as one:
-        await one.tell()
+        await one.converse()
         assert (await one.say("Hm.")).ok
         assert (await one.say(QUESTION)).ok
         assert one.found() == [("t", 1)]
         assert len(one.embedder.requests) == 1
-        assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
+        assert (
+            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
+        )
         assert len([event for event in one.recalled if event.data["why"]]) == 1
 
 
@@ -458,10 +484,10 @@ class Unusable(ScriptedEmbedder):
 
 
 @pytest.mark.backends("file")
-async def test_an_embedder_of_any_class_is_checked_before_its_first_call(world: Open) -> None:
+async def test_any_embedder_is_checked_before_its_first_call(world: Open) -> None:
     embedder = Unusable()
     async with world(embedder=embedder) as one:
-        await one.tell()
+        await one.converse()
         assert (await one.say(QUESTION)).ok
         assert one.found() == [("t", 1)]
         assert one.recalled[-1].data["why"] == "The key is missing."
@@ -469,7 +495,7 @@ async def test_an_embedder_of_any_class_is_checked_before_its_first_call(world: 
 
 
 @pytest.mark.backends("file")
-async def test_by_vectors_alone_nothing_stands_in(world: Open) -> None:
+async def test_vector_mode_has_no_fallback(world: Open) -> None:
     embedder = ScriptedEmbedder(broken("raises"))
     async with world(embedder=embedder, semantic_recall_mode="vectors") as one:
         await one.prepare()
@@ -478,11 +504,11 @@ async def test_by_vectors_alone_nothing_stands_in(world: Open) -> None:
         assert "RuntimeError" in one.recalled[-1].data["why"]
 
 
-# What it costs
+# Costs
 
 
 @pytest.mark.backends("file", "postgres")
-async def test_embedding_is_booked_and_counts_in_the_budget(world: Open) -> None:
+async def test_embedding_is_booked_and_counts_toward_the_budget(world: Open) -> None:
     embedder = ScriptedEmbedder(price=5)
     async with world(embedder=embedder, budget_usd=1.0) as one:
         await one.prepare(FACTS[:3])
@@ -490,30 +516,30 @@ async def test_embedding_is_booked_and_counts_in_the_budget(world: Open) -> None
         spent = result.usage_by_purpose["embed"]
         assert spent.calls >= 1 and spent.cost == 5 * spent.prompt_tokens > 0
         run = await one.store.runs.get(result.run_id)
-        # Booked in the run is what the question cost; what follows it is booked late.
+        # The run is booked for the question's cost; the later embeddings are booked afterwards.
         assert run.settled.cost >= 5 * len(QUESTION.split())
         await embedded(one.store, "t")
         total = await one.store.spending.usage_by_purpose(thread_id="t")
-        asked = [text for texts in embedder.requests for text in texts]
-        assert len(set(asked)) == len(asked)
+        embedded_texts = [text for texts in embedder.requests for text in texts]
+        assert len(set(embedded_texts)) == len(embedded_texts)
         assert total["embed"].calls == len(embedder.requests)
 
 
 @pytest.mark.backends("file")
-async def test_a_spent_budget_stops_embedding_and_not_the_run(world: Open) -> None:
+async def test_an_exhausted_budget_stops_embedding_and_not_the_run(world: Open) -> None:
     async with world(embedder=ScriptedEmbedder(price=10**12), budget_usd=1.0) as one:
-        await one.tell()
+        await one.converse()
         assert (await one.say(QUESTION)).ok
         assert "budget" in one.recalled[-1].data["why"]
         assert one.found() == [("t", 1)]
 
 
 @pytest.mark.backends("file")
-async def test_an_embedder_without_a_price_is_not_asked_under_a_budget_in_dollars(
+async def test_an_unpriced_embedder_is_not_called_under_a_budget_in_dollars(
     world: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world(embedder=ScriptedEmbedder(price=None), budget_usd=1.0) as one:
-        await one.tell()
+        await one.converse()
         await one.say(QUESTION)
         assert one.found() == [("t", 1)] and not one.embedder.requests
     assert "price of scripted-embedder is unknown" in caplog.text

@@ -1,7 +1,7 @@
-"""Retrieval over real stores: by words, by vectors and by both; what it must not find.
+"""Retrieval over real stores by words, by vectors and by both, and what must not match.
 
-The embedder here is a toy: the hashed pairs of a word's letters, so that words of like spelling
-have like vectors.  It stands for a real one where only the way through the store is tried.
+The embedder here is a toy: it hashes the letter pairs of words, so words with similar spelling have
+similar vectors.  It is used where only the path through the store is tested.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 
 
 async def write(user: UserStore, thread: str, texts: Sequence[str]) -> None:
-    """Write messages by turns into a new thread, with their vectors."""
+    """Write alternating messages into a new thread, with their vectors."""
     await user.threads.ensure(thread)
-    said: list[LoggedMessage] = [
+    messages: list[LoggedMessage] = [
         UserMessage(text) if place % 2 == 0 else AssistantMessage(text)
         for place, text in enumerate(texts)
     ]
-    nodes = [node(seq, seq - 1 or None, one) for seq, one in enumerate(said, 1)]
+    nodes = [node(seq, seq - 1 or None, one) for seq, one in enumerate(messages, 1)]
     run = NewRun(f"run of {thread}", thread, "a", 1, {}, OWNER, 60.0, None, 0, (nodes[0],))
     lease, _ = await user.runs.begin(run)
     if nodes[1:]:
@@ -79,10 +79,10 @@ async def write(user: UserStore, thread: str, texts: Sequence[str]) -> None:
     await embed(user, thread)
 
 
-def node(seq: int, parent: int | None, said: LoggedMessage) -> NewNode:
+def node(seq: int, parent: int | None, message: LoggedMessage) -> NewNode:
     """Return a row of the log."""
-    body, text = encode_message(said), searchable(said)
-    return NewNode(seq, parent, "message", said.type, body, len(text) // 4, 0, text=text)
+    body, text = encode_message(message), searchable(message)
+    return NewNode(seq, parent, "message", message.type, body, len(text) // 4, 0, text=text)
 
 
 async def embed(user: UserStore, thread: str) -> None:
@@ -91,8 +91,8 @@ async def embed(user: UserStore, thread: str) -> None:
     assert head is not None
     entries = [entry_of(one) for one in await user.log.branch(thread, head)]
     items = [
-        VectorItem(thread, one.source, one.source_id, toy(one.text), one.part)
-        for one in passages(entries)
+        VectorItem(thread, passage.source, passage.source_id, toy(passage.text), passage.part)
+        for passage in passages(entries)
     ]
     await user.vectors.upsert(TOY, items)
 
@@ -110,34 +110,34 @@ async def ask(
     )
 
 
-async def test_text_finds_words_vectors_likeness_and_both_together_either(store: Store) -> None:
+async def test_text_matches_words_vectors_match_similarity_and_hybrid_both(store: Store) -> None:
     user = store.of("ann")
     await write(user, "t1", TALK)
 
-    # A word in another form, which no vector is asked for.
-    assert [one.node for one in await ask(user, "adopting a puppy", "text")] == [3]
-    # A misspelt word, which no text has.
+    # Another form of the word, for which no vector is needed.
+    assert [hit.node for hit in await ask(user, "adopting a puppy", "text")] == [3]
+    # A misspelt word, which is in no text.
     assert (await ask(user, "bugdet crwns", "text")) == []
     assert (await ask(user, "bugdet crwns", "vectors"))[0].node == 7
     assert (await ask(user, "bugdet crwns"))[0].node == 7
-    found = await ask(user, "adopting a puppy")
-    assert found[0].node == 3
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    hits = await ask(user, "adopting a puppy")
+    assert hits[0].node == 3
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert len(await ask(user, "adopting a puppy", limit=2)) == 2
-    # Without a vector it is by words.
+    # Without a vector the search is by words.
     assert (await retrieve(user, "puppy", thread_id="t1"))[0].node == 3
 
 
-async def test_a_short_answer_is_found_by_its_question(store: Store) -> None:
+async def test_a_short_answer_is_found_through_its_question(store: Store) -> None:
     user = store.of("ann")
     await write(user, "t1", TALK)
-    found = [one.node for one in await ask(user, "What are the puppies called?")]
-    # "Toby and Buddy." has none of the words, and is none of the likest texts.
-    assert {3, 4, 5} == set(found[:3])
-    assert 5 not in [one.node for one in await ask(user, "puppies called", "text")]
+    nodes = [hit.node for hit in await ask(user, "What are the puppies called?")]
+    # "Toby and Buddy." contains none of the words, and is not among the most similar texts.
+    assert {3, 4, 5} == set(nodes[:3])
+    assert 5 not in [hit.node for hit in await ask(user, "puppies called", "text")]
 
 
-async def test_only_the_branch_of_the_head_is_found(store: Store) -> None:
+async def test_only_the_heads_branch_is_searched(store: Store) -> None:
     user = store.of("ann")
     await write(user, "t1", TALK)
     lease = await user.runs.take_lease("run of t1", OWNER, seconds=60, replaces=1)
@@ -145,12 +145,12 @@ async def test_only_the_branch_of_the_head_is_found(store: Store) -> None:
     await user.runs.commit(lease, Commit(nodes=(sibling,), head=9))
     await embed(user, "t1")
     for mode in ("text", "vectors", "hybrid"):
-        found = {one.node for one in await ask(user, "adopted puppies kitten budget", mode)}
-        assert 9 in found
-        assert found <= {1, 2, 9}
+        nodes = {hit.node for hit in await ask(user, "adopted puppies kitten budget", mode)}
+        assert 9 in nodes
+        assert nodes <= {1, 2, 9}
 
 
-async def test_a_thread_is_searched_or_all_of_the_owner_and_never_another_owner_s(
+async def test_a_search_covers_a_thread_or_all_of_the_owners_and_no_other_owner(
     store: Store,
 ) -> None:
     ann, bob = store.of("ann"), store.of("bob")
@@ -160,11 +160,11 @@ async def test_a_thread_is_searched_or_all_of_the_owner_and_never_another_owner_
     for mode in ("text", "vectors", "hybrid"):
         query = "the secret budget of crowns"
         own = await ask(ann, query, mode)
-        assert {one.thread_id for one in own} == {"t1"}
-        assert 7 in [one.node for one in own]
+        assert {hit.thread_id for hit in own} == {"t1"}
+        assert 7 in [hit.node for hit in own]
         everywhere = await ask(ann, query, mode, thread=None)
-        assert {("t1", 7), ("t2", 1)} <= {(one.thread_id, one.node) for one in everywhere}
-        assert [one.node for one in await ask(bob, query, mode, thread=None)] == [1]
+        assert {("t1", 7), ("t2", 1)} <= {(hit.thread_id, hit.node) for hit in everywhere}
+        assert [hit.node for hit in await ask(bob, query, mode, thread=None)] == [1]
         wanted = await retrieve(
             ann,
             query,
@@ -173,13 +173,15 @@ async def test_a_thread_is_searched_or_all_of_the_owner_and_never_another_owner_
             mode=mode,
             wanted=lambda address: address != ("t2", 1),
         )
-        assert "t2" not in {one.thread_id for one in wanted}
+        assert "t2" not in {hit.thread_id for hit in wanted}
     with pytest.raises(NotFound):
         await ask(bob, "budget", thread="t2")
 
 
 @pytest.mark.backends("file")
-async def test_what_cannot_be_compared_is_an_error_and_nothing_is_none(store: Store) -> None:
+async def test_an_incomparable_query_is_an_error_and_an_empty_one_has_no_results(
+    store: Store,
+) -> None:
     user = store.of("ann")
     await write(user, "t1", TALK)
     with pytest.raises(DimensionMismatch):
@@ -191,14 +193,14 @@ async def test_what_cannot_be_compared_is_an_error_and_nothing_is_none(store: St
 
 
 @pytest.mark.backends("file")
-async def test_a_thread_of_many_messages_gives_no_more_than_it_is_asked_for(store: Store) -> None:
+async def test_a_long_thread_returns_no_more_than_the_limit(store: Store) -> None:
     user = store.of("ann")
     await write(user, "t1", [f"The budget of day {day} is {day} crowns." for day in range(300)])
-    found = await ask(user, "budget of day 123", limit=CANDIDATES)
-    assert (found[0].node, len(found)) == (124, CANDIDATES)
+    hits = await ask(user, "budget of day 123", limit=CANDIDATES)
+    assert (hits[0].node, len(hits)) == (124, CANDIDATES)
 
 
-# What counts in addition to the words
+# Scores other than the words'
 
 
 def outline(seq: int, role: str = "user", tokens: int = 10, at: float = 1000.0) -> Outline:
@@ -207,46 +209,46 @@ def outline(seq: int, role: str = "user", tokens: int = 10, at: float = 1000.0) 
 
 
 def scored(query: str, *outlines: Outline) -> dict[int, float]:
-    """Return what nodes get where only the second one was found, by its words, with 1."""
-    found = rank_in_context(query, {HitPlace("t", 2, None): 1.0}, outlines)
-    return {number: score for (_, number, _), score in found.items()}
+    """Return the scores where only the second node matches, by its words, with 1."""
+    scores = rank_in_context(query, {HitPlace("t", 2, None): 1.0}, outlines)
+    return {number: score for (_, number, _), score in scores.items()}
 
 
-def test_short_messages_near_a_hit_get_a_share_and_those_after_it_the_larger() -> None:
+def test_short_messages_near_a_hit_get_a_share_and_later_ones_a_larger_one() -> None:
     near = scored("x", *(outline(seq) for seq in (1, 2, 3, 4)))
     assert near[2] > near[3] > near[4] > 0
     assert near[3] > near[1] > 0
 
 
-def test_a_long_message_stands_by_itself() -> None:
+def test_a_long_message_gets_no_share() -> None:
     assert 3 not in scored("x", outline(2), outline(3, tokens=2000))
 
 
-def test_what_was_said_in_another_conversation_is_not_near() -> None:
+def test_another_conversations_messages_are_not_near() -> None:
     assert 3 not in scored("x", outline(2), outline(3, at=1000.0 + 7200))
 
 
-def test_a_message_without_neighbours_is_not_behind_one_that_has_them() -> None:
+def test_a_message_without_neighbours_is_at_no_disadvantage() -> None:
     alone = scored("x", outline(2))[2]
     assert alone > scored("x", *(outline(seq) for seq in (1, 2, 3, 4)))[2]
     assert alone > scored("x", outline(2, tokens=2000))[2]
 
 
-def test_what_the_runtime_said_is_not_found_by_its_neighbours() -> None:
+def test_the_runtimes_notes_get_no_share_of_their_neighbours() -> None:
     assert 3 not in scored("x", outline(2), outline(3, role="note"))
 
 
-def test_who_asks_about_themselves_finds_what_they_said() -> None:
-    said = scored("What did I buy?", outline(2))[2]
+def test_a_question_about_oneself_prefers_the_users_messages() -> None:
+    own_message = scored("What did I buy?", outline(2))[2]
     answered = scored("What did I buy?", outline(2, role="assistant"))[2]
-    assert said > answered == scored("What was bought?", outline(2))[2]
+    assert own_message > answered == scored("What was bought?", outline(2))[2]
 
 
-def test_a_named_date_raises_what_was_said_then() -> None:
+def test_a_named_date_raises_messages_of_that_time() -> None:
     in_july = 1_657_000_000.0  # 5 July 2022
     assert scored("in July 2022", outline(2, at=in_july))[2] > scored("x", outline(2))[2]
     assert scored("in July 2021", outline(2, at=in_july)) == scored("x", outline(2))
 
 
-def test_what_is_not_on_the_branch_is_left_out() -> None:
+def test_messages_of_other_branches_are_excluded() -> None:
     assert scored("x", outline(7)) == {}

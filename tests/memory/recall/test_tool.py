@@ -1,4 +1,4 @@
-"""`recall` on threads that real runs made: what it opens, what it finds, and where that is from."""
+"""`recall` on threads made by real runs: what it opens and finds, and the source it names."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ THREAD = "thread"
 
 @tool
 def produce() -> str:
-    """Give a long text."""
+    """Return a long text."""
     return LONG
 
 
 async def converse(tmp_path: Path, **arguments: object) -> str:
-    """Run `produce`, then `recall` of its result with these arguments; return what it says."""
+    """Run `produce`, then `recall` of its result with these arguments; return its output."""
     results: list[PromptMessage] = []
 
     def script(request: ModelRequest) -> ModelAnswer:
-        results[:] = [one for one in request.messages if one.role == "tool"]
+        results[:] = [message for message in request.messages if message.role == "tool"]
         if not results:
             return call("produce")
         if len(results) == 1:
@@ -56,7 +56,7 @@ async def converse(tmp_path: Path, **arguments: object) -> str:
     return results[1].text
 
 
-async def test_a_cut_result_is_opened_where_it_was_cut(tmp_path: Path) -> None:
+async def test_a_truncated_result_is_opened_at_the_cut(tmp_path: Path) -> None:
     shown = await converse(tmp_path, offset=70_000, limit=500)
     header, _, page = shown.partition("\n")
     assert re.fullmatch(
@@ -67,17 +67,17 @@ async def test_a_cut_result_is_opened_where_it_was_cut(tmp_path: Path) -> None:
     assert page == LONG[70_000:70_500]
 
 
-async def test_the_last_page_names_no_next_one(tmp_path: Path) -> None:
+async def test_the_last_page_names_no_next_page(tmp_path: Path) -> None:
     shown = await converse(tmp_path, offset=len(LONG) - 5)
     assert shown.endswith(f"to {len(LONG)} follow.\n{LONG[-5:]}")
 
 
-async def test_an_offset_beyond_the_end_says_so(tmp_path: Path) -> None:
+async def test_an_offset_beyond_the_end_is_reported(tmp_path: Path) -> None:
     assert "nothing lies after 999999." in await converse(tmp_path, offset=999_999)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"handle": "nonsense"}, "'nonsense' is no handle"),
         ({"handle": "czzzzzzzz"}, "has no tool result with the handle"),
@@ -90,21 +90,21 @@ async def test_an_offset_beyond_the_end_says_so(tmp_path: Path) -> None:
         ({"query": "line"}, "either a handle or a query"),
     ],
 )
-async def test_bad_input_is_an_error_that_says_what_to_give(
-    tmp_path: Path, given: dict[str, object], message: str
+async def test_bad_input_is_an_error_that_names_valid_input(
+    tmp_path: Path, arguments: dict[str, object], message: str
 ) -> None:
-    shown = await converse(tmp_path, **given)
+    shown = await converse(tmp_path, **arguments)
     assert message in shown
     assert "A handle is c0000001a for a tool result" in shown
     assert "give a query instead" in shown
 
 
-async def test_a_call_under_way_has_no_result_yet(tmp_path: Path) -> None:
+async def test_an_unfinished_call_has_no_result_yet(tmp_path: Path) -> None:
     own = call_id(3, 0)
     assert f"The call {own} of recall has no result yet" in await converse(tmp_path, handle=own)
 
 
-async def test_a_finished_call_of_the_exchange_under_way_is_on_the_branch(tmp_path: Path) -> None:
+async def test_a_finished_call_of_the_open_exchange_is_on_the_branch(tmp_path: Path) -> None:
     shown = await converse(tmp_path, handle="3")
     assert shown.startswith("Node 3: ") and "branch" not in shown
 
@@ -115,7 +115,7 @@ async def test_the_tool_costs_few_tokens_in_every_prompt() -> None:
     assert count_tools([recall.spec]) <= 200
 
 
-# On a thread whose messages have left the prompt
+# On a thread with messages that have left the prompt
 
 FAILED = "cannot open src/part_17.py: the disk is on fire"
 
@@ -144,7 +144,7 @@ class Script:
 
 
 class Past:
-    """A thread with a past, and `recall` on it as a run would call it."""
+    """A thread with history, and `recall` on it as a run would call it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -157,8 +157,8 @@ class Past:
 
     async def call(self, **arguments: Any) -> ToolResult:
         """Call the tool."""
-        given: ToolContext = replace(context(), store=self.store, thread_id=THREAD)
-        return await recall.call(arguments, given)
+        own_context: ToolContext = replace(context(), store=self.store, thread_id=THREAD)
+        return await recall.call(arguments, own_context)
 
     async def text(self, **arguments: Any) -> str:
         """Return the text of a call that must succeed."""
@@ -187,7 +187,7 @@ async def past(tmp_path: Path) -> AsyncIterator[Past]:
 
 async def test_an_observation_opens_into_its_messages(past: Past) -> None:
     await past.work(60)
-    one = next(one for one in await past.observations() if not one.level)
+    one = next(observation for observation in await past.observations() if not observation.level)
 
     shown = await past.text(handle=f"o{one.id}", limit=100_000)
 
@@ -197,7 +197,7 @@ async def test_an_observation_opens_into_its_messages(past: Past) -> None:
     mark = re.search(r"\[(\w+) say", hint)
     assert mark is not None
     headers = [line for line in lines if line.startswith(f"[{mark[1]}")]
-    nodes = [int(found[1]) for line in headers if (found := re.search(r"node (\d+)", line))]
+    nodes = [int(match[1]) for line in headers if (match := re.search(r"node (\d+)", line))]
     assert sorted(set(nodes)) == list(range(one.first, one.last + 1))
     assert re.search(r"\| \d{4}-\d\d-\d\d \d\d:\d\d UTC \| user \|", headers[0])
     assert any("| agent, calls look |" in line for line in headers)
@@ -205,7 +205,7 @@ async def test_an_observation_opens_into_its_messages(past: Past) -> None:
     assert "Find the zebra-fish." in lines
 
 
-async def test_a_reflection_opens_into_what_it_replaced(past: Past) -> None:
+async def test_a_reflection_opens_into_the_observations_it_replaced(past: Past) -> None:
     await past.work(120)
     one = max(await past.observations(), key=lambda one: one.level)
     assert one.level > 0
@@ -220,7 +220,7 @@ async def test_a_reflection_opens_into_what_it_replaced(past: Past) -> None:
         assert parts[part].text in shown
 
 
-async def test_nodes_are_opened_by_the_interval_that_prompts_name(past: Past) -> None:
+async def test_nodes_are_opened_by_the_interval_in_prompts(past: Past) -> None:
     await past.work(60)
     by_dash = await past.text(handle="5-9")
     assert by_dash.startswith("Nodes 5 to 9: ")
@@ -229,14 +229,14 @@ async def test_nodes_are_opened_by_the_interval_that_prompts_name(past: Past) ->
     assert {int(node) for node, _ in standing} == {5, 6, 7, 8, 9}
 
 
-async def test_very_many_nodes_are_opened_in_turns(past: Past) -> None:
+async def test_many_nodes_are_opened_in_pages(past: Past) -> None:
     await past.work(MOST_NODES + 10)
     shown = await past.text(handle=f"1-{MOST_NODES + 8}", limit=100_000)
     assert shown.startswith(f"Nodes 1 to {MOST_NODES}: ")
     assert f'The handle "{MOST_NODES + 1}-{MOST_NODES + 8}" opens the rest.' in shown
 
 
-async def test_a_node_is_opened_whole_with_the_handles_of_its_results(past: Past) -> None:
+async def test_a_node_is_opened_whole_with_handles_of_its_results(past: Past) -> None:
     await past.work(3)
     shown = await past.text(handle="2")
     assert "| agent, calls look | in the prompt]\nnumber: 2" in shown
@@ -244,7 +244,7 @@ async def test_a_node_is_opened_whole_with_the_handles_of_its_results(past: Past
     assert "what was seen there, in a few words\n" * 20 in shown
 
 
-async def test_pages_of_messages_fit_each_other(past: Past) -> None:
+async def test_consecutive_pages_of_messages_join(past: Past) -> None:
     await past.work(20)
     whole = (await past.text(handle="1-15", limit=100_000)).split("\n", 2)[2]
     pages: list[str] = []
@@ -252,13 +252,13 @@ async def test_pages_of_messages_fit_each_other(past: Past) -> None:
     while offset is not None:
         shown = await past.text(handle="1-15", offset=offset, limit=700)
         header, _, page = shown.split("\n", 2)
-        found = re.search(r"next: offset=(\d+)", header)
-        offset = int(found[1]) if found else None
+        match = re.search(r"next: offset=(\d+)", header)
+        offset = int(match[1]) if match else None
         pages.append(page)
     assert len(pages) > 3 and "".join(pages) == whole
 
 
-async def test_a_search_finds_what_left_the_prompt_and_says_where_it_is(past: Past) -> None:
+async def test_a_search_finds_messages_that_left_the_prompt_and_their_place(past: Past) -> None:
     await past.work(60)
 
     shown = await past.text(query="disk fire")
@@ -266,24 +266,24 @@ async def test_a_search_finds_what_left_the_prompt_and_says_where_it_is(past: Pa
     header, hint, line, text = shown.split("\n")[:4]
     assert header.startswith("1 place with words of 'disk fire', the best first: ")
     assert "the handle that opens the place" in hint
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"\[\w+ \| (c\w{8}) \| node (\d+) \| tool look \(error\) \| [-\d]+ [:\d]+ UTC \| "
         r"observation o\d+ stands for it\]",
         line,
     )
-    assert found is not None, line
+    assert match is not None, line
     assert FAILED in text
-    opened = await past.text(handle=found[1])
-    assert opened.startswith(f"Result {found[1]} of look (error), node {found[2]}, ")
+    opened = await past.text(handle=match[1])
+    assert opened.startswith(f"Result {match[1]} of look (error), node {match[2]}, ")
 
 
-async def test_a_search_finds_what_the_user_said(past: Past) -> None:
+async def test_a_search_finds_the_users_messages(past: Past) -> None:
     await past.work(60)
     shown = await past.text(query="ZEBRA")
     assert re.search(r"\| 1 \| user \| .* UTC \| in the prompt\]\nFind the zebra-fish.", shown)
 
 
-async def test_a_search_without_hits_says_what_to_try(past: Past) -> None:
+async def test_a_search_without_hits_suggests_what_to_try(past: Past) -> None:
     await past.work(2)
     for query in ("quokka", "?!"):
         shown = await past.text(query=query)
@@ -291,14 +291,14 @@ async def test_a_search_without_hits_says_what_to_try(past: Past) -> None:
         assert "Try other words" in shown
 
 
-async def test_what_recall_has_shown_is_not_found_again(past: Past) -> None:
+async def test_output_of_recall_is_not_found_again(past: Past) -> None:
     script = iter([call("look", number=17), call("recall", query="disk fire"), say("Done.")])
     agent = Agent(ScriptedModel(lambda request: next(script)), tools=[look, recall])
     assert (await past.runtime.run(agent, "Look.", thread=THREAD)).ok
     assert (await past.text(query="disk fire")).startswith("1 place ")
 
 
-async def test_other_branches_are_not_searched_and_named_as_such_when_opened(past: Past) -> None:
+async def test_other_branches_are_not_searched_and_are_labelled_when_opened(past: Past) -> None:
     await past.work(1)
     head = (await past.store.threads.get(THREAD)).head
     assert head is not None
@@ -314,7 +314,7 @@ async def test_other_branches_are_not_searched_and_named_as_such_when_opened(pas
     assert refused.outcome == "error" and "Your branch has no nodes from 1" in refused.text
 
 
-async def test_an_observation_of_another_branch_is_opened_as_such(past: Past) -> None:
+async def test_an_observation_of_another_branch_is_labelled(past: Past) -> None:
     await past.work(60)
     one = (await past.observations())[0]
     await branches.edit(past.store, THREAD, 1)
@@ -326,7 +326,7 @@ async def test_an_observation_of_another_branch_is_opened_as_such(past: Past) ->
     assert "Find the zebra-fish." in shown
 
 
-async def test_text_of_a_tool_cannot_pass_for_a_message(past: Past) -> None:
+async def test_tool_output_cannot_imitate_a_message(past: Past) -> None:
     @tool
     def read() -> str:
         """Read."""
@@ -338,9 +338,9 @@ async def test_text_of_a_tool_cannot_pass_for_a_message(past: Past) -> None:
 
     shown = await past.text(handle="1-2")
 
-    found = re.search(r"Only lines that begin with \[(\w+) say", shown)
-    assert found is not None and found[1] != "a1b2c3"
-    real = [line for line in shown.split("\n") if line.startswith(f"[{found[1]} ")]
+    match = re.search(r"Only lines that begin with \[(\w+) say", shown)
+    assert match is not None and match[1] != "a1b2c3"
+    real = [line for line in shown.split("\n") if line.startswith(f"[{match[1]} ")]
     assert [line.split(" | ")[3] for line in real] == [
         "user",
         "agent, calls read",
@@ -350,14 +350,14 @@ async def test_text_of_a_tool_cannot_pass_for_a_message(past: Past) -> None:
     ]
 
 
-async def test_recall_on_a_thread_without_messages_says_so(past: Past) -> None:
+async def test_recall_on_an_empty_thread_says_so(past: Past) -> None:
     await past.store.threads.ensure(THREAD)
     assert (await past.call(handle="1")).outcome == "error"
     assert (await past.call(handle="1-2")).outcome == "error"
     assert (await past.text(query="walrus")).startswith("Nothing on this branch")
 
 
-def test_an_excerpt_shows_where_the_words_stand_together() -> None:
+def test_an_excerpt_shows_where_the_words_occur_together() -> None:
     text = "alpha " + "x y " * 500 + "alpha beta gamma " + "z " * 500 + "beta"
     start, shown = excerpt(text, ["alpha", "beta", "gamma"])
     assert "alpha beta gamma" in shown and shown.startswith("… ") and shown.endswith(" …")

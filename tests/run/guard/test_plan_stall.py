@@ -1,4 +1,4 @@
-"""Runs whose plan stands still: told so, then stopped, and a person is asked whether they go on."""
+"""Runs whose plan stands still: the model is warned, then the run stops or asks a person."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ from tests.delegation.helpers import is_child, step
 from tests.support.worlds import Play, World, double
 
 LIMIT: dict[str, Any] = {"plan_stall_limit": 4}
-"""Told after 4 steps without progress, stopped after 6."""
+"""Warned after 4 steps without progress, stopped after 6."""
 AGENT = Agent(tools=[double], planning=True)
 FILE = pytest.mark.backends("file")
 
 
 def create() -> ModelAnswer:
-    """The call that makes the plan."""
+    """Return a call that creates the plan."""
     first = {"id": "dig", "description": "Dig deep", "status": "in_progress"}
     steps = [first, {"id": "build", "description": "Build it"}]
     return call("plan", action="create", goal="Ship it", steps=steps)
 
 
 def update(**change: Any) -> RawCall:
-    """The call that changes the first item, or the plan."""
+    """Return a call that changes the first item or the plan."""
     item = {name: change.pop(name) for name in ("status", "result", "follow") if name in change}
     steps = [{"id": "dig", **item}] if item else []
     return raw_call("plan", action="update", steps=steps, **change)
 
 
-def work() -> Iterator[ModelAnswer]:
-    """Calls of which no two are the same."""
+def endless_calls() -> Iterator[ModelAnswer]:
+    """Return an endless series of different calls."""
     return (call("double", number=n) for n in itertools.count())
 
 
-def some(number: int, first: int = 100) -> list[Scripted]:
-    """So many calls of which no two are the same."""
+def different_calls(number: int, first: int = 100) -> list[Scripted]:
+    """Return `number` different calls."""
     return [call("double", number=first + n) for n in range(number)]
 
 
-async def notes(world: World, source: str = "plan") -> int:
-    """Return how often the thread was told something by this source."""
+async def count_notes(world: World, source: str = "plan") -> int:
+    """Return how many notes of this source the thread has."""
     events = await world.store.events.list("t", limit=10_000)
-    return sum(one.kind == "note" and one.data["source"] == source for one in events)
+    return sum(event.kind == "note" and event.data["source"] == source for event in events)
 
 
-def told(world: World) -> list[str]:
-    """Return what the newest prompt of the model says of the plan standing still."""
+def stall_notes(world: World) -> list[str]:
+    """Return the notes of the newest prompt that say that the plan stands still."""
     model: Any = world.model
     return [m.text for m in model.requests[-1].messages if "of your plan has changed" in m.text]
 
 
-async def test_the_model_is_told_first_and_then_the_run_stops(play: Play) -> None:
-    async with play(itertools.chain([create()], work()), settings=LIMIT) as world:
+async def test_the_model_is_warned_first_and_then_the_run_stops(play: Play) -> None:
+    async with play(itertools.chain([create()], endless_calls()), settings=LIMIT) as world:
         result = await world.run(AGENT, thread="t")
 
         assert (result.status, result.stop_reason) == ("failed", "no_progress")
         assert result.steps == 7
         assert "In 6 steps no item of its plan has changed" in result.detail
-        [text] = told(world)
+        [text] = stall_notes(world)
         assert "last 4 answers" in text and "In progress: dig (Dig deep)" in text
-        assert await notes(world) == 1
-        kinds = [one.kind for one in await world.store.events.list("t")]
+        assert await count_notes(world) == 1
+        kinds = [event.kind for event in await world.store.events.list("t")]
         assert kinds.count("run-finish") == 1
 
 
@@ -82,10 +82,16 @@ async def test_the_model_is_told_first_and_then_the_run_stops(play: Play) -> Non
     ],
     ids=["a result", "a status", "a new step"],
 )
-async def test_what_changes_an_item_begins_the_count_anew(play: Play, change: Any) -> None:
-    script = [create(), *some(3), calls(update(**change)), *some(3, 200), say("Done.")]
+async def test_a_changed_item_restarts_the_count(play: Play, change: Any) -> None:
+    script = [
+        create(),
+        *different_calls(3),
+        calls(update(**change)),
+        *different_calls(3, 200),
+        say("Done."),
+    ]
     async with play(script, settings=LIMIT) as world:
-        assert (await world.run(AGENT, thread="t")).ok and await notes(world) == 0
+        assert (await world.run(AGENT, thread="t")).ok and await count_notes(world) == 0
 
 
 @FILE
@@ -94,8 +100,14 @@ async def test_what_changes_an_item_begins_the_count_anew(play: Play, change: An
     [{"phase": "execute"}, {"goal": "Ship it soon"}, {"status": "in_progress"}],
     ids=["a phase", "a goal", "the status that it has"],
 )
-async def test_what_changes_no_item_is_no_progress(play: Play, change: Any) -> None:
-    script = [create(), *some(2), calls(update(**change)), *some(5), say("Done.")]
+async def test_a_change_of_no_item_is_no_progress(play: Play, change: Any) -> None:
+    script = [
+        create(),
+        *different_calls(2),
+        calls(update(**change)),
+        *different_calls(5),
+        say("Done."),
+    ]
     async with play(script, settings=LIMIT) as world:
         result = await world.run(AGENT, thread="t")
 
@@ -103,32 +115,32 @@ async def test_what_changes_no_item_is_no_progress(play: Play, change: Any) -> N
 
 
 @FILE
-async def test_a_phase_that_goes_to_and_fro_is_no_progress(play: Play) -> None:
-    to_and_fro = (calls(update(phase=one)) for one in itertools.cycle(["execute", "plan"]))
-    async with play(itertools.chain([create()], to_and_fro), settings=LIMIT) as world:
+async def test_alternating_phases_are_no_progress(play: Play) -> None:
+    alternating = (calls(update(phase=phase)) for phase in itertools.cycle(["execute", "plan"]))
+    async with play(itertools.chain([create()], alternating), settings=LIMIT) as world:
         result = await world.run(AGENT, thread="t")
 
         assert (result.stop_reason, result.steps) == ("no_progress", 7)
 
 
 @FILE
-async def test_an_item_that_follows_the_call_beside_it_has_moved(play: Play) -> None:
-    """The call that it follows ends last, so that its result is not recorded at the look."""
+async def test_an_item_that_follows_a_parallel_call_is_progress(play: Play) -> None:
+    """The followed call ends last, so its result is not recorded when the guard looks."""
 
     @tool
     async def last() -> str:
-        """Wait until the plan was changed."""
+        """Wait until the plan has changed."""
         for _ in range(3000):
             if len(await world.runtime.plans.versions("t")) == 2:
                 return "done"
             await anyio.sleep(0.01)
-        raise ToolError("The plan was not changed.")
+        raise ToolError("The plan has not changed.")
 
     followed = calls(raw_call("last"), update(follow=True))
-    script = [create(), *some(3), followed, *some(3, 200), say("Done.")]
+    script = [create(), *different_calls(3), followed, *different_calls(3, 200), say("Done.")]
     async with play(script, settings=LIMIT) as world:
         agent = Agent(tools=[double, last], planning=True)
-        assert (await world.run(agent, thread="t")).ok and await notes(world) == 0
+        assert (await world.run(agent, thread="t")).ok and await count_notes(world) == 0
         assert {outcome for outcome, _ in await world.results("t")} == {"ok"}
 
 
@@ -141,28 +153,28 @@ async def test_a_plan_without_open_items_is_left_alone(play: Play, settings: Any
         goal="Ship it",
         steps=[{"description": "Dig", "status": "completed" if settings is LIMIT else "pending"}],
     )
-    async with play([done, *some(12), say("Done.")], settings=settings) as world:
-        assert (await world.run(AGENT, thread="t")).ok and await notes(world) == 0
+    async with play([done, *different_calls(12), say("Done.")], settings=settings) as world:
+        assert (await world.run(AGENT, thread="t")).ok and await count_notes(world) == 0
 
 
 @FILE
-async def test_a_run_that_was_resumed_counts_the_same(play: Play) -> None:
-    async with play(itertools.chain([create()], work()), settings=LIMIT) as world:
+async def test_a_resumed_run_counts_the_same(play: Play) -> None:
+    async with play(itertools.chain([create()], endless_calls()), settings=LIMIT) as world:
         few = Agent(tools=[double], planning=True, max_steps=3)
         assert (await world.run(few, thread="t")).stop_reason == "max_steps"
 
         result = await world.resume(AGENT)
 
         assert (result.stop_reason, result.steps) == ("no_progress", 7)
-        assert await notes(world) == 1
-        # Who has it go on all the same gives it as many steps again as it had after the note.
+        assert await count_notes(world) == 1
+        # A person who resumes it anyway gives it as many steps again as it had after the note.
         again = await world.resume(AGENT)
         assert (again.stop_reason, again.steps) == ("no_progress", 9)
-        assert await notes(world) == 1
+        assert await count_notes(world) == 1
 
 
 @FILE
-async def test_what_has_left_the_prompt_counts_too(play: Play) -> None:
+async def test_steps_that_left_the_prompt_count_too(play: Play) -> None:
     @tool
     def read(page: int) -> str:
         """Read a page."""
@@ -177,73 +189,82 @@ async def test_what_has_left_the_prompt_counts_too(play: Play) -> None:
 
         assert (result.stop_reason, result.steps) == ("no_progress", 25)
         assert len(await world.store.log.activations("t")) > 1
-        assert await notes(world) == 1
+        assert await count_notes(world) == 1
 
 
 @FILE
-async def test_another_branch_and_another_run_are_counted_by_themselves(play: Play) -> None:
-    script = [create(), *some(5), say("A."), *some(5, 200), say("B."), *some(5, 300), say("C.")]
+async def test_each_branch_and_each_run_is_counted_separately(play: Play) -> None:
+    script = [
+        create(),
+        *different_calls(5),
+        say("A."),
+        *different_calls(5, 200),
+        say("B."),
+        *different_calls(5, 300),
+        say("C."),
+    ]
     async with play(script, settings=LIMIT) as world:
         assert (await world.run(AGENT, thread="t")).ok
         assert (await world.run(AGENT, "Go on.", thread="t")).ok
-        assert await notes(world) == 2
-        # On this branch there is the plan, and no word of it standing still.
+        assert await count_notes(world) == 2
+        # This branch has the plan, but no note that it stands still.
         await branches.fork(world.store, "t", 4)
 
         assert (await world.run(AGENT, "Again.", thread="t")).ok
-        assert await notes(world) == 3
+        assert await count_notes(world) == 3
 
 
 @FILE
-async def test_sub_agents_that_bring_an_item_forward_are_progress(play: Play) -> None:
+async def test_a_sub_agent_that_advances_an_item_is_progress(play: Play) -> None:
     delegate = call("delegate", role="digger", instructions="Dig.", task_key="dig")
-    answers = [create(), *some(3), delegate, *some(3, 200), say("Done.")]
+    answers = [create(), *different_calls(3), delegate, *different_calls(3, 200), say("Done.")]
 
     def respond(request: ModelRequest) -> Scripted:
         return say("Dug.") if is_child(request) else answers[step(request)]
 
     agent = Agent(tools=[double], planning=True, delegation=True)
     async with play(respond, settings=LIMIT) as world:
-        assert (await world.run(agent, thread="t")).ok and await notes(world) == 0
+        assert (await world.run(agent, thread="t")).ok and await count_notes(world) == 0
 
 
 @FILE
-async def test_waiting_for_tasks_in_the_background_is_no_standstill(
+async def test_waiting_for_background_tasks_is_no_stall(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime.delegation.tasks_tool.POLL_SECONDS", 0.001)
     wait = call("tasks", action="wait")
     agent = Agent(tools=[double], planning=True, delegation=True)
     async with play(
-        [create(), *some(3), *[wait] * 8, *some(1, 200), say("Done.")], settings=LIMIT
+        [create(), *different_calls(3), *[wait] * 8, *different_calls(1, 200), say("Done.")],
+        settings=LIMIT,
     ) as world:
         assert (await world.run(agent, thread="t")).ok
-        # Eight waits count nothing, and the call after them is the fourth.
+        # The eight waits do not count, so the call after them is the fourth.
         model: Any = world.model
         assert "of your plan has changed" not in str(model.requests[-2].messages)
-        [text] = told(world)
+        [text] = stall_notes(world)
         assert "last 4 answers" in text
 
 
 @FILE
-@pytest.mark.parametrize("goes_on", [True, False])
-async def test_a_person_is_asked_whether_it_goes_on(play: Play, goes_on: bool) -> None:
+@pytest.mark.parametrize("continues", [True, False])
+async def test_a_person_is_asked_whether_the_run_continues(play: Play, continues: bool) -> None:
     asks = Agent(tools=[double], planning=True, asking=True)
-    script = [create(), *some(6), *some(3, 200), say("Done.")]
+    script = [create(), *different_calls(6), *different_calls(3, 200), say("Done.")]
     async with play(script, settings=LIMIT) as world:
         stopped = await world.run(asks, thread="t")
 
         assert (stopped.status, stopped.stop_reason) == ("suspended", "no_progress")
         [question] = stopped.questions
         assert question.kind == "continue" and "dig (Dig deep)" in question.text
-        await world.runtime.answer(question.id, Decision(goes_on, "The rock is hard."))
+        await world.runtime.answer(question.id, Decision(continues, "The rock is hard."))
         result = await world.resume(asks)
 
-        if goes_on:
-            assert result.ok and await notes(world) == 1
+        if continues:
+            assert result.ok and await count_notes(world) == 1
             model: Any = world.model
-            said = str(model.requests[-1].messages)
-            assert "your plan did not move" in said and "The rock is hard." in said
+            prompt = str(model.requests[-1].messages)
+            assert "your plan did not move" in prompt and "The rock is hard." in prompt
         else:
             assert (result.status, result.stop_reason) == ("failed", "no_progress")
             assert "Its plan did not move, and the user stopped it: The rock" in result.detail

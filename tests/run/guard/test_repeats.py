@@ -1,4 +1,4 @@
-"""Runs that repeat themselves: told so, then stopped, and a person is asked whether they go on."""
+"""Runs that repeat a call: the model is warned, then the run stops or asks a person."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ SAME = call("double", number=1)
 GUARD: dict[str, Any] = {"loop_limit": 3}
 
 
-async def notes(world: World) -> list[str]:
-    """Return what the guard has told on the thread."""
+async def note_sources(world: World) -> list[str]:
+    """Return the sources of the thread's notes."""
     events = await world.store.events.list("t")
-    return [str(one.data["source"]) for one in events if one.kind == "note"]
+    return [str(event.data["source"]) for event in events if event.kind == "note"]
 
 
-def told(world: World) -> int:
-    """Return how many requests of the model hold what the guard says."""
+def count_warned_requests(world: World) -> int:
+    """Return how many requests hold the guard's note."""
     model: Any = world.model
-    return sum(NUDGE.format(count=3)[:40] in str(one.messages) for one in model.requests)
+    return sum(NUDGE.format(count=3)[:40] in str(request.messages) for request in model.requests)
 
 
-async def test_the_model_is_told_first_and_then_the_run_stops(play: Play) -> None:
+async def test_the_model_is_warned_first_and_then_the_run_stops(play: Play) -> None:
     async with play(itertools.repeat(SAME), settings=GUARD) as world:
         result = await world.run(Agent(tools=[double]), thread="t")
 
         assert (result.status, result.stop_reason) == ("failed", "no_progress")
         assert result.steps == 6 and "6 times in a row" in result.detail
-        assert await notes(world) == ["guard"]
-        # From the fourth call on.
-        assert told(world) == 3
-        kinds = [one.kind for one in await world.store.events.list("t")]
+        assert await note_sources(world) == ["guard"]
+        # The fourth, fifth and sixth request hold it.
+        assert count_warned_requests(world) == 3
+        kinds = [event.kind for event in await world.store.events.list("t")]
         assert kinds.count("run-finish") == 1
 
 
@@ -53,29 +53,29 @@ async def test_the_model_is_told_first_and_then_the_run_stops(play: Play) -> Non
     ],
     ids=["other arguments", "another number of calls", "another result each time"],
 )
-async def test_whoever_does_something_else_is_not_stopped(play: Play, other: Any) -> None:
-    counter = itertools.count()
+async def test_a_run_that_varies_its_calls_is_not_stopped(play: Play, other: Any) -> None:
+    numbers = itertools.count()
 
     @tool
     def count() -> int:
         """Count."""
-        return next(counter)
+        return next(numbers)
 
     script = [*[SAME, SAME, other] * 4, *[call("count")] * 8, say("Done.")]
     async with play(script, settings=GUARD) as world:
         result = await world.run(Agent(tools=[double, count]), thread="t")
 
-        assert result.ok and await notes(world) == []
+        assert result.ok and await note_sources(world) == []
 
 
 @pytest.mark.backends("file")
-async def test_without_a_limit_nobody_is_stopped(play: Play) -> None:
+async def test_without_a_limit_no_run_is_stopped(play: Play) -> None:
     async with play([*[SAME] * 12, say("Done.")], settings={"loop_limit": 0}) as world:
         assert (await world.run(Agent(tools=[double]), thread="t")).ok
 
 
 @pytest.mark.backends("file")
-async def test_a_run_that_was_resumed_counts_the_same(play: Play) -> None:
+async def test_a_resumed_run_counts_the_same(play: Play) -> None:
     async with play([*[SAME] * 12], settings=GUARD) as world:
         short = await world.run(Agent(tools=[double], max_steps=4), thread="t")
         assert short.stop_reason == "max_steps"
@@ -83,12 +83,12 @@ async def test_a_run_that_was_resumed_counts_the_same(play: Play) -> None:
         result = await world.resume(Agent(tools=[double], max_steps=100))
 
         assert (result.stop_reason, result.steps) == ("no_progress", 6)
-        assert await notes(world) == ["guard"]
+        assert await note_sources(world) == ["guard"]
 
 
 @pytest.mark.backends("file")
-async def test_what_has_left_the_prompt_counts_too(play: Play) -> None:
-    """With two recent messages and a window that holds little more, the log alone knows."""
+async def test_calls_that_left_the_prompt_count_too(play: Play) -> None:
+    """Two recent messages and a small window: only the log holds the earlier calls."""
 
     @tool
     def read() -> str:
@@ -106,7 +106,7 @@ async def test_what_has_left_the_prompt_counts_too(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_person_is_asked_whether_it_goes_on(play: Play) -> None:
+async def test_a_person_is_asked_whether_the_run_continues(play: Play) -> None:
     asks = Agent(tools=[double], asking=True)
     script = [*[SAME] * 6, call("double", number=5), say("Done.")]
     async with play(script, settings=GUARD) as world:
@@ -125,7 +125,9 @@ async def test_a_person_is_asked_whether_it_goes_on(play: Play) -> None:
 
 @pytest.mark.backends("file")
 @pytest.mark.parametrize("answered", [True, False])
-async def test_a_person_can_stop_it_and_so_does_silence(play: Play, answered: bool) -> None:
+async def test_a_refusal_and_an_unanswered_question_both_stop_the_run(
+    play: Play, answered: bool
+) -> None:
     asks = Agent(tools=[double], asking=True)
     settings = GUARD | {"answer_timeout": 3600 if answered else AT_ONCE}
     async with play([*[SAME] * 6], settings=settings) as world:
@@ -141,10 +143,10 @@ async def test_a_person_can_stop_it_and_so_does_silence(play: Play, answered: bo
 
 
 @pytest.mark.backends("file")
-async def test_what_a_user_says_begins_the_count_anew(play: Play) -> None:
+async def test_a_message_of_the_user_restarts_the_count(play: Play) -> None:
     @tool
     async def heard(context: ToolContext) -> str:
-        """Have the user say something at the third call."""
+        """Have the user send a message at the third call."""
         if context.step == 3:
             await context.store.inbox.post(context.thread_id, "steer", b"Once more.")
         return "heard"
@@ -153,12 +155,12 @@ async def test_what_a_user_says_begins_the_count_anew(play: Play) -> None:
     async with play(script, settings=GUARD) as world:
         result = await world.run(Agent(tools=[heard]), thread="t")
 
-        # The nudge comes with the third call; the two after it are but two.
-        assert result.ok and await notes(world) == ["steer", "guard"]
+        # The message comes with the third call, so only two calls follow it.
+        assert result.ok and await note_sources(world) == ["steer", "guard"]
 
 
 @pytest.mark.backends("file")
-async def test_another_branch_is_counted_by_itself(play: Play) -> None:
+async def test_each_branch_is_counted_separately(play: Play) -> None:
     script = [*[SAME] * 5, say("A."), *[SAME] * 5, say("B.")]
     async with play(script, settings=GUARD) as world:
         agent = Agent(tools=[double])
@@ -167,4 +169,4 @@ async def test_another_branch_is_counted_by_itself(play: Play) -> None:
 
         result = await world.run(agent, "Again.", thread="t")
 
-        assert result.ok and await notes(world) == ["guard", "guard"]
+        assert result.ok and await note_sources(world) == ["guard", "guard"]

@@ -1,9 +1,9 @@
-"""Write runs that stand still, one of each kind, as the version does that runs this.
+"""Write failed runs, one of each kind, as the installed version does.
 
     python -m tests.run.old_runs.make FILE WORKSPACE    # then `zstd FILE`
 
-`runs.db.zst` was written by it at 7e61fb9, the last version whose rows keep the caller's spec and
-the runtime's in one object.  Each run fails once; gone on with, it succeeds.
+`runs.db.zst` was written at 7e61fb9, the last version whose rows hold the caller's spec and the
+runtime's in one object. Each run fails once; resumed, it succeeds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_runtime.tools.workspace.files import workspace_tools
 
 FAILURE = ModelUnavailable("The provider is gone.")
 WORKSPACE = "/the/workspace"
-"""What stands in the database for the folder; whoever resumes the run replaces it."""
+"""The folder that the database names; tests replace it by the workspace of the resuming run."""
 
 
 @tool
@@ -48,13 +48,13 @@ def _flow(script: list[Any]) -> Workflow:
 
 
 def agents(workspace: Path, *, again: bool) -> dict[str, Agent | Workflow]:
-    """Return an agent of each kind: one that fails, or (again) one that goes on."""
+    """Return an agent of each kind: one that fails, or (`again`) one that completes the run."""
 
     def end(text: str) -> list[Any]:
         return [say(text)] if again else [FAILURE]
 
-    def first(*made: Any) -> list[Any]:
-        return [] if again else list(made)
+    def first(*answers: Any) -> list[Any]:
+        return [] if again else list(answers)
 
     task = {"role": "Counter", "instructions": "Count."}
     remembering = MemoryConfig(MemoryMode.NODE, conversation_id="c1")

@@ -1,4 +1,4 @@
-"""The contract of commits: what one writes, and when it writes nothing at all."""
+"""The contract of commits: their effects, and when they write nothing at all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.storage.helpers import (
 
 
 async def snapshot(user: UserStore, thread_id: str = "t1", run_id: str = "r1") -> object:
-    """Everything that a commit could change."""
+    """Return everything that a commit could change."""
     thread = await user.threads.get(thread_id)
     return (
         thread,
@@ -48,7 +48,7 @@ async def snapshot(user: UserStore, thread_id: str = "t1", run_id: str = "r1") -
     )
 
 
-async def test_a_step_is_written_ahead_run_and_closed(user: UserStore) -> None:
+async def test_a_step_is_recorded_before_it_runs_and_closed_afterwards(user: UserStore) -> None:
     lease = await begin(user, events=(NewEvent("run-start"),))
     await user.runs.commit(
         lease, Commit(nodes=(exchange(2, 1, "shell"),), steps=1, events=(NewEvent("answer", 2),))
@@ -112,7 +112,7 @@ async def test_a_step_is_written_ahead_run_and_closed(user: UserStore) -> None:
         Commit(events=(NewEvent("answer", 9),)),
     ],
 )
-async def test_a_commit_that_misses_writes_nothing(user: UserStore, commit: Commit) -> None:
+async def test_a_refused_commit_writes_nothing(user: UserStore, commit: Commit) -> None:
     lease = await begin(user, activation=NewActivation(1, None, "begin", b"", b""))
     await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a", "b"),)))
     await user.runs.commit(lease, Commit(done=(done(2, 1),)))
@@ -127,7 +127,7 @@ async def test_a_commit_that_misses_writes_nothing(user: UserStore, commit: Comm
     assert await snapshot(user) == before
 
 
-async def test_the_same_commit_sent_twice_misses_the_second_time(user: UserStore) -> None:
+async def test_a_repeated_commit_is_refused(user: UserStore) -> None:
     lease = await begin(user)
     commit = Commit(nodes=(message(2, 1),), head=2, events=(NewEvent("answer", 2),))
     await user.runs.commit(lease, commit)
@@ -139,7 +139,7 @@ async def test_the_same_commit_sent_twice_misses_the_second_time(user: UserStore
     assert await snapshot(user) == before
 
 
-async def test_who_lost_the_lease_writes_nothing(user: UserStore) -> None:
+async def test_a_lost_lease_writes_nothing(user: UserStore) -> None:
     lease = await begin(user)
     taken = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     before = await snapshot(user)
@@ -189,7 +189,7 @@ async def test_finishing_frees_the_thread_and_the_lease(user: UserStore) -> None
         await user.runs.commit(lease, Commit(steps=2))
 
 
-async def test_suspending_frees_the_lease_but_keeps_the_thread(user: UserStore) -> None:
+async def test_suspending_frees_the_lease_but_not_the_thread(user: UserStore) -> None:
     lease = await begin(user)
 
     await user.runs.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
@@ -237,7 +237,7 @@ async def test_a_reservation_over_the_limit_writes_nothing(
     await user.runs.commit(lease, Commit(reserve=Amount(900, 450)))
 
 
-async def test_what_was_spent_is_booked_even_over_the_limit(user: UserStore) -> None:
+async def test_spending_is_recorded_even_over_the_limit(user: UserStore) -> None:
     lease = await begin(user, budget=LIMITED, reserve=SMALL)
 
     await user.runs.commit(
@@ -267,7 +267,7 @@ async def test_children_reserve_on_the_root(user: UserStore) -> None:
     assert (await user.runs.get("r1")).settled == Amount(150, 0)
 
 
-async def test_a_dead_runs_reservation_counts_as_spent_at_its_bound(user: UserStore) -> None:
+async def test_a_dead_runs_reservation_counts_as_spent(user: UserStore) -> None:
     await begin(user, budget=LIMITED, reserve=SMALL)
     await begin_child(user, "r1", "r2", "t2", reserve=Amount(200, 20))
 
@@ -299,15 +299,18 @@ async def test_usage_is_summed_over_the_tree_the_run_and_the_thread(user: UserSt
     assert (tree.unpriced_calls, tree.unreported_calls) == (1, 1)
     assert (await user.spending.usage_total(run_id="r1")).calls == 2
     assert (await user.spending.usage_total(thread_id="t2")).calls == 1
-    apart = await user.spending.usage_by_purpose(root_run_id="r1")
-    assert {purpose: (one.calls, one.cost) for purpose, one in apart.items()} == {
+    by_purpose = await user.spending.usage_by_purpose(root_run_id="r1")
+    assert {purpose: (total.calls, total.cost) for purpose, total in by_purpose.items()} == {
         "observe": (1, 0),
         "step": (2, 12),
     }
-    assert apart["observe"].unpriced_calls == 1
+    assert by_purpose["observe"].unpriced_calls == 1
     assert list(await user.spending.usage_by_purpose(thread_id="t2")) == ["step"]
-    each = await user.spending.usage_by_run("r1")
-    assert {run: (one.calls, one.cost) for run, one in each.items()} == {"r1": (2, 5), "r2": (1, 7)}
+    by_run = await user.spending.usage_by_run("r1")
+    assert {run: (total.calls, total.cost) for run, total in by_run.items()} == {
+        "r1": (2, 5),
+        "r2": (1, 7),
+    }
     recent = await user.spending.recent_usage("m")
     assert {item.run_id for item in recent} == {"r1"}
     assert sorted(item.id for item in recent) == [1, 2]
@@ -315,7 +318,7 @@ async def test_usage_is_summed_over_the_tree_the_run_and_the_thread(user: UserSt
     assert await user.spending.recent_usage("another") == []
 
 
-async def test_a_damaged_reference_is_never_a_shorter_history(user: UserStore) -> None:
+async def test_a_damaged_reference_is_an_error_and_not_a_shorter_history(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
 
@@ -323,7 +326,7 @@ async def test_a_damaged_reference_is_never_a_shorter_history(user: UserStore) -
         await user.log.branch("t1", 4, first=9)
 
 
-async def test_usage_may_be_known_only_after_the_end_of_its_run(user: UserStore) -> None:
+async def test_usage_can_be_recorded_after_the_end_of_its_run(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
     before = await user.runs.get("r1")
@@ -331,9 +334,13 @@ async def test_usage_may_be_known_only_after_the_end_of_its_run(user: UserStore)
 
     await user.spending.record_late(lease, [usage, usage])
 
-    apart = await user.spending.usage_by_purpose(run_id="r1")
-    assert (apart["embed"].calls, apart["embed"].prompt_tokens, apart["embed"].cost) == (2, 20, 2)
-    # No budget and nothing else of the run has changed.
+    by_purpose = await user.spending.usage_by_purpose(run_id="r1")
+    assert (
+        by_purpose["embed"].calls,
+        by_purpose["embed"].prompt_tokens,
+        by_purpose["embed"].cost,
+    ) == (2, 20, 2)
+    # The run is unchanged otherwise, including its budget.
     assert await user.runs.get("r1") == before
     await user.upkeep.delete_thread("t1")
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""Documents: each is written only in the place of what its writer has read."""
+"""The contract of documents: a write succeeds only if its writer has read the current version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.upkeep.orphans import delete_orphans
 from agent_runtime_storage.upkeep.store_copy import copy_store
 from tests.storage.helpers import begin
-from tests.storage.objects.parts import files, folder, listed, lost, objects, opened, user
+from tests.storage.objects.parts import (
+    files,
+    folder,
+    list_objects,
+    objects,
+    opened,
+    orphan_keys,
+    user,
+)
 
 __all__ = ["folder", "objects", "opened", "user"]
 
@@ -34,7 +42,7 @@ KEY = "node_memory/app/talk/node.json"
 async def store(
     request: pytest.FixtureRequest, database_url: str, folder: Path
 ) -> AsyncIterator[Store]:
-    """A store whose objects lie in a folder, or in a bucket."""
+    """A store whose objects are in a folder or in a bucket."""
     place = str(folder) if request.param == "folder" else request.getfixturevalue("s3_url")
     store = await open_store(database_url, objects=place)
     yield store
@@ -48,7 +56,7 @@ def documents(store: Store) -> Documents:
 
 
 async def keys(documents: Documents) -> list[str]:
-    """The keys of all node memories."""
+    """Return the keys of all node memories."""
     return [info.key async for chunk in documents.list("node_memory") for info in chunk]
 
 
@@ -56,15 +64,15 @@ async def test_a_document_is_read_as_it_was_written(documents: Documents) -> Non
     assert await documents.read(KEY) is None
     assert await documents.write(KEY, b"one", replaces=None)
 
-    found = await documents.read(KEY)
-    assert found is not None and found.data == b"one"
-    assert await documents.write(KEY, b"two", replaces=found.version)
+    document = await documents.read(KEY)
+    assert document is not None and document.data == b"one"
+    assert await documents.write(KEY, b"two", replaces=document.version)
     again = await documents.read(KEY)
     assert again is not None and again.data == b"two"
     assert await keys(documents) == [KEY]
 
 
-async def test_who_has_read_an_older_version_writes_nothing(documents: Documents) -> None:
+async def test_a_write_over_an_outdated_version_is_refused(documents: Documents) -> None:
     assert await documents.write(KEY, b"one", replaces=None)
     first = await documents.read(KEY)
     assert first is not None
@@ -72,11 +80,11 @@ async def test_who_has_read_an_older_version_writes_nothing(documents: Documents
 
     assert not await documents.write(KEY, b"late", replaces=first.version)
     assert not await documents.write(KEY, b"blind", replaces=None)
-    now = await documents.read(KEY)
-    assert now is not None and now.data == b"two"
+    current = await documents.read(KEY)
+    assert current is not None and current.data == b"two"
 
 
-async def test_what_was_deleted_is_not_written_back(documents: Documents) -> None:
+async def test_a_deleted_document_is_not_written_back(documents: Documents) -> None:
     assert await documents.write(KEY, b"one", replaces=None)
     read = await documents.read(KEY)
     assert read is not None
@@ -88,7 +96,7 @@ async def test_what_was_deleted_is_not_written_back(documents: Documents) -> Non
     assert await keys(documents) == []
 
 
-async def test_what_was_written_since_is_not_deleted(documents: Documents) -> None:
+async def test_a_document_changed_since_is_not_deleted(documents: Documents) -> None:
     assert await documents.write(KEY, b"one", replaces=None)
     [info] = [info async for chunk in documents.list("node_memory") for info in chunk]
     assert not await documents.delete(KEY, before=info.modified)
@@ -105,7 +113,7 @@ async def test_another_owner_finds_nothing(store: Store, documents: Documents) -
     assert own is not None and own.data == b"one"
 
 
-async def test_documents_of_a_thread_go_with_it_and_others_stay(store: Store) -> None:
+async def test_deleting_a_thread_deletes_its_documents_only(store: Store) -> None:
     user, documents = store.of("ann"), store.of("ann").documents
     await user.threads.ensure("talk")
     others = ["node_memory/app/talk2/node.json", "node_memory/talk/x/node.json"]
@@ -118,7 +126,7 @@ async def test_documents_of_a_thread_go_with_it_and_others_stay(store: Store) ->
 
 
 @pytest.mark.parametrize("thread_id", ["../talk", "a/b", "", "..", "x" * 300])
-async def test_a_thread_that_can_have_no_document_is_deleted(
+async def test_a_thread_whose_id_no_document_key_can_contain_is_deleted(
     database_url: str, folder: Path, thread_id: str
 ) -> None:
     store = await open_store(database_url, objects=str(folder))
@@ -131,40 +139,40 @@ async def test_a_thread_that_can_have_no_document_is_deleted(
     await store.close()
 
 
-async def test_a_copy_of_the_database_has_them(store: Store, tmp_path: Path) -> None:
+async def test_copying_the_database_copies_documents(store: Store, tmp_path: Path) -> None:
     for owner, data in (("ann", b"one"), ("bob", b"two")):
         assert await store.of(owner).documents.write(KEY, data, replaces=None)
     target = await open_store(str(tmp_path / "target.db"))
 
-    outcomes = [[one.outcome async for one in copy_store(store, target)] for _ in range(2)]
+    outcomes = [[copy.outcome async for copy in copy_store(store, target)] for _ in range(2)]
 
     assert outcomes == [["copied", "copied"], ["there", "there"]]
     for owner, data in (("ann", b"one"), ("bob", b"two")):
         copied = await target.of(owner).documents.read(KEY)
         assert copied is not None and copied.data == data
         assert await target.of(owner).documents.write(KEY, b"x", replaces=copied.version)
-    found = [one async for one in copy_store(store, target)]
-    assert {one.outcome for one in found} == {"conflict"} and "another" in found[0].detail
+    copies = [copy async for copy in copy_store(store, target)]
+    assert {copy.outcome for copy in copies} == {"conflict"} and "another" in copies[0].detail
     await target.close()
 
 
-async def test_no_sweep_takes_a_document_for_an_orphan(opened: Driver, objects: Objects) -> None:
+async def test_a_document_is_not_swept_as_an_orphan(opened: Driver, objects: Objects) -> None:
     documents = ObjectDocuments(objects, "ann")
     assert await documents.write(KEY, b"one", replaces=None)
     await objects.put("some/orphan.raw", b"x")
-    assert await lost(opened, objects, age=-10) == ["some/orphan.raw"]
+    assert await orphan_keys(opened, objects, age=-10) == ["some/orphan.raw"]
     assert await delete_orphans(opened, objects, age=-10) == 1
     assert await keys(documents) == [KEY]
 
 
-async def test_without_an_object_store_it_is_said_what_to_set(opened: Driver) -> None:
+async def test_without_an_object_store_the_error_names_the_setting(opened: Driver) -> None:
     await begin(SqlStore(opened).of("ann"))
     with pytest.raises(ConfigError) as caught:
         _ = SqlStore(opened).of("ann").documents
     assert "AGENT_RUNTIME_OBJECT_STORE_URL" in caught.value.cure
 
 
-async def test_a_probe_tells_a_store_that_writes_over_what_it_should_leave(
+async def test_a_probe_detects_a_store_that_ignores_conditions(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await objects.probe()
@@ -177,7 +185,7 @@ async def test_a_probe_tells_a_store_that_writes_over_what_it_should_leave(
     monkeypatch.setattr(Folder, "replace", careless)
     with pytest.raises(ObjectsUnavailable, match="does not heed conditions"):
         await objects.probe()
-    assert await listed(objects) == []
+    assert await list_objects(objects) == []
 
 
 COUNT = """
@@ -189,9 +197,9 @@ async def main():
     documents = ObjectDocuments(Objects.open(sys.argv[1]), "ann")
     for _ in range(int(sys.argv[2])):
         while True:
-            found = await documents.read("node_memory/a/b/count.json")
-            number = int(found.data) if found else 0
-            version = found.version if found else None
+            current = await documents.read("node_memory/a/b/count.json")
+            number = int(current.data) if current else 0
+            version = current.version if current else None
             data = str(number + 1).encode()
             if await documents.write("node_memory/a/b/count.json", data, replaces=version):
                 break
@@ -200,7 +208,7 @@ anyio.run(main)
 """
 
 
-async def test_processes_that_count_at_once_miss_no_number(folder: Path) -> None:
+async def test_processes_that_count_concurrently_lose_no_update(folder: Path) -> None:
     command = [sys.executable, "-c", COUNT, str(folder), "40"]
 
     async def count() -> None:

@@ -1,4 +1,4 @@
-"""The contract of files: kept with their thread, read by id, gone with it; and where they lie."""
+"""The contract of files: storage, lookup by id, deletion with their thread, and objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from agent_runtime_storage.store import SqlUserStore
 from agent_runtime_storage.upkeep.export_format import dump_record, load_records
 from tests.storage.families import exported, stream
 from tests.storage.items import run_raw
-from tests.storage.objects.parts import files, folder, listed, lost, noise, objects, opened
+from tests.storage.objects.parts import (
+    files,
+    folder,
+    list_objects,
+    noise,
+    objects,
+    opened,
+    orphan_keys,
+)
 
 __all__ = ["folder", "objects", "opened"]
 
@@ -23,7 +31,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + noise(1, 2000)
 
 
 def new_file(identity: str = "f1", content: bytes = PNG, **changes: Any) -> NewFile:
-    """An uploaded image, but for the changes."""
+    """Return an uploaded image; `changes` override fields."""
     values: dict[str, Any] = {
         "kind": "image",
         "origin": "upload",
@@ -33,7 +41,7 @@ def new_file(identity: str = "f1", content: bytes = PNG, **changes: Any) -> NewF
     return NewFile(identity, content=content, **(values | changes))
 
 
-async def test_a_file_is_read_as_it_was_kept(user: UserStore) -> None:
+async def test_a_file_is_read_as_it_was_stored(user: UserStore) -> None:
     thread = await user.threads.ensure("t1")
     await user.files.put("t1", new_file())
     await user.files.put("t1", new_file("f2", b"said", kind="document", origin="tool", name=""))
@@ -47,21 +55,23 @@ async def test_a_file_is_read_as_it_was_kept(user: UserStore) -> None:
     assert await user.files.content("t1", "f2") == b"said"
     assert await user.files.find(["f2", "gone", "f1"]) == [first, second]
     assert await user.files.find([]) == []
-    # It is a use of the thread, for whoever deletes idle ones.
+    # Storing a file counts as a use of the thread, which the deletion of idle threads considers.
     assert (await user.threads.get("t1")).updated_at > thread.updated_at
 
 
-async def test_a_file_that_is_kept_already_stays_as_it_is(user: UserStore) -> None:
+async def test_a_stored_file_is_not_overwritten(user: UserStore) -> None:
     await user.threads.ensure("t1")
     await user.files.put("t1", new_file())
     await user.files.put("t1", new_file(content=b"another"))
 
     assert await user.files.content("t1", "f1") == PNG
-    [kept] = await user.files.list("t1")
-    assert kept.bytes == len(PNG)
+    [stored] = await user.files.list("t1")
+    assert stored.bytes == len(PNG)
 
 
-async def test_what_is_not_there_is_not_found(user: UserStore, stranger: UserStore) -> None:
+async def test_missing_files_and_threads_are_not_found(
+    user: UserStore, stranger: UserStore
+) -> None:
     await user.threads.ensure("t1")
     await user.files.put("t1", new_file())
     await stranger.threads.ensure("t1")
@@ -78,39 +88,43 @@ async def test_what_is_not_there_is_not_found(user: UserStore, stranger: UserSto
         await user.files.put("t1", new_file(""))
 
 
-async def test_files_go_with_their_thread(user: UserStore) -> None:
+async def test_files_are_deleted_with_their_thread(user: UserStore) -> None:
     for thread in ("t1", "t2"):
         await user.threads.ensure(thread)
         await user.files.put(thread, new_file(f"file of {thread}"))
 
     assert await user.upkeep.delete_thread("t1") == ["t1"]
 
-    assert [one.id for one in await user.files.find(["file of t1", "file of t2"])] == ["file of t2"]
+    assert [file.id for file in await user.files.find(["file of t1", "file of t2"])] == [
+        "file of t2"
+    ]
     await user.threads.ensure("t1")
     assert await user.files.list("t1") == []
 
 
-async def test_files_move_with_their_thread(user: UserStore, stranger: UserStore) -> None:
+async def test_files_are_exported_and_imported_with_their_thread(
+    user: UserStore, stranger: UserStore
+) -> None:
     await user.threads.ensure("t1")
     await user.files.put("t1", new_file())
     await user.files.put("t1", new_file("f2", "ein Wört".encode(), kind="document"))
     records = await exported(user, "t1")
-    lines = _each([dump_record(record) for record in records])
-    read = [dict(one) async for one in load_records(lines)]
+    lines = _stream_lines([dump_record(record) for record in records])
+    read = [dict(item) async for item in load_records(lines)]
     await stranger.upkeep.import_thread(stream(read))
     await user.upkeep.import_thread(stream(records), rename="copy")
 
     assert await exported(stranger, "t1") == records
     assert await stranger.files.content("t1", "f1") == PNG
-    # A copy keeps the ids that its messages refer to, and outlives the original.
+    # A copy has the ids that its messages refer to, and outlives the original.
     assert await user.files.content("copy", "f2") == "ein Wört".encode()
-    assert [one.id for one in await user.files.find(["f1", "f2"])] == ["f1", "f2"]
+    assert [item.id for item in await user.files.find(["f1", "f2"])] == ["f1", "f2"]
     await user.upkeep.delete_thread("t1")
-    [left] = await user.files.find(["f1"])
-    assert (left.thread_id, left.bytes) == ("copy", len(PNG))
+    [remaining] = await user.files.find(["f1"])
+    assert (remaining.thread_id, remaining.bytes) == ("copy", len(PNG))
 
 
-async def _each(lines: list[bytes]) -> AsyncIterator[bytes]:
+async def _stream_lines(lines: list[bytes]) -> AsyncIterator[bytes]:
     for line in lines:
         yield line
 
@@ -126,7 +140,7 @@ async def test_a_file_of_another_length_is_not_imported(user: UserStore) -> None
 
     with pytest.raises(StoreError, match="file f1 has not the length"):
         await user.upkeep.import_thread(stream(records), rename="copy")
-    assert [one.thread_id for one in await user.files.find(["f1"])] == ["t1"]
+    assert [file.thread_id for file in await user.files.find(["f1"])] == ["t1"]
 
 
 async def test_a_sound_database_with_files_has_no_findings(store: Store) -> None:
@@ -139,7 +153,7 @@ async def test_a_sound_database_with_files_has_no_findings(store: Store) -> None
     assert (await store.maintenance.sizes()).threads[0].bytes >= len(PNG)
 
 
-async def test_large_files_lie_in_objects_once_for_each_content(
+async def test_large_files_are_objects_one_for_each_content(
     opened: Driver, objects: Objects, folder: Path
 ) -> None:
     user = SqlUserStore(opened, "ann", objects)
@@ -149,12 +163,12 @@ async def test_large_files_lie_in_objects_once_for_each_content(
         await user.files.put("t1", new_file(identity, large))
     await user.files.put("t1", new_file("small"))
 
-    [held] = await listed(objects)
-    assert held.bytes == len(large)
+    [stored] = await list_objects(objects)
+    assert stored.bytes == len(large)
     assert await user.files.content("t1", "f2") == large
-    assert await lost(opened, objects) == []
+    assert await orphan_keys(opened, objects) == []
 
-    await objects.delete([held.key])
+    await objects.delete([stored.key])
     with pytest.raises(ObjectLost):
         await user.files.content("t1", "f1")
     assert await user.files.content("t1", "small") == PNG
@@ -165,12 +179,12 @@ async def test_large_files_lie_in_objects_once_for_each_content(
 
 
 @pytest.mark.backends("file")
-async def test_content_that_nobody_refers_to_is_found(
+async def test_the_check_reports_unused_content(
     store: Store, user: UserStore, database_url: str
 ) -> None:
     await user.threads.ensure("t1")
     await user.files.put("t1", new_file())
     run_raw(Path(database_url.removeprefix("file:")), "DELETE FROM files")
 
-    [found] = await store.maintenance.check()
-    assert "1 large bodies are used by nothing" in found.detail
+    [finding] = await store.maintenance.check()
+    assert "1 large bodies are used by nothing" in finding.detail

@@ -28,14 +28,14 @@ async def _first(user: UserStore, count: int, *, after: int = 0) -> list[int]:
     return seen
 
 
-async def test_what_is_there_comes_at_once(user: UserStore) -> None:
+async def test_existing_events_arrive_at_once(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"), NewEvent("c"))))
 
     assert await _first(user, 2, after=1) == [2, 3]
 
 
-async def test_new_events_come_in_order_without_gaps(user: UserStore) -> None:
+async def test_new_events_arrive_in_order_without_gaps(user: UserStore) -> None:
     lease = await begin(user)
     seen: list[EventRow] = []
 
@@ -51,34 +51,36 @@ async def test_new_events_come_in_order_without_gaps(user: UserStore) -> None:
             group.start_soon(listen)
             for number in range(20):
                 await user.runs.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"))))
+                # The follower catches up now and then, so it gets events singly and in groups.
                 if number % 5 == 0:
                     await anyio.sleep(0.01)
 
     assert [event.id for event in seen] == list(range(1, 41))
 
 
-async def test_events_of_another_store_come_too(user: UserStore, database_url: str) -> None:
+async def test_events_of_another_store_arrive_too(user: UserStore, database_url: str) -> None:
     lease = await begin(user)
     other = await open_store(database_url)
-    found: list[int] = []
+    seen: list[int] = []
 
     async def listen() -> None:
-        found.extend(await _first(other.of("ann"), 2))
+        seen.extend(await _first(other.of("ann"), 2))
 
     try:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
                 group.start_soon(listen)
+                # The listener should find no events at first, so that it has to notice new ones.
                 await anyio.sleep(0.05)
                 await user.runs.commit(lease, Commit(events=(NewEvent("a"),)))
                 await user.runs.commit(lease, Commit(events=(NewEvent("b"),)))
     finally:
         await other.close()
 
-    assert found == [1, 2]
+    assert seen == [1, 2]
 
 
-async def test_leaving_leaves_nobody_listening(user: UserStore) -> None:
+async def test_a_cancelled_follower_stops_listening(user: UserStore) -> None:
     await begin(user)
 
     with anyio.move_on_after(0.05) as scope:
@@ -89,12 +91,10 @@ async def test_leaving_leaves_nobody_listening(user: UserStore) -> None:
     assert await user.runs.commit(lease, Commit(events=(NewEvent("a"),))) == 1
 
 
-async def test_a_thread_that_is_not_there_cannot_be_followed(
-    user: UserStore, stranger: UserStore
-) -> None:
+async def test_an_unknown_thread_cannot_be_followed(user: UserStore, stranger: UserStore) -> None:
     await begin(user)
 
-    for one in (user.events.follow("nowhere"), stranger.events.follow("t1")):
+    for events in (user.events.follow("nowhere"), stranger.events.follow("t1")):
         with pytest.raises(NotFound):
-            async for _ in one:
+            async for _ in events:
                 pass

@@ -1,4 +1,4 @@
-"""The contract of questions to people, and of what they allow."""
+"""The contract of questions to people, and of approvals."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from agent_runtime_storage import (
 )
 from tests.storage.helpers import OTHER, begin, exchange, new_run
 
-ASKED = NewQuestion("q1", 2, 0, "approval", {"tool": "shell"}, 3600.0)
+QUESTION = NewQuestion("q1", 2, 0, "approval", {"tool": "shell"}, 3600.0)
 SUSPENDED = Finish("suspended", "awaiting_user")
 
 
-async def suspended(user: UserStore, *questions: NewQuestion) -> Lease:
-    """A run that waits for answers to the questions of its open exchange."""
+async def suspend(user: UserStore, *questions: NewQuestion) -> Lease:
+    """Suspend a run with questions of its open exchange; return its last lease."""
     lease = await begin(user)
     await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "shell", "b"),)))
     await user.runs.commit(lease, Commit(finish=SUSPENDED, questions=questions))
     return lease
 
 
-async def test_the_question_is_asked_with_the_suspension_of_its_run(user: UserStore) -> None:
-    await suspended(user, ASKED)
+async def test_a_question_is_stored_with_the_suspension_of_its_run(user: UserStore) -> None:
+    await suspend(user, QUESTION)
 
     [question] = await user.questions.list()
     assert question == await user.questions.get("q1")
@@ -46,7 +46,7 @@ async def test_the_question_is_asked_with_the_suspension_of_its_run(user: UserSt
 
 
 async def test_the_first_answer_counts(user: UserStore) -> None:
-    await suspended(user, ASKED)
+    await suspend(user, QUESTION)
 
     answered = await user.questions.answer("q1", {"allow": True})
 
@@ -57,27 +57,27 @@ async def test_the_first_answer_counts(user: UserStore) -> None:
     assert (await user.questions.get("q1")).answer == {"allow": True}
 
 
-async def test_of_many_answers_at_once_one_counts(user: UserStore) -> None:
-    await suspended(user, ASKED)
-    said: list[int] = []
+async def test_one_of_many_concurrent_answers_counts(user: UserStore) -> None:
+    await suspend(user, QUESTION)
+    accepted: list[int] = []
 
     async def answer(number: int) -> None:
         try:
             await user.questions.answer("q1", {"number": number})
         except QuestionClosed:
             return
-        said.append(number)
+        accepted.append(number)
 
     async with anyio.create_task_group() as group:
         for number in range(10):
             group.start_soon(answer, number)
 
-    assert len(said) == 1
-    assert (await user.questions.get("q1")).answer == {"number": said[0]}
+    assert len(accepted) == 1
+    assert (await user.questions.get("q1")).answer == {"number": accepted[0]}
 
 
-async def test_an_answer_that_comes_late_is_refused(user: UserStore) -> None:
-    await suspended(user, NewQuestion("q1", 2, 0, "text", {}, 0.0))
+async def test_a_late_answer_is_refused(user: UserStore) -> None:
+    await suspend(user, NewQuestion("q1", 2, 0, "text", {}, 0.0))
 
     with pytest.raises(QuestionClosed, match="expired") as refused:
         await user.questions.answer("q1", {"text": "x"})
@@ -85,11 +85,11 @@ async def test_an_answer_that_comes_late_is_refused(user: UserStore) -> None:
     assert refused.value.status == "expired"
     assert (await user.questions.get("q1")).status == "expired"
     assert await user.questions.list(status="open") == []
-    assert [one.id for one in await user.questions.list(status="expired")] == ["q1"]
+    assert [question.id for question in await user.questions.list(status="expired")] == ["q1"]
 
 
 async def test_a_run_that_ends_withdraws_its_questions(user: UserStore) -> None:
-    await suspended(user, ASKED)
+    await suspend(user, QUESTION)
     lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     with pytest.raises(QuestionClosed, match="does not wait"):
         await user.questions.answer("q1", {})
@@ -102,8 +102,8 @@ async def test_a_run_that_ends_withdraws_its_questions(user: UserStore) -> None:
     assert await user.questions.approvals("t1") == []
 
 
-async def test_a_run_that_is_being_cancelled_takes_no_answer(user: UserStore) -> None:
-    await suspended(user, ASKED)
+async def test_a_run_with_a_requested_cancel_accepts_no_answer(user: UserStore) -> None:
+    await suspend(user, QUESTION)
     await user.runs.cancel("r1")
 
     with pytest.raises(QuestionClosed):
@@ -113,18 +113,20 @@ async def test_a_run_that_is_being_cancelled_takes_no_answer(user: UserStore) ->
 
 
 async def test_questions_are_listed_by_thread_run_and_status(user: UserStore) -> None:
-    await suspended(user, ASKED, NewQuestion("q2", 2, 1, "text", {}, 3600.0))
+    await suspend(user, QUESTION, NewQuestion("q2", 2, 1, "text", {}, 3600.0))
     await begin(user, "r2", "t2")
     await user.questions.answer("q1", {})
 
-    assert [one.id for one in await user.questions.list(thread_id="t1")] == ["q1", "q2"]
-    assert [one.id for one in await user.questions.list(run_id="r1", status="open")] == ["q2"]
-    assert [one.id for one in await user.questions.list(limit=1)] == ["q2"]
+    assert [question.id for question in await user.questions.list(thread_id="t1")] == ["q1", "q2"]
+    assert [question.id for question in await user.questions.list(run_id="r1", status="open")] == [
+        "q2"
+    ]
+    assert [question.id for question in await user.questions.list(limit=1)] == ["q2"]
     assert await user.questions.list(run_id="r2") == await user.questions.list(thread_id="t2") == []
 
 
-async def test_what_is_allowed_holds_for_its_thread_until_it_is_forgotten(user: UserStore) -> None:
-    await suspended(user, ASKED)
+async def test_an_approval_applies_to_its_thread_until_it_is_revoked(user: UserStore) -> None:
+    await suspend(user, QUESTION)
     await user.threads.ensure("t2")
 
     await user.questions.answer("q1", {}, remember=NewApproval("a1", "shell", {"command": "ls *"}))
@@ -140,8 +142,8 @@ async def test_what_is_allowed_holds_for_its_thread_until_it_is_forgotten(user: 
         await user.questions.approvals("nowhere")
 
 
-async def test_what_a_sub_agent_is_allowed_can_hold_for_another_thread(user: UserStore) -> None:
-    await suspended(user, ASKED)
+async def test_an_approval_can_be_given_for_another_thread(user: UserStore) -> None:
+    await suspend(user, QUESTION)
     await user.threads.ensure("t2")
 
     with pytest.raises(NotFound, match="nowhere"):
@@ -150,14 +152,14 @@ async def test_what_a_sub_agent_is_allowed_can_hold_for_another_thread(user: Use
     await user.questions.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "t2"))
 
     assert await user.questions.approvals("t1") == []
-    assert [one.id for one in await user.questions.approvals("t2")] == ["a1"]
+    assert [approval.id for approval in await user.questions.approvals("t2")] == ["a1"]
 
 
-async def test_nothing_is_allowed_for_a_thread_of_others(
+async def test_no_approval_can_be_given_for_another_owners_thread(
     user: UserStore, stranger: UserStore
 ) -> None:
     await user.threads.ensure("private")
-    await suspended(stranger, ASKED)
+    await suspend(stranger, QUESTION)
 
     with pytest.raises(NotFound):
         await stranger.questions.answer(
@@ -167,8 +169,8 @@ async def test_nothing_is_allowed_for_a_thread_of_others(
     assert await user.questions.approvals("private") == []
 
 
-async def test_a_busy_thread_names_what_its_run_waits_for(user: UserStore) -> None:
-    lease = await suspended(user, ASKED)
+async def test_a_busy_thread_names_the_question_that_its_run_waits_for(user: UserStore) -> None:
+    lease = await suspend(user, QUESTION)
 
     with pytest.raises(ThreadBusy, match="question q1") as refused:
         await user.runs.begin(new_run("r2", "t1"))
@@ -178,8 +180,8 @@ async def test_a_busy_thread_names_what_its_run_waits_for(user: UserStore) -> No
         await user.runs.begin(new_run("r2", "t1"))
 
 
-async def test_questions_are_nobody_elses(user: UserStore, stranger: UserStore) -> None:
-    await suspended(user, ASKED)
+async def test_questions_are_private_to_their_owner(user: UserStore, stranger: UserStore) -> None:
+    await suspend(user, QUESTION)
     await begin(stranger)
 
     with pytest.raises(NotFound):
@@ -192,8 +194,8 @@ async def test_questions_are_nobody_elses(user: UserStore, stranger: UserStore) 
     assert (await user.questions.get("q1")).status == "open"
 
 
-async def test_what_is_allowed_goes_with_its_thread(user: UserStore) -> None:
-    await suspended(user, ASKED)
+async def test_approvals_are_deleted_with_their_thread(user: UserStore) -> None:
+    await suspend(user, QUESTION)
     await user.questions.answer("q1", {}, remember=NewApproval("a1", "shell"))
 
     await user.upkeep.delete_thread("t1")

@@ -16,7 +16,7 @@ from agent_runtime_storage import (
 from tests.storage.helpers import begin
 
 
-async def test_posts_need_no_lease_and_come_in_their_order(user: UserStore) -> None:
+async def test_posts_need_no_lease_and_stay_in_order(user: UserStore) -> None:
     lease = await begin(user)
     assert await user.runs.poll(lease) == (False, False)
 
@@ -39,7 +39,7 @@ async def test_the_id_of_a_drained_item_is_not_used_again(user: UserStore) -> No
     assert await user.inbox.post("t1", "steer", b"y") == first + 1
 
 
-async def test_a_post_to_nothing_or_about_nothing_is_not_found(user: UserStore) -> None:
+async def test_a_post_to_an_unknown_thread_or_run_is_not_found(user: UserStore) -> None:
     await user.threads.ensure("t1")
 
     with pytest.raises(NotFound, match="thread nowhere"):
@@ -51,7 +51,7 @@ async def test_a_post_to_nothing_or_about_nothing_is_not_found(user: UserStore) 
     assert await user.inbox.pending("t1") == []
 
 
-async def test_posts_of_many_at_once_are_counted_without_gaps(user: UserStore) -> None:
+async def test_concurrent_posts_are_numbered_without_gaps(user: UserStore) -> None:
     await user.threads.ensure("t1")
     ids: list[int] = []
 
@@ -81,7 +81,7 @@ async def test_events_are_read_after_a_cursor_without_gaps(user: UserStore) -> N
         await user.events.list("nowhere")
 
 
-async def test_usage_is_asked_of_exactly_one_thing(user: UserStore) -> None:
+async def test_usage_needs_exactly_one_filter(user: UserStore) -> None:
     await begin(user)
 
     with pytest.raises(StoreError, match="0 were given"):
@@ -112,7 +112,7 @@ async def test_a_job_is_queued_once_for_its_key(user: UserStore) -> None:
     assert (job.thread_id, job.key, job.payload, job.attempts) == ("t1", "1-9", b"payload", 1)
 
 
-async def test_a_job_is_claimed_by_one_oldest_first(user: UserStore) -> None:
+async def test_each_job_is_claimed_once(user: UserStore) -> None:
     await user.threads.ensure("t1")
     for key in "abc":
         await user.jobs.enqueue("t1", "observe", key, b"")
@@ -126,7 +126,7 @@ async def test_a_job_is_claimed_by_one_oldest_first(user: UserStore) -> None:
     assert await user.jobs.claim("observe", seconds=60, thread_id="t9") is None
 
 
-async def test_an_expired_claim_goes_to_the_next_and_fences_the_first(user: UserStore) -> None:
+async def test_an_expired_claim_is_claimed_again_and_the_first_is_fenced(user: UserStore) -> None:
     await user.threads.ensure("t1")
     await user.jobs.enqueue("t1", "observe", "a", b"")
     late = await user.jobs.claim("observe", seconds=-1)
@@ -148,7 +148,7 @@ async def test_an_expired_claim_goes_to_the_next_and_fences_the_first(user: User
     assert not await user.jobs.enqueue("t1", "observe", "a", b"")
 
 
-async def test_a_failed_job_is_retried_after_its_wait_or_given_up(user: UserStore) -> None:
+async def test_a_failed_job_is_retried_after_a_wait_or_given_up(user: UserStore) -> None:
     await user.threads.ensure("t1")
     await user.jobs.enqueue("t1", "observe", "a", b"")
 
@@ -168,7 +168,7 @@ async def test_a_failed_job_is_retried_after_its_wait_or_given_up(user: UserStor
     assert await user.jobs.claim("observe", seconds=60) is None
 
 
-async def test_a_periodic_job_is_claimed_by_one_each_time_it_is_due(user: UserStore) -> None:
+async def test_a_periodic_job_is_claimed_once_each_time_it_is_due(user: UserStore) -> None:
     token = await user.jobs.claim_periodic("tidy", seconds=60)
     assert token is not None
     assert await user.jobs.claim_periodic("tidy", seconds=60) is None
@@ -181,7 +181,7 @@ async def test_a_periodic_job_is_claimed_by_one_each_time_it_is_due(user: UserSt
     assert await user.jobs.claim_periodic("tidy", seconds=60) is not None
 
 
-async def test_a_claim_of_a_periodic_job_is_of_no_use_to_another_user(
+async def test_a_claim_of_a_periodic_job_is_invalid_for_another_owner(
     user: UserStore, stranger: UserStore
 ) -> None:
     token = await user.jobs.claim_periodic("tidy", seconds=60)
@@ -194,7 +194,7 @@ async def test_a_claim_of_a_periodic_job_is_of_no_use_to_another_user(
     await user.jobs.finish_periodic("tidy", token, again_after=3600)
 
 
-async def test_of_many_at_once_one_claims_a_periodic_job(user: UserStore) -> None:
+async def test_one_of_many_concurrent_claims_gets_a_periodic_job(user: UserStore) -> None:
     tokens: list[str | None] = []
 
     async def claim() -> None:
@@ -206,7 +206,7 @@ async def test_of_many_at_once_one_claims_a_periodic_job(user: UserStore) -> Non
     assert sum(token is not None for token in tokens) == 1
 
 
-async def test_an_expired_claim_of_a_periodic_job_goes_to_the_next(user: UserStore) -> None:
+async def test_a_periodic_job_with_an_expired_claim_is_claimed_again(user: UserStore) -> None:
     late = await user.jobs.claim_periodic("tidy", seconds=-1)
     next_one = await user.jobs.claim_periodic("tidy", seconds=60)
     assert late is not None and next_one is not None

@@ -28,7 +28,7 @@ async def test_a_branch_is_the_chain_of_parents_oldest_first(user: UserStore) ->
     assert [node.parent_id for node in nodes] == [None, 1, 2, 3, 4]
 
 
-async def test_a_branch_begins_at_first_or_goes_over_limit_nodes(user: UserStore) -> None:
+async def test_a_branch_can_begin_at_first_or_have_at_most_limit_nodes(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 4)
 
@@ -38,10 +38,12 @@ async def test_a_branch_begins_at_first_or_goes_over_limit_nodes(user: UserStore
     assert await user.log.branch("t1", 5, limit=0) == []
 
 
-async def test_outlines_are_of_the_head_s_branch_and_of_what_is_near_on_it(user: UserStore) -> None:
+async def test_outlines_are_of_nodes_on_the_heads_branch_and_their_neighbours(
+    user: UserStore,
+) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
-    await user.runs.commit(lease, Commit(nodes=(message(5, 2, b"beside"),), head=5))
+    await user.runs.commit(lease, Commit(nodes=(message(5, 2, b"sibling"),), head=5))
     await user.runs.commit(
         lease, Commit(nodes=(message(6, 5, b"after"), message(7, 4, b"x")), head=6)
     )
@@ -50,13 +52,17 @@ async def test_outlines_are_of_the_head_s_branch_and_of_what_is_near_on_it(user:
     branch = {node.seq: node for node in await user.log.branch("t1", head)}
     order = list(branch)
     for seq in order:
-        at = order.index(seq)
-        found = await user.log.outlines([("t1", seq)], before=1, after=1)
-        assert [one.seq for one in found] == order[max(at - 1, 0) : at + 2]
-    for one in await user.log.outlines([("t1", seq) for seq in range(9)]):
-        node = branch.pop(one.seq)
-        assert (one.thread_id, one.parent_id, one.role) == ("t1", node.parent_id, node.role)
-        assert (one.tokens, one.created_at) == (node.tokens, node.created_at)
+        place = order.index(seq)
+        outlines = await user.log.outlines([("t1", seq)], before=1, after=1)
+        assert [outline.seq for outline in outlines] == order[max(place - 1, 0) : place + 2]
+    for outline in await user.log.outlines([("t1", seq) for seq in range(9)]):
+        node = branch.pop(outline.seq)
+        assert (outline.thread_id, outline.parent_id, outline.role) == (
+            "t1",
+            node.parent_id,
+            node.role,
+        )
+        assert (outline.tokens, outline.created_at) == (node.tokens, node.created_at)
     assert not branch
     assert await user.log.outlines([]) == []
     assert await user.log.outlines([("nowhere", 1), ("t1", 10**6)]) == []
@@ -65,11 +71,11 @@ async def test_outlines_are_of_the_head_s_branch_and_of_what_is_near_on_it(user:
 async def test_a_lineage_is_a_branch_without_bodies(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
-    await user.runs.commit(lease, Commit(nodes=(message(5, 2, b"beside"),), head=5))
+    await user.runs.commit(lease, Commit(nodes=(message(5, 2, b"sibling"),), head=5))
 
     assert await user.log.lineage("t1", 4) == [1, 2, 3, 4]
     assert await user.log.lineage("t1", 5) == [1, 2, 5]
-    # Where it begins need not be on the branch.
+    # `first` may be on another branch.
     assert await user.log.lineage("t1", 5, first=3) == [5]
     assert await user.log.lineage("t1", 5, first=2) == [2, 5]
     assert await user.log.lineage("t1", 5, first=9) == []
@@ -77,7 +83,7 @@ async def test_a_lineage_is_a_branch_without_bodies(user: UserStore) -> None:
         await user.log.lineage("t1", 9)
 
 
-async def test_siblings_stay_apart(user: UserStore) -> None:
+async def test_siblings_are_on_separate_branches(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(nodes=(message(2, 1, b"left"),), head=2))
     await user.runs.commit(lease, Commit(nodes=(message(3, 1, b"right"),), head=3))
@@ -109,7 +115,7 @@ async def test_a_branch_of_a_missing_head_is_not_found(user: UserStore) -> None:
     assert await user.log.children("t1", 1) == []
 
 
-async def test_results_lie_in_their_exchange_by_index_whatever_their_order(
+async def test_results_are_in_call_order_whichever_ends_first(
     user: UserStore,
 ) -> None:
     lease = await begin(user)
@@ -140,7 +146,7 @@ async def test_results_lie_in_their_exchange_by_index_whatever_their_order(
     [b"", b"x" * 4096, b"x" * 4097, LARGE, os.urandom(10_000), LARGE * 40],
     ids=["empty", "at-limit", "above-limit", "text", "random", "700-KB"],
 )
-async def test_a_body_comes_back_as_it_was_given(user: UserStore, body: bytes) -> None:
+async def test_a_body_is_read_as_it_was_written(user: UserStore, body: bytes) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a"),)))
     await user.runs.commit(lease, Commit(done=(done(2, 0, body),), close=(2,)))
@@ -151,20 +157,20 @@ async def test_a_body_comes_back_as_it_was_given(user: UserStore, body: bytes) -
     assert await user.jobs.enqueue("t1", "observe", "1-3", body)
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed", output=body)))
 
-    found = await user.log.activation("t1", 3)
+    stored = await user.log.activation("t1", 3)
     job = await user.jobs.claim("observe", seconds=60)
 
     assert (await user.log.call("t1", 2, 0)).body == body
     assert [node.body for node in await user.log.branch("t1", 3, first=3)] == [body]
-    assert found is not None
-    assert (found.body, found.prefix) == (body, body)
+    assert stored is not None
+    assert (stored.body, stored.prefix) == (body, body)
     assert [item.body for item in await user.inbox.pending("t1")] == [body]
     assert job is not None
     assert job.payload == body
     assert (await user.runs.get("r1")).output == body
 
 
-async def test_the_activation_is_the_newest_one_on_the_branch(user: UserStore) -> None:
+async def test_the_current_activation_is_the_newest_on_the_branch(user: UserStore) -> None:
     lease = await begin(user, activation=NewActivation(1, None, "begin", b"a1", b"prompt"))
     first = NewNode(2, 1, "message", "user", b"", 1, 1)
     await user.runs.commit(lease, Commit(nodes=(first,), head=2))
@@ -178,16 +184,19 @@ async def test_the_activation_is_the_newest_one_on_the_branch(user: UserStore) -
     )
 
     async def in_force(head: int | None) -> int | None:
-        found = await user.log.activation("t1", head)
-        return None if found is None else found.id
+        current = await user.log.activation("t1", head)
+        return None if current is None else current.id
 
     assert await in_force(None) == 1
     assert await in_force(2) == 2
     assert await in_force(3) == 2
     assert await in_force(4) == 1
     assert await in_force(1) is None
-    everything = await user.log.activations("t1")
-    assert [(one.id, one.cause, one.body, one.prefix) for one in everything] == [
+    activations = await user.log.activations("t1")
+    assert [
+        (activation.id, activation.cause, activation.body, activation.prefix)
+        for activation in activations
+    ] == [
         (1, "begin", b"a1", b"prompt"),
         (2, "threshold", b"a2", b"prompt"),
     ]
@@ -195,16 +204,16 @@ async def test_the_activation_is_the_newest_one_on_the_branch(user: UserStore) -
     assert await user.log.activations("empty") == []
 
 
-async def test_of_two_activations_at_one_node_the_newer_is_in_force(user: UserStore) -> None:
+async def test_the_newer_of_two_activations_at_a_node_is_current(user: UserStore) -> None:
     lease = await begin(user)
     for number, cause in ((1, "threshold"), (2, "model")):
         activation = NewActivation(number, 1, cause, b"", b"")
         await user.runs.commit(lease, Commit(activation=activation))
 
-    found = await user.log.activation("t1", 1)
+    current = await user.log.activation("t1", 1)
 
-    assert found is not None
-    assert (found.id, found.cause, found.anchor, found.run_id) == (2, "model", 1, "r1")
+    assert current is not None
+    assert (current.id, current.cause, current.anchor, current.run_id) == (2, "model", 1, "r1")
 
 
 async def test_a_thread_begins_without_an_activation(user: UserStore) -> None:

@@ -1,9 +1,8 @@
-"""The contract of observations: numbered, read by interval, committed with the end of their job."""
+"""The contract of observations: ids, reading by interval, and commits that end their job."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -20,16 +19,12 @@ from agent_runtime_storage import (
     Usage,
     UserStore,
 )
+from tests.storage.families import exported, stream
 from tests.storage.helpers import LARGE, OTHER, append, begin
 
 
-async def _stream(records: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:
-    for record in records:
-        yield record
-
-
 def observation(identity: int, first: int, last: int, **changes: Any) -> NewObservation:
-    """An observation at level 0 over nodes `first` to `last`, but for the changes."""
+    """Return an observation of level 0 of nodes `first` to `last`; `changes` override fields."""
     values: dict[str, Any] = {
         "id": identity,
         "level": 0,
@@ -57,7 +52,7 @@ async def test_an_observation_is_read_as_it_was_written(user: UserStore) -> None
     assert await user.log.last_observation_id("t1") == 1
 
 
-async def test_observations_are_found_by_their_end_and_by_their_ids(user: UserStore) -> None:
+async def test_observations_are_read_by_their_ends_and_by_their_ids(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 8)
     for place, (first, last) in enumerate([(1, 2), (3, 5), (6, 8)], 1):
@@ -82,7 +77,9 @@ async def test_the_next_id_is_required(user: UserStore) -> None:
     assert await user.log.last_observation_id("t1") == 1
 
 
-async def test_a_job_ends_with_what_it_was_for_or_nothing_is_written(user: UserStore) -> None:
+async def test_an_observation_is_committed_with_the_end_of_its_job_or_not_at_all(
+    user: UserStore,
+) -> None:
     lease = await begin(user)
     await user.jobs.enqueue("t1", "observe", "1-1", b"")
     late = await user.jobs.claim("observe", seconds=0, thread_id="t1", key="1-1")
@@ -130,7 +127,7 @@ async def test_a_job_is_claimed_by_its_key(user: UserStore) -> None:
     assert await user.jobs.claim("observe", seconds=60, thread_id="t1", key="0-0") is None
 
 
-async def test_who_lost_the_lease_observes_nothing(user: UserStore) -> None:
+async def test_a_lost_lease_writes_no_observation(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
@@ -138,7 +135,9 @@ async def test_who_lost_the_lease_observes_nothing(user: UserStore) -> None:
         await user.runs.commit(lease, Commit(observation=observation(1, 1, 1)))
 
 
-async def test_observations_are_an_owners_own(user: UserStore, stranger: UserStore) -> None:
+async def test_observations_are_private_to_their_owner(
+    user: UserStore, stranger: UserStore
+) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(observation=observation(1, 1, 1)))
 
@@ -147,15 +146,15 @@ async def test_observations_are_an_owners_own(user: UserStore, stranger: UserSto
             await read
 
 
-async def test_observations_move_with_their_thread_and_go_with_it(user: UserStore) -> None:
+async def test_observations_are_exported_and_deleted_with_their_thread(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
     await user.runs.commit(lease, Commit(observation=observation(1, 1, 2, body=LARGE)))
     await user.runs.commit(lease, Commit(observation=observation(2, 1, 2, level=1, parts=(1,))))
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    records = [record async for record in user.upkeep.export_thread("t1")]
+    records = await exported(user, "t1")
 
-    await user.upkeep.import_thread(_stream(records), rename="t2")
+    await user.upkeep.import_thread(stream(records), rename="t2")
 
     assert [row.body for row in await user.log.observations("t2", ids=[1, 2])] == [LARGE, b"seen"]
     await user.upkeep.delete_thread("t1")
@@ -164,7 +163,7 @@ async def test_observations_move_with_their_thread_and_go_with_it(user: UserStor
     assert await user.log.last_observation_id("t2") == 2
 
 
-async def test_an_observation_may_come_after_the_end_of_its_run(user: UserStore) -> None:
+async def test_an_observation_can_be_committed_after_the_end_of_its_run(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
     await user.jobs.enqueue("t1", "observe", "1-2", b"")
@@ -181,8 +180,11 @@ async def test_an_observation_may_come_after_the_end_of_its_run(user: UserStore)
     [row] = await user.log.observations("t1", ids=[1])
     assert (row.first, row.last, row.body) == (1, 2, LARGE)
     assert (await user.spending.usage_total(run_id="r1")).calls == 1
-    assert [(one.id, one.kind) for one in await user.events.list("t1")][-1] == (last, "observation")
-    # The job is over: the same again is refused, and nothing is written twice.
+    assert [(event.id, event.kind) for event in await user.events.list("t1")][-1] == (
+        last,
+        "observation",
+    )
+    # The job is over, so a repetition is refused and writes nothing.
     with pytest.raises(Conflict, match="job"):
         await user.runs.commit_late(lease, late)
     assert (await user.spending.usage_total(run_id="r1")).calls == 1
@@ -205,7 +207,7 @@ async def test_a_late_observation_needs_the_claim_and_the_next_id(user: UserStor
         elsewhere = dataclasses.replace(lease, thread_id="t2")
         await user.runs.commit_late(elsewhere, LateObservation(observation(1, 1, 2), job))
     assert await user.log.last_observation_id("t1") == 0
-    # The job was not ended by what was refused.
+    # The refused commits have not ended the job.
     await user.runs.commit_late(lease, LateObservation(observation(1, 1, 2), job))
 
 

@@ -1,4 +1,4 @@
-"""The contract of owners: what another owner's ids give; `test_isolation` tries every method."""
+"""The contract of owners: using another owner's ids; `test_isolation` tries every method."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ LOST: dict[str, Callable[[UserStore, Job], Awaitable[object]]] = {
 
 
 async def fill(user: UserStore) -> Job:
-    """Write something of everything, and return a claimed job."""
+    """Write rows of several kinds, and return a claimed job."""
     lease = await begin(user, events=(NewEvent("run-start"),))
     usage = Usage("r1", "r1", None, "step", "m", 1, 0, 0, 1, 1, 1)
     await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
@@ -75,8 +75,8 @@ async def fill(user: UserStore) -> Job:
     return job
 
 
-async def everything(user: UserStore) -> object:
-    """All that another owner could have changed."""
+async def snapshot(user: UserStore) -> object:
+    """Return the rows that another owner could have changed."""
     return (
         await user.threads.get("t1"),
         await user.runs.get("r1"),
@@ -89,28 +89,28 @@ async def everything(user: UserStore) -> object:
 
 
 @pytest.mark.parametrize("name", NOT_FOUND)
-async def test_what_is_another_owners_is_not_found(
+async def test_another_owners_rows_are_not_found(
     user: UserStore, stranger: UserStore, name: str
 ) -> None:
     await fill(user)
-    before = await everything(user)
+    before = await snapshot(user)
 
     with pytest.raises(NotFound):
         await NOT_FOUND[name](stranger)
 
-    assert await everything(user) == before
+    assert await snapshot(user) == before
 
 
 @pytest.mark.parametrize("name", EMPTY)
-async def test_lists_hold_nothing_of_another_owner(
+async def test_lists_have_no_rows_of_another_owner(
     user: UserStore, stranger: UserStore, name: str
 ) -> None:
     await fill(user)
-    before = await everything(user)
+    before = await snapshot(user)
     attempt, nothing = EMPTY[name]
 
     assert await attempt(stranger) == nothing
-    assert await everything(user) == before
+    assert await snapshot(user) == before
 
 
 @pytest.mark.parametrize("name", LOST)
@@ -125,17 +125,17 @@ async def test_another_owners_job_cannot_be_ended(
     await user.jobs.finish(job)
 
 
-async def test_owners_may_use_the_same_ids(user: UserStore, stranger: UserStore) -> None:
+async def test_owners_can_use_the_same_ids(user: UserStore, stranger: UserStore) -> None:
     await fill(user)
-    before = await everything(user)
+    before = await snapshot(user)
 
     await begin(stranger, nodes=(message(1, None, b"another task"),))
 
     assert [node.body for node in await stranger.log.branch("t1", 1)] == [b"another task"]
-    assert await everything(user) == before
+    assert await snapshot(user) == before
 
 
-async def test_a_child_cannot_hang_on_another_owners_run(
+async def test_a_run_cannot_have_another_owners_run_as_parent(
     user: UserStore, stranger: UserStore
 ) -> None:
     await fill(user)
@@ -146,6 +146,6 @@ async def test_a_child_cannot_hang_on_another_owners_run(
         await begin_child(stranger, "r1", "r2", "t2", root_run_id="r1")
 
 
-async def test_an_owner_has_a_name(store: Store) -> None:
+async def test_an_empty_owner_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="empty"):
         store.of("")

@@ -1,9 +1,6 @@
-"""The contract of plans: versions of exchanges, so that each branch has its own newest one."""
+"""The contract of plans: versions belong to exchanges, so each branch has its own newest one."""
 
 from __future__ import annotations
-
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
 
 import pytest
 
@@ -19,15 +16,11 @@ from agent_runtime_storage import (
     NotFound,
     UserStore,
 )
+from tests.storage.families import exported, stream
 from tests.storage.helpers import LARGE, OTHER, append, begin, exchange
 
 
-async def _stream(records: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:
-    for record in records:
-        yield record
-
-
-async def planned(
+async def append_plans(
     user: UserStore, lease: Lease, *bodies: bytes, closed: bool = True
 ) -> tuple[int, int]:
     """Append an exchange with a plan of each body; return its node and the newest version."""
@@ -50,22 +43,22 @@ async def test_a_plan_is_read_as_it_was_written(user: UserStore) -> None:
     assert await user.log.plans("t1", 1) == []
     assert await user.log.last_plan_id("t1") == 0
 
-    seq, _ = await planned(user, lease, b"first", LARGE, closed=False)
+    seq, _ = await append_plans(user, lease, b"first", LARGE, closed=False)
 
     row = await user.log.plan("t1", seq)
     assert row is not None
     assert (row.id, row.node_id, row.call_id, row.run_id) == (2, seq, "call-2", "r1")
     assert row.body == LARGE and row.created_at > 0
-    assert [one.body for one in await user.log.plans("t1", seq)] == [LARGE, b"first"]
-    # The exchange is open yet, so that the head has no plan.
+    assert [row.body for row in await user.log.plans("t1", seq)] == [LARGE, b"first"]
+    # The exchange is still open, so the head has no plan.
     assert await user.log.plan("t1", 1) is None
 
 
 async def test_each_branch_has_its_own_newest_plan(user: UserStore) -> None:
     lease = await begin(user)
-    common, first = await planned(user, lease, b"common")
+    common, first = await append_plans(user, lease, b"common")
     await append(user, lease, 2)
-    left, second = await planned(user, lease, b"left")
+    left, second = await append_plans(user, lease, b"left")
     await append(user, lease, 2)
     left_end = (await user.threads.get("t1")).head or 0
     await user.runs.commit(lease, Commit(head=common))
@@ -83,21 +76,21 @@ async def test_each_branch_has_its_own_newest_plan(user: UserStore) -> None:
         b"left",
     ]
     assert await at(right_end) == b"common"
-    right, third = await planned(user, lease, b"right")
+    right, third = await append_plans(user, lease, b"right")
     assert await at(right) == b"right" and await at(left_end) == b"left"
     assert [row.id for row in await user.log.plans("t1", right)] == [third, first]
     assert [row.id for row in await user.log.plans("t1", left_end)] == [second, first]
     assert [row.id for row in await user.log.plans("t1", left_end, first=left)] == [second]
     assert [row.id for row in await user.log.plans("t1", left_end, limit=1)] == [second]
-    # A branch from the root on has none.
+    # A new branch from the root has none.
     await user.runs.commit(lease, Commit(head=1))
     await append(user, lease, 1)
     assert await at((await user.threads.get("t1")).head or 0) is None
 
 
-async def test_of_two_changes_of_the_same_version_one_is_refused(user: UserStore) -> None:
+async def test_a_plan_needs_the_next_version(user: UserStore) -> None:
     lease = await begin(user)
-    seq, version = await planned(user, lease, b"one", closed=False)
+    seq, version = await append_plans(user, lease, b"one", closed=False)
 
     for wrong in (version, version + 2):
         with pytest.raises(Conflict, match="plan"):
@@ -112,7 +105,7 @@ async def test_of_two_changes_of_the_same_version_one_is_refused(user: UserStore
 
 async def test_a_plan_belongs_to_the_open_exchange_of_its_run(user: UserStore) -> None:
     lease = await begin(user)
-    seq, version = await planned(user, lease, b"one")
+    seq, version = await append_plans(user, lease, b"one")
 
     for node in (1, seq, seq + 9):
         with pytest.raises(Conflict):
@@ -120,9 +113,9 @@ async def test_a_plan_belongs_to_the_open_exchange_of_its_run(user: UserStore) -
     assert await user.log.last_plan_id("t1") == version
 
 
-async def test_who_lost_the_lease_plans_nothing(user: UserStore) -> None:
+async def test_a_lost_lease_writes_no_plan(user: UserStore) -> None:
     lease = await begin(user)
-    seq, version = await planned(user, lease, b"one", closed=False)
+    seq, version = await append_plans(user, lease, b"one", closed=False)
     await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
     with pytest.raises(LeaseLost):
@@ -130,9 +123,9 @@ async def test_who_lost_the_lease_plans_nothing(user: UserStore) -> None:
     assert await user.log.last_plan_id("t1") == version
 
 
-async def test_plans_are_an_owners_own(user: UserStore, stranger: UserStore) -> None:
+async def test_plans_are_private_to_their_owner(user: UserStore, stranger: UserStore) -> None:
     lease = await begin(user)
-    seq, _ = await planned(user, lease, b"one")
+    seq, _ = await append_plans(user, lease, b"one")
 
     for read in (
         stranger.log.plan("t1", seq),
@@ -143,13 +136,13 @@ async def test_plans_are_an_owners_own(user: UserStore, stranger: UserStore) -> 
             await read
 
 
-async def test_plans_move_with_their_thread_and_go_with_it(user: UserStore) -> None:
+async def test_plans_are_exported_and_deleted_with_their_thread(user: UserStore) -> None:
     lease = await begin(user)
-    seq, _ = await planned(user, lease, b"one", LARGE)
+    seq, _ = await append_plans(user, lease, b"one", LARGE)
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    records = [record async for record in user.upkeep.export_thread("t1")]
+    records = await exported(user, "t1")
 
-    await user.upkeep.import_thread(_stream(records), rename="t2")
+    await user.upkeep.import_thread(stream(records), rename="t2")
 
     [newest, oldest] = await user.log.plans("t2", seq)
     assert (newest.body, oldest.body, newest.call_id) == (LARGE, b"one", f"call-{seq}")

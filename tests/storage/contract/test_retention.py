@@ -1,4 +1,4 @@
-"""The contract of retention: a deleted thread is gone whole; only one at rest is deleted."""
+"""The contract of retention: a deletion removes all rows, and only threads at rest are deleted."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.urls import open_driver
 from tests.storage import families
 from tests.storage.families import CHILD, PARENT, fill
 from tests.storage.helpers import OTHER, append, begin, begin_child, message
+from tests.support.stores import execute
 
 MARK = "zanzibar-4711"
 
 
 async def _rows(url: str) -> str:
-    """All rows of all tables, as text."""
+    """Return all rows of all tables as text."""
     driver = await open_driver(url)
     try:
         queries = load_queries(driver.dialect)
-        found: list[str] = []
+        lines: list[str] = []
         for (table,) in await driver.read(queries["schema_tables"], {}, owner=None):
             rows = await driver.read(f'SELECT * FROM "{table}"', {}, owner=None)
-            found += [f"{table} {row}" for row in rows]
-        return "\n".join(found)
+            lines += [f"{table} {row}" for row in rows]
+        return "\n".join(lines)
     finally:
         await driver.close()
 
 
-async def test_of_a_deleted_thread_no_row_is_left(
+async def test_a_deleted_thread_leaves_no_row(
     store: Store, user: UserStore, stranger: UserStore, database_url: str
 ) -> None:
     await fill(user, MARK)
     await fill(stranger, "untouched")
-    assert _places(await _rows(database_url)) >= {
+    assert _tables(await _rows(database_url)) >= {
         "threads", "runs", "nodes", "calls", "activations", "events", "usage", "inbox", "jobs",
         "vectors", "search_texts", "blobs",
     }  # fmt: skip
 
     assert await user.upkeep.delete_thread(PARENT) == [PARENT, CHILD]
 
-    left = await _rows(database_url)
-    # The name of an embedder is the owner's, not the thread's, and so is what a day has spent.
-    assert _places(left) <= {"embedders", "spending"}
-    assert all(line.startswith("embedders ") for line in left.splitlines() if MARK in line)
+    remaining = await _rows(database_url)
+    # The name of an embedder and the spending of a day belong to the owner, not the thread.
+    assert _tables(remaining) <= {"embedders", "spending"}
+    assert all(line.startswith("embedders ") for line in remaining.splitlines() if MARK in line)
     assert len(await families.exported(stranger)) > 10
     assert await user.threads.list() == [] and await user.runs.list() == []
     with pytest.raises(NotFound):
@@ -67,11 +67,11 @@ async def test_of_a_deleted_thread_no_row_is_left(
         await user.runs.get("run-child")
 
 
-def _places(rows: str) -> set[str]:
+def _tables(rows: str) -> set[str]:
     return {line.partition(" ")[0] for line in rows.splitlines() if "'ann'" in line}
 
 
-async def test_a_deleted_thread_is_not_in_the_files_of_its_database(tmp_path: Path) -> None:
+async def test_a_deleted_thread_leaves_no_bytes_in_the_database_files(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "store.db"
     path.parent.mkdir()
     store = await open_store(f"file:{path}")
@@ -93,7 +93,7 @@ async def test_a_deleted_thread_is_not_in_the_files_of_its_database(tmp_path: Pa
         await user.upkeep.delete_thread(PARENT)
         await user.vectors.delete("other")
 
-        # The name of an embedder is the owner's, not the thread's.
+        # The name of an embedder belongs to the owner, not the thread.
         assert not _files_with(path.parent, f"{MARK} ", f"{MARK} is said", f"task {MARK}")
         assert not _files_with(path.parent, f"title {MARK}", f"inbox {MARK}", f"payload {MARK}")
         assert not _files_with(path.parent, f"result {MARK}", f"detail {MARK}", f"tool-{MARK}")
@@ -104,16 +104,16 @@ async def test_a_deleted_thread_is_not_in_the_files_of_its_database(tmp_path: Pa
 
 
 def _files_with(folder: Path, *texts: str) -> list[str]:
-    """The files that hold one of the texts, by a process of its own: they are open in this one."""
+    """Return the files that contain one of the texts, by `grep`, because they are open here."""
     patterns = [part for text in texts for part in ("-e", text)]
-    done = subprocess.run(
+    completed = subprocess.run(
         ["grep", "-rlaF", *patterns, str(folder)], capture_output=True, text=True, check=False
     )
-    assert done.returncode in (0, 1), done.stderr
-    return done.stdout.splitlines()
+    assert completed.returncode in (0, 1), completed.stderr
+    return completed.stdout.splitlines()
 
 
-async def test_a_thread_whose_run_is_at_work_is_not_deleted(user: UserStore) -> None:
+async def test_a_thread_with_a_running_run_is_not_deleted(user: UserStore) -> None:
     await begin(user)
 
     with pytest.raises(ThreadBusy) as raised:
@@ -123,7 +123,7 @@ async def test_a_thread_whose_run_is_at_work_is_not_deleted(user: UserStore) -> 
     assert (await user.log.node("t1", 1)).body == b"the task"
 
 
-async def test_a_thread_whose_sub_agent_is_at_work_is_not_deleted(user: UserStore) -> None:
+async def test_a_thread_with_a_running_sub_agent_is_not_deleted(user: UserStore) -> None:
     lease = await begin(user)
     await begin_child(user, "r1", "c1", "t2")
     await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
@@ -134,7 +134,7 @@ async def test_a_thread_whose_sub_agent_is_at_work_is_not_deleted(user: UserStor
     assert raised.value.run_id == "c1"
 
 
-async def test_a_thread_whose_run_is_dead_or_waits_is_deleted(user: UserStore) -> None:
+async def test_a_thread_whose_run_is_dead_or_suspended_is_deleted(user: UserStore) -> None:
     await begin(user, lease_seconds=-1.0)
     lease = await begin(user, "r2", "t2")
     await user.runs.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
@@ -144,7 +144,7 @@ async def test_a_thread_whose_run_is_dead_or_waits_is_deleted(user: UserStore) -
     assert await user.threads.list() == []
 
 
-async def test_what_a_dead_child_had_reserved_counts_as_spent(user: UserStore) -> None:
+async def test_the_reservation_of_a_deleted_dead_child_counts_as_spent(user: UserStore) -> None:
     await begin(user, budget=Budget(tokens=100))
     await begin_child(user, "r1", "c1", "t2", lease_seconds=-1.0, reserve=Amount(30, 0))
 
@@ -154,7 +154,7 @@ async def test_what_a_dead_child_had_reserved_counts_as_spent(user: UserStore) -
     assert (run.reserved.tokens, run.unsettled.tokens) == (0, 30)
 
 
-async def test_the_holder_of_a_void_lease_writes_nothing_after_the_deletion(
+async def test_an_expired_lease_writes_nothing_after_the_deletion(
     user: UserStore,
 ) -> None:
     lease = await begin(user, lease_seconds=-1.0)
@@ -169,7 +169,7 @@ async def test_the_holder_of_a_void_lease_writes_nothing_after_the_deletion(
     assert await user.threads.list() == []
 
 
-async def test_a_thread_that_was_used_meanwhile_is_left(user: UserStore) -> None:
+async def test_a_thread_that_was_used_meanwhile_is_not_deleted(user: UserStore) -> None:
     seen = await user.threads.ensure("t1")
 
     with pytest.raises(Conflict, match="used meanwhile"):
@@ -179,7 +179,7 @@ async def test_a_thread_that_was_used_meanwhile_is_left(user: UserStore) -> None
     assert await user.threads.list() == []
 
 
-async def test_what_is_not_there_or_another_owners_is_not_deleted(
+async def test_a_missing_or_another_owners_thread_is_not_deleted(
     user: UserStore, stranger: UserStore
 ) -> None:
     await fill(user, MARK)
@@ -191,7 +191,7 @@ async def test_what_is_not_there_or_another_owners_is_not_deleted(
     assert sorted(thread.id for thread in await user.threads.list()) == [CHILD, PARENT]
 
 
-async def test_a_large_thread_is_deleted_in_pieces(
+async def test_a_large_thread_is_deleted_in_batches(
     user: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime_storage.upkeep.retention._WHOLE", 10)
@@ -207,13 +207,13 @@ async def test_a_large_thread_is_deleted_in_pieces(
     assert await user.threads.list() == []
 
 
-async def test_a_deletion_that_was_cut_short_is_hidden_and_taken_up(
+async def test_an_interrupted_deletion_is_hidden_and_completed(
     user: UserStore, database_url: str
 ) -> None:
     await fill(user, MARK)
     await begin(user, "r1", "t1")
     hide = "UPDATE threads SET hidden = :token, updated_at = 1 WHERE id IN ('parent', 'child')"
-    await _run(database_url, hide, token="delete 1")
+    await execute(database_url, hide, token="delete 1")
 
     assert [thread.id for thread in await user.threads.list()] == ["t1"]
     for attempt in (
@@ -231,24 +231,17 @@ async def test_a_deletion_that_was_cut_short_is_hidden_and_taken_up(
     assert (await user.threads.ensure(PARENT)).last_seq == 0
 
 
-async def test_only_threads_long_at_rest_are_idle(user: UserStore, database_url: str) -> None:
+async def test_only_threads_without_recent_use_are_idle(user: UserStore, database_url: str) -> None:
     await fill(user, MARK)
     await begin(user, "r1", "working")
     await begin(user, "r2", "dead", lease_seconds=-1.0)
     await user.threads.ensure("new")
-    await _run(database_url, "UPDATE threads SET updated_at = updated_at - 100 WHERE id <> 'new'")
+    await execute(
+        database_url, "UPDATE threads SET updated_at = updated_at - 100 WHERE id <> 'new'"
+    )
 
     idle = await user.upkeep.idle_threads(seconds=50)
 
     assert [thread.id for thread in idle] == [PARENT, "dead"]
     assert await user.upkeep.idle_threads(seconds=1000) == []
     assert len(await user.upkeep.idle_threads(seconds=50, limit=1)) == 1
-
-
-async def _run(url: str, sql: str, **values: str) -> None:
-    """Change rows as no method of the store does."""
-    driver = await open_driver(url)
-    try:
-        await driver.batch([Statement(sql, values)], owner=None)
-    finally:
-        await driver.close()

@@ -1,4 +1,4 @@
-"""The contract of runs: beginning, leases, cancellation, and who may be active."""
+"""The contract of runs: beginning, leases, cancellation, and one active run per thread."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_run_begins_with_its_task_a_lease_and_its_events(user: UserStore
     ]
 
 
-async def test_one_run_a_thread_is_active(user: UserStore) -> None:
+async def test_a_thread_has_one_active_run(user: UserStore) -> None:
     await begin(user)
 
     with pytest.raises(ThreadBusy) as raised:
@@ -66,7 +66,7 @@ async def test_one_run_a_thread_is_active(user: UserStore) -> None:
         {"activation": NewActivation(2, None, "gap", b"", b"")},
     ],
 )
-async def test_a_run_begins_only_where_it_was_told(
+async def test_a_run_begins_only_at_the_expected_place(
     user: UserStore, changes: dict[str, object]
 ) -> None:
     thread = await user.threads.ensure("t1")
@@ -82,7 +82,7 @@ async def test_a_run_on_an_unknown_thread_is_not_found(user: UserStore) -> None:
         await user.runs.begin(new_run("r1", "nowhere"))
 
 
-async def test_a_run_id_is_used_once(user: UserStore) -> None:
+async def test_a_run_id_cannot_be_used_twice(user: UserStore) -> None:
     await begin(user)
 
     with pytest.raises(Conflict):
@@ -91,7 +91,7 @@ async def test_a_run_id_is_used_once(user: UserStore) -> None:
     assert (await user.threads.get("t2")).active_run is None
 
 
-async def test_runs_are_listed_by_what_is_asked_newest_first(user: UserStore) -> None:
+async def test_runs_are_filtered_and_listed_newest_first(user: UserStore) -> None:
     await begin(user, "r1", "t1")
     child = await begin_child(user, "r1", "r2", "t2")
     await begin_child(user, "r2", "r3", "t3")
@@ -117,7 +117,7 @@ async def test_runs_are_listed_by_what_is_asked_newest_first(user: UserStore) ->
 # Leases
 
 
-async def test_a_lease_lives_by_the_databases_clock(user: UserStore) -> None:
+async def test_a_lease_expires_by_the_databases_clock(user: UserStore) -> None:
     lease = await begin(user, lease_seconds=-1.0)
     assert not (await user.runs.get("r1")).lease_live
 
@@ -125,7 +125,7 @@ async def test_a_lease_lives_by_the_databases_clock(user: UserStore) -> None:
     assert (await user.runs.get("r1")).lease_live
 
 
-async def test_a_cancel_holds_until_the_run_is_ended_whoever_takes_it(user: UserStore) -> None:
+async def test_a_cancel_stays_requested_until_the_run_has_ended(user: UserStore) -> None:
     await begin(user)
     await user.runs.cancel("r1")
 
@@ -134,12 +134,12 @@ async def test_a_cancel_holds_until_the_run_is_ended_whoever_takes_it(user: User
     await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
     assert (await user.runs.get("r1")).cancel_requested
 
-    # Who goes on with it then means to.
+    # A run that is taken over after its cancel is meant to continue.
     lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=2)
     assert await user.runs.poll(lease) == (False, False)
 
 
-async def test_who_saw_a_run_at_work_does_not_take_it_once_its_owner_has_ended_it(
+async def test_a_run_that_ended_since_it_was_read_is_not_taken_over(
     user: UserStore,
 ) -> None:
     lease = await begin(user)
@@ -172,7 +172,7 @@ async def test_a_taken_lease_has_the_next_epoch_and_the_new_owner(user: UserStor
             await lost
 
 
-async def test_a_failed_run_can_be_taken_up_again(user: UserStore) -> None:
+async def test_a_failed_run_can_be_taken_over(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a"),)))
     await user.runs.commit(lease, Commit(finish=Finish("failed", "error", "broken", b"x")))
@@ -185,7 +185,7 @@ async def test_a_failed_run_can_be_taken_up_again(user: UserStore) -> None:
     assert (await user.threads.get("t1")).active_run == "r1"
 
 
-async def test_a_succeeded_run_is_not_taken_up_again(user: UserStore) -> None:
+async def test_a_succeeded_run_is_not_taken_over(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
@@ -193,7 +193,7 @@ async def test_a_succeeded_run_is_not_taken_up_again(user: UserStore) -> None:
         await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
 
-async def test_a_run_is_not_taken_up_while_another_is_active(user: UserStore) -> None:
+async def test_a_run_is_not_taken_over_while_another_is_active(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(finish=Finish("failed", "error")))
     await begin(user, "r2", expect_head=1, expect_seq=1, nodes=(message(2, 1),), task_id=2)
@@ -205,7 +205,7 @@ async def test_a_run_is_not_taken_up_while_another_is_active(user: UserStore) ->
     assert (await user.runs.get("r1")).status == "failed"
 
 
-async def test_an_owner_keeps_all_that_tells_it_from_another(user: UserStore) -> None:
+async def test_all_fields_of_a_lease_owner_are_stored(user: UserStore) -> None:
     owner = LeaseOwner(host="höst", boot="boot", pid=2**31, started="12345.6")
 
     await begin(user, owner=owner)
@@ -218,10 +218,10 @@ async def test_an_owner_keeps_all_that_tells_it_from_another(user: UserStore) ->
 
 async def test_a_cancel_reaches_the_active_runs_of_the_subtree_only(user: UserStore) -> None:
     lease = await begin(user)
-    over = await begin_child(user, "r1", "r2", "t2")
+    finished = await begin_child(user, "r1", "r2", "t2")
     await begin_child(user, "r2", "r3", "t3")
     await begin(user, "r4", "t4")
-    await user.runs.commit(over, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(finished, Commit(finish=Finish("succeeded", "completed")))
 
     assert sorted(await user.runs.cancel("r1")) == ["r1", "r3"]
     assert sorted(await user.runs.cancel("r1")) == ["r1", "r3"]
@@ -232,7 +232,7 @@ async def test_a_cancel_reaches_the_active_runs_of_the_subtree_only(user: UserSt
     assert not (await user.runs.get("r4")).cancel_requested
 
 
-async def test_cancelling_a_child_leaves_its_parent(user: UserStore) -> None:
+async def test_cancelling_a_child_does_not_cancel_its_parent(user: UserStore) -> None:
     await begin(user)
     await begin_child(user, "r1", "r2", "t2")
 
@@ -240,7 +240,7 @@ async def test_cancelling_a_child_leaves_its_parent(user: UserStore) -> None:
     assert not (await user.runs.get("r1")).cancel_requested
 
 
-async def test_a_run_that_is_cancelled_or_over_starts_no_children(user: UserStore) -> None:
+async def test_a_cancelled_or_finished_run_starts_no_children(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.cancel("r1")
     with pytest.raises(RunCancelled):
@@ -259,24 +259,26 @@ async def test_a_cancel_of_an_unknown_run_is_not_found(user: UserStore) -> None:
         await user.runs.cancel("r9")
 
 
-async def test_runs_are_found_by_the_thread_of_their_parents_and_their_task_key(
+async def test_runs_are_listed_by_parent_thread_and_task_key(
     user: UserStore,
 ) -> None:
     await begin(user)
-    for name, kept in (
+    for name, internal in (
         ("a", {"delegation": {"key": "k1"}}),
         ("b", {"delegation": {"key": "k2"}}),
         ("c", {"delegation": "broken"}),
     ):
-        # What the caller keeps is nobody's key.
-        await begin_child(user, "r1", name, name, internal=kept, spec={"delegation": {"key": "k3"}})
+        # A key in the caller's spec does not count.
+        await begin_child(
+            user, "r1", name, name, internal=internal, spec={"delegation": {"key": "k3"}}
+        )
     await begin_child(user, "a", "d", "d", internal={"delegation": {"key": "k1"}})
 
-    async def found(**filters: Any) -> list[str]:
+    async def ids(**filters: Any) -> list[str]:
         return sorted(run.id for run in await user.runs.list(parent_thread_id="t1", **filters))
 
-    assert await found() == ["a", "b", "c"]
-    assert await found(task_key="k1") == ["a"]
-    assert await found(task_key="k3") == []
-    assert await found(status=("succeeded",)) == []
+    assert await ids() == ["a", "b", "c"]
+    assert await ids(task_key="k1") == ["a"]
+    assert await ids(task_key="k3") == []
+    assert await ids(status=("succeeded",)) == []
     assert [run.id for run in await user.runs.list(parent_thread_id="a")] == ["d"]

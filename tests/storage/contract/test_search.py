@@ -1,4 +1,4 @@
-"""The store's contract: full text search over what is in the log."""
+"""The contract of full-text search over the log."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from agent_runtime_storage import (
 from tests.storage.helpers import begin, exchange, message
 
 
-def said(seq: int, text: str) -> NewNode:
-    """A message under the one before it."""
+def text_message(seq: int, text: str) -> NewNode:
+    """Return a message below the previous one."""
     return NewNode(seq, seq - 1 or None, "message", "user", b"body", 1, 0, text=text)
 
 
-async def tell(user: UserStore, *texts: str, run: str = "r1", thread: str = "t1") -> Lease:
-    """Begin a run whose thread holds these texts, one a message."""
-    nodes = tuple(said(seq, text) for seq, text in enumerate(texts, 1))
+async def write_texts(user: UserStore, *texts: str, run: str = "r1", thread: str = "t1") -> Lease:
+    """Begin a run on a thread with these texts, one a message."""
+    nodes = tuple(text_message(seq, text) for seq, text in enumerate(texts, 1))
     return await begin(user, run, thread, nodes=nodes)
 
 
-async def found(user: UserStore, query: str, *, every_word: bool = False) -> list[int]:
-    """Return the nodes of the hits in all threads, in the order of their ids."""
+async def find_nodes(user: UserStore, query: str, *, every_word: bool = False) -> list[int]:
+    """Return the node ids of the hits in all threads, ascending."""
     hits = await user.search.find(query, limit=100, every_word=every_word)
     return sorted(hit.node_id for hit in hits)
 
 
-async def test_any_word_matches_and_the_rarer_one_counts_for_more(user: UserStore) -> None:
-    await tell(user, "the cat sat", "the dog sat", "the zebra ran", "nothing of it")
+async def test_any_word_matches_and_rarer_words_weigh_more(user: UserStore) -> None:
+    await write_texts(user, "the cat sat", "the dog sat", "the zebra ran", "nothing of it")
     hits = await user.search.find("the zebra sat")
     assert [hit.node_id for hit in hits] == [3, 1, 2]
     assert hits[0].score > hits[1].score == hits[2].score > 0
     assert hits[0] == TextHit("t1", 3, None, hits[0].score)
 
 
-async def test_every_word_must_match_if_asked(user: UserStore) -> None:
-    await tell(user, "alpha beta", "beta gamma", "gamma alpha beta", "alpha")
-    assert await found(user, "beta alpha", every_word=True) == [1, 3]
-    assert await found(user, "beta missing", every_word=True) == []
-    assert await found(user, "beta missing") == [1, 2, 3]
+async def test_every_word_must_match_on_request(user: UserStore) -> None:
+    await write_texts(user, "alpha beta", "beta gamma", "gamma alpha beta", "alpha")
+    assert await find_nodes(user, "beta alpha", every_word=True) == [1, 3]
+    assert await find_nodes(user, "beta missing", every_word=True) == []
+    assert await find_nodes(user, "beta missing") == [1, 2, 3]
 
 
-async def test_the_word_said_more_often_and_the_shorter_text_win(user: UserStore) -> None:
+async def test_repeated_words_and_shorter_texts_rank_higher(user: UserStore) -> None:
     filler = "one two three four five six"
-    await tell(user, f"lemon {filler}", f"lemon lemon {filler}", "lemon", filler)
+    await write_texts(user, f"lemon {filler}", f"lemon lemon {filler}", "lemon", filler)
     assert [hit.node_id for hit in await user.search.find("lemon")] == [3, 2, 1]
 
 
-async def test_identifiers_are_found_whole_and_by_their_parts(user: UserStore) -> None:
-    await tell(
+async def test_identifiers_match_as_a_whole_and_by_their_parts(user: UserStore) -> None:
+    await write_texts(
         user,
         "see src/app/user_store.py line 7",
         "call getUserName() then",
@@ -80,13 +80,15 @@ async def test_identifiers_are_found_whole_and_by_their_parts(user: UserStore) -
         "end": [5],
         "user": [1, 2],
     }.items():
-        assert await found(user, query, every_word=True) == nodes, query
+        assert await find_nodes(user, query, every_word=True) == nodes, query
     whole, _ = await user.search.find("getUserName user")
     assert whole.node_id == 2
 
 
 async def test_case_accents_and_scripts_without_spaces(user: UserStore) -> None:
-    await tell(user, "Das CAFÉ in der Straße", "東京タワーへ行った", "猫が好き", "हिन्दी भाषा")
+    await write_texts(
+        user, "Das CAFÉ in der Straße", "東京タワーへ行った", "猫が好き", "हिन्दी भाषा"
+    )
     for query, nodes in {
         "cafe": [1],
         "STRASSE": [1],
@@ -96,7 +98,7 @@ async def test_case_accents_and_scripts_without_spaces(user: UserStore) -> None:
         "猫": [3],
         "हिन्दी": [4],
     }.items():
-        assert await found(user, query, every_word=True) == nodes, query
+        assert await find_nodes(user, query, every_word=True) == nodes, query
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ async def test_case_accents_and_scripts_without_spaces(user: UserStore) -> None:
     ],
 )
 async def test_a_query_without_words_finds_nothing(user: UserStore, query: str) -> None:
-    await tell(user, f"a text with {query.encode('utf-8', 'replace').decode()} in it")
+    await write_texts(user, f"a text with {query.encode('utf-8', 'replace').decode()} in it")
     assert await user.search.find(query) == []
     assert await user.search.find(query, every_word=True) == []
 
@@ -132,22 +134,22 @@ async def test_a_query_without_words_finds_nothing(user: UserStore, query: str) 
     ],
 )
 async def test_any_text_is_a_safe_query(user: UserStore, query: str) -> None:
-    await tell(user, "a needle in a haystack", "only hay")
-    assert 1 in await found(user, query)
+    await write_texts(user, "a needle in a haystack", "only hay")
+    assert 1 in await find_nodes(user, query)
 
 
 async def test_very_long_queries_and_texts(user: UserStore) -> None:
     lexicon = " ".join(f"word{number}" for number in range(120_000))
     assert len(lexicon) > 1_000_000
-    await tell(user, lexicon, "word3 and " + "x" * 50_000)
-    assert await found(user, lexicon) == [1, 2]
-    assert await found(user, "word3") == [1, 2]
-    # What lies beyond the first 100,000 characters is not indexed.
-    assert await found(user, "word5000") == [1]
-    assert await found(user, "word119999") == []
+    await write_texts(user, lexicon, "word3 and " + "x" * 50_000)
+    assert await find_nodes(user, lexicon) == [1, 2]
+    assert await find_nodes(user, "word3") == [1, 2]
+    # Only the first 100,000 characters are indexed.
+    assert await find_nodes(user, "word5000") == [1]
+    assert await find_nodes(user, "word119999") == []
 
 
-async def test_results_and_exchanges_are_found_once_they_are_there(user: UserStore) -> None:
+async def test_results_and_exchanges_are_found_once_committed(user: UserStore) -> None:
     lease = await begin(user)
     opened = NewNode(
         2, 1, "exchange", "assistant", b"calls", 10, 0, "open", ("grep", "read"), "looking around"
@@ -160,15 +162,15 @@ async def test_results_and_exchanges_are_found_once_they_are_there(user: UserSto
     await user.runs.commit(lease, Commit(done=results, close=(2,), head=2))
     hits = await user.search.find("pelican herons looking")
     assert {(hit.node_id, hit.call) for hit in hits} == {(2, None), (2, 0), (2, 1)}
-    # What is not appended is not found.
+    # A refused commit is not indexed.
     with pytest.raises(Conflict):
-        await user.runs.commit(lease, Commit(nodes=(said(9, "an ostrich"),)))
+        await user.runs.commit(lease, Commit(nodes=(text_message(9, "an ostrich"),)))
     assert await user.search.find("ostrich") == []
 
 
-async def test_a_thread_alone_a_limit_and_the_order_of_equal_hits(user: UserStore) -> None:
-    await tell(user, "same words", "same words", run="r1", thread="b")
-    await tell(user, "same words", run="r2", thread="a")
+async def test_a_search_can_be_limited_and_orders_equal_hits(user: UserStore) -> None:
+    await write_texts(user, "same words", "same words", run="r1", thread="b")
+    await write_texts(user, "same words", run="r2", thread="a")
     hits = await user.search.find("same words")
     assert [(hit.thread_id, hit.node_id) for hit in hits] == [("a", 1), ("b", 1), ("b", 2)]
     assert len({hit.score for hit in hits}) == 1
@@ -179,12 +181,12 @@ async def test_a_thread_alone_a_limit_and_the_order_of_equal_hits(user: UserStor
         await user.search.find("words", thread_id="c")
 
 
-async def test_owners_neither_see_nor_weigh_each_other(
+async def test_other_owners_texts_are_not_found_and_have_no_weight(
     user: UserStore, stranger: UserStore
 ) -> None:
-    await tell(user, "a lighthouse", "a harbour", "a lighthouse in a harbour")
+    await write_texts(user, "a lighthouse", "a harbour", "a lighthouse in a harbour")
     before = await user.search.find("lighthouse harbour")
-    await tell(stranger, *["the lighthouse keeper"] * 50, run="r9", thread="t9")
+    await write_texts(stranger, *["the lighthouse keeper"] * 50, run="r9", thread="t9")
     assert await user.search.find("lighthouse harbour") == before
     assert await stranger.search.find("harbour") == []
     assert {hit.thread_id for hit in await stranger.search.find("lighthouse")} == {"t9"}
@@ -211,9 +213,9 @@ async def test_texts_of_the_log_are_indexed_once(user: UserStore) -> None:
         await user.search.index("t2", texts)
 
 
-async def test_more_texts_than_one_batch_takes(user: UserStore) -> None:
+async def test_more_texts_than_one_batch_are_indexed(user: UserStore) -> None:
     nodes = tuple(message(seq, seq - 1 or None) for seq in range(1, 251))
     await begin(user, nodes=nodes)
     await user.search.index("t1", [NodeText(seq, None, f"number n{seq}") for seq in range(1, 251)])
     assert len(await user.search.find("number", limit=1000)) == 250
-    assert await found(user, "n250") == [250]
+    assert await find_nodes(user, "n250") == [250]

@@ -1,4 +1,4 @@
-"""What is spent by thread and day: counted once, kept within its limits by all together."""
+"""The contract of spending by tree, thread and day: counted once, and limited jointly."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.urls import open_driver
 from tests.storage.families import PARENT, exported, fill, stream
 from tests.storage.helpers import OTHER, begin, begin_child
+from tests.support.stores import execute
 
 DAY = Limits(day=Budget(tokens=1000, cost=5000))
 THREAD = Limits(thread=Budget(tokens=1000))
 CALL = Amount(300, 30)
 USED = Amount(100, 10)
-OVER = Finish("succeeded", "completed")
+SUCCEEDED = Finish("succeeded", "completed")
 
 
 async def reserve(user: UserStore, lease: Lease, limits: Limits, amount: Amount = CALL) -> None:
@@ -44,16 +43,12 @@ async def settle(user: UserStore, lease: Lease, used: Amount = USED, held: Amoun
     await user.runs.commit(lease, Commit(release=held, settle=used))
 
 
-async def raw(url: str, sql: str) -> None:
-    """Change rows past the store."""
-    driver = await open_driver(url)
-    try:
-        await driver.batch([Statement(sql, {"user_id": "ann"})], owner="ann")
-    finally:
-        await driver.close()
+async def execute_as_owner(url: str, sql: str) -> None:
+    """Run a statement with the owner's id, past the store."""
+    await execute(url, sql, owner="ann", user_id="ann")
 
 
-async def test_a_day_has_what_all_runs_of_the_owner_spent(
+async def test_a_day_is_the_sum_of_all_runs_of_the_owner(
     user: UserStore, stranger: UserStore
 ) -> None:
     first, second = await begin(user), await begin(user, "r2", "t2")
@@ -72,7 +67,7 @@ async def test_a_day_has_what_all_runs_of_the_owner_spent(
     assert (theirs.spent, theirs.reserved) == (Amount(), Amount())
 
 
-async def test_a_reservation_past_the_day_says_so_and_writes_nothing(user: UserStore) -> None:
+async def test_a_reservation_over_the_days_budget_writes_nothing(user: UserStore) -> None:
     leases = [await begin(user, f"r{n}", f"t{n}") for n in range(4)]
     for lease in leases[:3]:
         await reserve(user, lease, DAY)
@@ -92,7 +87,7 @@ async def test_a_reservation_past_the_day_says_so_and_writes_nothing(user: UserS
     await reserve(user, leases[3], DAY)
 
 
-async def test_what_a_commit_books_counts_before_its_reservation(user: UserStore) -> None:
+async def test_a_commits_spending_counts_before_its_reservation(user: UserStore) -> None:
     lease = await begin(user)
     await reserve(user, lease, DAY)
     lost = Commit(release=CALL, unsettle=CALL, limits=DAY)
@@ -103,7 +98,7 @@ async def test_what_a_commit_books_counts_before_its_reservation(user: UserStore
     assert (day.unsettled, day.reserved) == (CALL, Amount(700, 0))
 
 
-async def test_two_stores_at_once_never_reserve_past_the_day_or_the_thread(
+async def test_concurrent_stores_never_exceed_the_budget_of_day_or_thread(
     user: UserStore, database_url: str
 ) -> None:
     both = Limits(thread=Budget(tokens=2000), day=Budget(tokens=2000))
@@ -111,7 +106,7 @@ async def test_two_stores_at_once_never_reserve_past_the_day_or_the_thread(
     leases = [await begin_child(user, "root", f"a{n}", f"a{n}") for n in range(4)]
     leases += [await begin(user, f"b{n}", f"b{n}") for n in range(20)]
     other = await open_store(database_url)
-    fitted: list[str] = []
+    accepted: list[str] = []
 
     async def work(store: UserStore, lease: Lease) -> None:
         try:
@@ -121,42 +116,42 @@ async def test_two_stores_at_once_never_reserve_past_the_day_or_the_thread(
             return
         day = await store.spending.of_day()
         assert day.spent.tokens + day.reserved.tokens <= 2000
-        fitted.append(lease.run_id)
+        accepted.append(lease.run_id)
 
     async with anyio.create_task_group() as group:
         for place, lease in enumerate(leases):
             group.start_soon(work, (user, other.of("ann"))[place % 2], lease)
     await other.close()
 
-    assert len(fitted) == 2000 // CALL.tokens
+    assert len(accepted) == 2000 // CALL.tokens
     assert (await user.spending.of_day()).reserved == Amount(1800, 180)
     for lease in leases:
-        if lease.run_id in fitted:
+        if lease.run_id in accepted:
             await settle(user, lease)
     day = await user.spending.of_day()
     assert (day.spent, day.reserved) == (Amount(600, 60), Amount())
     assert (await user.spending.of_thread(root.thread_id)).spent.tokens == 100 * sum(
-        name.startswith("a") for name in fitted
+        name.startswith("a") for name in accepted
     )
 
 
-async def test_a_thread_has_what_the_trees_on_it_spent(user: UserStore) -> None:
+async def test_a_thread_is_the_sum_of_the_trees_on_it(user: UserStore) -> None:
     first = await begin(user)
     child = await begin_child(user, "r1", "c1", "t1-child")
     await reserve(user, child, THREAD)
     await settle(user, child, Amount(500, 0))
-    await user.runs.commit(first, Commit(finish=OVER))
+    await user.runs.commit(first, Commit(finish=SUCCEEDED))
     second = await begin(user, "r2", expect_head=1, expect_seq=1, nodes=())
 
     with pytest.raises(BudgetExceeded, match="of the thread: of 1,000 tokens, 500") as raised:
         await reserve(user, second, THREAD, Amount(501, 0))
     assert raised.value.budget == "thread"
     await reserve(user, second, THREAD, Amount(400, 0))
-    # What a task of the first run has in the background is still its thread's.
+    # A background child of the first run still counts on its thread.
     with pytest.raises(BudgetExceeded, match="400 tokens reserved"):
         await reserve(user, child, THREAD, Amount(101, 0))
-    found = await user.spending.of_thread("t1")
-    assert found == Spending(settled=Amount(500, 0), reserved=Amount(400, 0))
+    spending = await user.spending.of_thread("t1")
+    assert spending == Spending(settled=Amount(500, 0), reserved=Amount(400, 0))
     assert (
         await user.spending.of_thread("t1-child")
         == await user.spending.of_thread("none")
@@ -164,7 +159,7 @@ async def test_a_thread_has_what_the_trees_on_it_spent(user: UserStore) -> None:
     )
 
 
-async def test_what_a_dead_run_held_counts_as_spent_when_it_is_taken_over(
+async def test_a_dead_runs_reservation_counts_as_spent_after_a_takeover(
     user: UserStore,
 ) -> None:
     dead = await begin(user)
@@ -184,7 +179,7 @@ async def test_what_a_dead_run_held_counts_as_spent_when_it_is_taken_over(
         await reserve(user, other, DAY)
 
 
-async def test_the_next_day_begins_anew_but_for_what_is_under_way(
+async def test_only_open_reservations_carry_over_to_the_next_day(
     user: UserStore, database_url: str
 ) -> None:
     lease, other = await begin(user), await begin(user, "r2", "t2")
@@ -194,7 +189,9 @@ async def test_the_next_day_begins_anew_but_for_what_is_under_way(
     with pytest.raises(BudgetExceeded):
         await reserve(user, other, DAY)
 
-    await raw(database_url, "UPDATE spending SET day = day - 1 WHERE user_id = :user_id")
+    await execute_as_owner(
+        database_url, "UPDATE spending SET day = day - 1 WHERE user_id = :user_id"
+    )
 
     await reserve(user, other, DAY, Amount(600, 0))
     with pytest.raises(BudgetExceeded, match=r"0 tokens .* spent and 1,000 tokens .* reserved"):
@@ -203,7 +200,7 @@ async def test_the_next_day_begins_anew_but_for_what_is_under_way(
     assert (await user.spending.of_day()).spent == Amount(350, 0)
 
 
-async def test_deleting_a_thread_gives_nothing_of_the_day_back(
+async def test_deleting_a_thread_does_not_reduce_the_days_spending(
     user: UserStore, database_url: str
 ) -> None:
     lease = await begin(user, lease_seconds=-1)
@@ -220,7 +217,7 @@ async def test_deleting_a_thread_gives_nothing_of_the_day_back(
     assert await user.spending.of_thread("t1") == Spending()
 
 
-async def test_an_imported_thread_keeps_what_it_spent_and_counts_on_no_day(
+async def test_an_imported_thread_has_its_spending_but_counts_on_no_day(
     user: UserStore, stranger: UserStore
 ) -> None:
     await fill(user, "mark")
@@ -232,7 +229,7 @@ async def test_an_imported_thread_keeps_what_it_spent_and_counts_on_no_day(
     assert (await stranger.spending.of_day()).spent == Amount()
 
 
-async def test_what_the_root_keeps_is_not_for_the_runs_below(user: UserStore) -> None:
+async def test_children_cannot_use_the_roots_reserve(user: UserStore) -> None:
     root = await begin(user, budget=Budget(tokens=1000, cost=500))
     child = await begin_child(user, "r1", "c1", "t2")
     limits = Limits(thread=Budget(tokens=1000), day=Budget(tokens=1000))
@@ -245,14 +242,14 @@ async def test_what_the_root_keeps_is_not_for_the_runs_below(user: UserStore) ->
     await reserve(user, child, limits, Amount(700, 0))
     await reserve(user, root, limits, Amount(300, 50))
     await user.runs.commit(root, Commit(release=Amount(300, 50)))
-    for one in (Limits(thread=Budget(tokens=850)), Limits(day=Budget(tokens=850))):
+    for lowered in (Limits(thread=Budget(tokens=850)), Limits(day=Budget(tokens=850))):
         with pytest.raises(BudgetExceeded):
-            await reserve(user, child, one, Amount(1, 0))
-        await reserve(user, root, one, Amount(100, 0))
+            await reserve(user, child, lowered, Amount(1, 0))
+        await reserve(user, root, lowered, Amount(100, 0))
         await user.runs.commit(root, Commit(release=Amount(100, 0)))
 
-    # Once the root is over, the rest is for those whom it left in the background.
-    await user.runs.commit(root, Commit(finish=OVER))
+    # Once the root has ended, its background children may use the rest.
+    await user.runs.commit(root, Commit(finish=SUCCEEDED))
     await reserve(user, child, limits, Amount(300, 0))
 
 
@@ -261,9 +258,7 @@ async def test_what_the_root_keeps_is_not_for_the_runs_below(user: UserStore) ->
     [Limits(), Limits(thread=Budget(tokens=1000)), Limits(day=Budget(tokens=1000))],
     ids=["tree", "thread", "day"],
 )
-async def test_what_a_roots_memory_spends_is_not_what_the_root_keeps(
-    user: UserStore, limits: Limits
-) -> None:
+async def test_memory_cannot_use_the_roots_reserve(user: UserStore, limits: Limits) -> None:
     budget = Budget(tokens=1000) if limits == Limits() else Budget()
     root = await begin(user, budget=budget)
     await user.runs.commit(root, Commit(keep=Amount(200, 50)))
@@ -276,9 +271,9 @@ async def test_what_a_roots_memory_spends_is_not_what_the_root_keeps(
 
 
 @pytest.mark.backends("postgres")
-async def test_reservations_that_are_not_committed_yet_are_waited_for(
-    user: UserStore, database_url: str
-) -> None:
+async def test_uncommitted_reservations_are_waited_for(user: UserStore, database_url: str) -> None:
+    # Commits linger after they have written: another reservation must wait for the new sum instead
+    # of using the old one.
     slow = (
         "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$",
@@ -289,21 +284,21 @@ async def test_reservations_that_are_not_committed_yet_are_waited_for(
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
         for statement in slow:
             await connection.execute(statement)
-    fitted: list[str] = []
+    accepted: list[str] = []
 
     async def work(lease: Lease) -> None:
         with suppress(BudgetExceeded):
             await reserve(user, lease, DAY)
-            fitted.append(lease.run_id)
+            accepted.append(lease.run_id)
 
     async with anyio.create_task_group() as group:
         for lease in leases:
             group.start_soon(work, lease)
-    assert len(fitted) == 1000 // CALL.tokens
+    assert len(accepted) == 1000 // CALL.tokens
     assert (await user.spending.of_day()).reserved == Amount(900, 90)
 
 
-async def test_the_steps_of_a_tree_are_limited_together(user: UserStore) -> None:
+async def test_the_steps_of_a_tree_are_limited_jointly(user: UserStore) -> None:
     limits = Limits(steps=6, kept_steps=2)
     root = await begin(user)
     children = [await begin_child(user, "r1", f"c{n}", f"t-{n}") for n in range(3)]
@@ -312,7 +307,7 @@ async def test_the_steps_of_a_tree_are_limited_together(user: UserStore) -> None
     for child in children[:2]:
         await reserve(user, child, limits)
 
-    # Two are made, two under way, two kept.
+    # Two steps are made, two under way, two kept.
     with pytest.raises(BudgetExceeded, match="6 steps: 2 are made") as raised:
         await reserve(user, children[2], limits)
     assert raised.value.budget == "steps"
@@ -327,16 +322,14 @@ async def test_the_steps_of_a_tree_are_limited_together(user: UserStore) -> None
         await reserve(user, root, Limits(steps=5))
 
 
-async def test_the_time_of_a_run_stands_still_while_it_waits(
-    user: UserStore, database_url: str
-) -> None:
+async def test_waiting_does_not_count_as_active_time(user: UserStore, database_url: str) -> None:
     earlier = "UPDATE runs SET working_since = working_since - 100 WHERE user_id = :user_id"
     ago = (
         "UPDATE runs SET updated_at = updated_at - 40, working_since = working_since - 100, "
         "lease_until = lease_until - 40 WHERE user_id = :user_id"
     )
     lease = await begin(user)
-    await raw(database_url, earlier)
+    await execute_as_owner(database_url, earlier)
     assert 100 <= await user.runs.active_seconds("r1") < 160
     await user.runs.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
     waited = await user.runs.active_seconds("r1")
@@ -344,22 +337,22 @@ async def test_the_time_of_a_run_stands_still_while_it_waits(
 
     await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     assert waited <= await user.runs.active_seconds("r1") < waited + 60
-    # Its process dies, and 40 seconds pass until it is taken over.
-    await raw(database_url, ago)
+    # Its process dies, and 40 seconds later it is taken over.
+    await execute_as_owner(database_url, ago)
     await user.runs.take_lease("r1", OTHER, seconds=60, replaces=2)
     assert 60 <= await user.runs.active_seconds("r1") - waited < 100
     assert await user.runs.active_seconds("none") == 0
 
 
-async def test_a_run_keeps_to_the_budget_that_it_was_given_last(user: UserStore) -> None:
+async def test_a_changed_budget_applies_to_the_next_reservation(user: UserStore) -> None:
     lease = await begin(user, budget=Budget(tokens=500))
-    below = await begin_child(user, "r1", "r2", "t2")
+    child = await begin_child(user, "r1", "r2", "t2")
     await reserve(user, lease, Limits())
     with pytest.raises(BudgetExceeded):
-        await reserve(user, below, Limits())
+        await reserve(user, child, Limits())
 
     await user.spending.set_budget("r1", Budget(tokens=600))
-    await reserve(user, below, Limits())
+    await reserve(user, child, Limits())
     assert (await user.runs.get("r1")).budget == Budget(tokens=600)
 
     await user.spending.set_budget("r1", Budget(tokens=1))
@@ -368,7 +361,7 @@ async def test_a_run_keeps_to_the_budget_that_it_was_given_last(user: UserStore)
         await reserve(user, lease, Limits())
 
 
-async def test_which_budgets_cannot_be_changed(user: UserStore, stranger: UserStore) -> None:
+async def test_some_budgets_cannot_be_changed(user: UserStore, stranger: UserStore) -> None:
     lease = await begin(user, budget=Budget(tokens=500))
     await begin_child(user, "r1", "r2", "t2")
     with pytest.raises(Conflict, match="began without such a limit"):
@@ -385,6 +378,6 @@ async def test_which_budgets_cannot_be_changed(user: UserStore, stranger: UserSt
     await user.spending.set_budget("r1", Budget(cost=7))
     assert (await user.runs.get("r1")).budget == Budget(tokens=500, cost=7)
     lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
-    await user.runs.commit(lease, Commit(finish=OVER))
+    await user.runs.commit(lease, Commit(finish=SUCCEEDED))
     with pytest.raises(Conflict, match="is over: succeeded"):
         await user.spending.set_budget("r1", Budget(tokens=1))

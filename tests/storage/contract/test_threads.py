@@ -18,7 +18,7 @@ from agent_runtime_storage import (
 from tests.storage.helpers import append, begin, begin_child, exchange
 
 
-async def test_a_thread_is_created_once_and_keeps_its_first_title(user: UserStore) -> None:
+async def test_a_thread_is_created_once_with_its_first_title(user: UserStore) -> None:
     created = await user.threads.ensure("t1", title="first", metadata={"topic": "x"})
     again = await user.threads.ensure("t1", title="second", metadata={"topic": "y"})
 
@@ -38,7 +38,7 @@ async def test_an_unknown_thread_is_not_found(user: UserStore) -> None:
         await user.threads.get("nowhere")
 
 
-async def test_metadata_is_merged_key_by_key_and_none_removes_one(user: UserStore) -> None:
+async def test_metadata_is_merged_by_key_and_none_removes_a_key(user: UserStore) -> None:
     await user.threads.ensure("t1", metadata={"a": {"x": 1}, "b": 2, "c": 3})
 
     await user.threads.update("t1", metadata={"a": {"y": 1}, "b": None})
@@ -46,7 +46,7 @@ async def test_metadata_is_merged_key_by_key_and_none_removes_one(user: UserStor
     assert (await user.threads.get("t1")).metadata == {"a": {"y": 1}, "c": 3}
 
 
-async def test_the_title_changes_alone(user: UserStore) -> None:
+async def test_the_title_can_be_changed_alone(user: UserStore) -> None:
     await user.threads.ensure("t1", title="old", metadata={"a": 1})
 
     updated = await user.threads.update("t1", title="new")
@@ -59,7 +59,7 @@ async def test_metadata_that_is_no_json_is_refused(user: UserStore) -> None:
         await user.threads.ensure("t1", metadata={"a": object()})
 
 
-async def test_threads_come_newest_first_and_page_by_their_update(user: UserStore) -> None:
+async def test_threads_are_listed_newest_first_and_paged_by_update(user: UserStore) -> None:
     stamps: list[float] = []
     for number in range(3):
         stamps.append((await user.threads.ensure(f"t{number}")).updated_at)
@@ -79,7 +79,7 @@ async def test_threads_come_newest_first_and_page_by_their_update(user: UserStor
 async def test_threads_of_child_runs_can_be_left_out(store: Store, user: UserStore) -> None:
     await begin(user, "r1", "t1")
     await begin_child(user, "r1", "r2", "t2")
-    # The same ids at another owner's, the other way round, change nothing.
+    # Another owner's runs with the same ids in reverse roles change nothing.
     other = store.of("bob")
     await begin(other, "r2", "t2")
     await begin_child(other, "r2", "r1", "t1")
@@ -90,7 +90,7 @@ async def test_threads_of_child_runs_can_be_left_out(store: Store, user: UserSto
     assert [thread.id for thread in await other.threads.list(children=False)] == ["t2"]
 
 
-async def test_the_head_moves_to_any_closed_node_and_before_the_first(user: UserStore) -> None:
+async def test_the_head_can_move_to_any_closed_node_and_before_the_first(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 2)
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
@@ -101,7 +101,7 @@ async def test_the_head_moves_to_any_closed_node_and_before_the_first(user: User
     assert (await user.threads.get("t1")).head is None
 
 
-async def test_the_head_stays_while_a_run_is_active(user: UserStore) -> None:
+async def test_the_head_cannot_move_while_a_run_is_active(user: UserStore) -> None:
     await begin(user)
 
     with pytest.raises(ThreadBusy) as raised:
@@ -111,7 +111,7 @@ async def test_the_head_stays_while_a_run_is_active(user: UserStore) -> None:
     assert (await user.threads.get("t1")).head == 1
 
 
-async def test_the_head_moves_neither_to_a_missing_nor_to_an_open_node(user: UserStore) -> None:
+async def test_the_head_cannot_move_to_a_missing_or_open_node(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))
     await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled", "killed")))
@@ -121,7 +121,7 @@ async def test_the_head_moves_neither_to_a_missing_nor_to_an_open_node(user: Use
             await user.threads.move_head("t1", node, expect=1)
 
 
-async def test_a_head_that_others_moved_is_not_moved(user: UserStore) -> None:
+async def test_a_head_that_has_moved_meanwhile_is_not_moved(user: UserStore) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
@@ -129,9 +129,7 @@ async def test_a_head_that_others_moved_is_not_moved(user: UserStore) -> None:
         await user.threads.move_head("t1", None, expect=7)
 
 
-async def test_everything_is_there_after_the_store_was_closed(
-    store: Store, database_url: str
-) -> None:
+async def test_committed_rows_survive_closing_the_store(store: Store, database_url: str) -> None:
     await begin(store.of("ann"))
     await store.close()
 

@@ -1,4 +1,4 @@
-"""The contract of vectors: written, found by likeness, deleted; models are never mixed."""
+"""The contract of vectors: writing, similarity search and deletion; models are never mixed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def user(user: UserStore) -> UserStore:
     return user
 
 
-async def test_the_likest_come_first_with_their_cosine(user: UserStore) -> None:
+async def test_hits_are_ordered_by_cosine_similarity(user: UserStore) -> None:
     await user.vectors.upsert(
         MODEL, [item(1, [1, 0, 0]), item(2, [-2, 0, 0]), item(3, [3, 3, 0]), item(4, [0, 0, 5])]
     )
@@ -61,22 +61,22 @@ async def test_the_likest_come_first_with_their_cosine(user: UserStore) -> None:
     assert hits[0] == VectorHit("t1", "message", 1, 0, hits[0].similarity)
 
 
-async def test_random_vectors_are_ranked_as_their_cosines_are(user: UserStore) -> None:
+async def test_random_vectors_are_ranked_by_cosine(user: UserStore) -> None:
     draw = random.Random(7)
     vectors = [[draw.gauss(0, 1) for _ in range(40)] for _ in range(300)]
     await user.vectors.upsert(MODEL, [item(number, v) for number, v in enumerate(vectors)])
     query = [draw.gauss(0, 1) for _ in range(40)]
 
-    def likeness(vector: Sequence[float]) -> float:
+    def cosine(vector: Sequence[float]) -> float:
         dot = sum(a * b for a, b in zip(vector, query, strict=True))
         return dot / math.hypot(*vector) / math.hypot(*query)
 
     hits = await user.vectors.nearest(MODEL, query, limit=25)
 
-    wanted = sorted(range(300), key=lambda number: -likeness(vectors[number]))[:25]
-    assert ids(hits) == wanted
+    expected = sorted(range(300), key=lambda number: -cosine(vectors[number]))[:25]
+    assert ids(hits) == expected
     assert [hit.similarity for hit in hits] == pytest.approx(
-        [likeness(vectors[number]) for number in wanted], abs=1e-5
+        [cosine(vectors[number]) for number in expected], abs=1e-5
     )
 
 
@@ -104,7 +104,7 @@ async def test_equal_hits_are_ordered_by_their_keys(user: UserStore) -> None:
     ]
 
 
-async def test_a_search_is_held_to_its_limit_thread_and_sources(user: UserStore) -> None:
+async def test_a_search_can_be_limited_by_number_thread_and_sources(user: UserStore) -> None:
     await user.vectors.upsert(
         MODEL,
         [
@@ -125,7 +125,7 @@ async def test_a_search_is_held_to_its_limit_thread_and_sources(user: UserStore)
         await user.vectors.nearest(MODEL, [1, 0], thread_id="t9")
 
 
-async def test_a_vector_takes_the_place_of_that_of_its_key(user: UserStore) -> None:
+async def test_a_vector_replaces_the_one_with_its_key(user: UserStore) -> None:
     await user.vectors.upsert(MODEL, [item(1, [1, 0]), item(1, [0, 1], part=1)])
 
     await user.vectors.upsert(MODEL, [item(1, [5, 5]), item(1, [-1, 0])])
@@ -135,7 +135,7 @@ async def test_a_vector_takes_the_place_of_that_of_its_key(user: UserStore) -> N
     assert await user.vectors.models() == [EmbedderRow(MODEL, 2, 2)]
 
 
-async def test_models_are_kept_apart(user: UserStore) -> None:
+async def test_models_are_separate(user: UserStore) -> None:
     await user.vectors.upsert("a", [item(1, [1, 0]), item(2, [0, 1])])
     await user.vectors.upsert("b", [item(1, [0, 0, 1])])
 
@@ -144,12 +144,12 @@ async def test_models_are_kept_apart(user: UserStore) -> None:
     assert await user.vectors.models() == [EmbedderRow("a", 2, 2), EmbedderRow("b", 3, 1)]
 
 
-async def test_a_model_that_has_no_vectors_finds_nothing(user: UserStore) -> None:
+async def test_a_model_without_vectors_has_no_hits(user: UserStore) -> None:
     assert await user.vectors.nearest("unheard of", [1, 2, 3]) == []
     assert await user.vectors.models() == []
 
 
-async def test_another_dimension_is_refused_and_nothing_is_written(user: UserStore) -> None:
+async def test_another_dimension_is_refused_without_a_write(user: UserStore) -> None:
     await user.vectors.upsert(MODEL, [item(1, [1, 0])])
 
     with pytest.raises(DimensionMismatch) as raised:
@@ -165,7 +165,7 @@ async def test_another_dimension_is_refused_and_nothing_is_written(user: UserSto
     assert ids(await user.vectors.nearest(MODEL, [1, 0])) == [1]
 
 
-async def test_of_writers_that_begin_at_once_one_fixes_the_dimension(user: UserStore) -> None:
+async def test_the_first_of_concurrent_writers_fixes_the_dimension(user: UserStore) -> None:
     written: list[int] = []
 
     async def write(number: int) -> None:
@@ -185,7 +185,7 @@ async def test_of_writers_that_begin_at_once_one_fixes_the_dimension(user: UserS
     assert len(await user.vectors.nearest(MODEL, [1.0] * size)) == len(written)
 
 
-async def test_a_model_without_vectors_takes_another_dimension(user: UserStore) -> None:
+async def test_a_model_without_vectors_can_change_its_dimension(user: UserStore) -> None:
     await user.vectors.upsert(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t2")])
     await user.vectors.delete("t1")
     with pytest.raises(DimensionMismatch):
@@ -214,7 +214,7 @@ async def test_a_model_without_vectors_takes_another_dimension(user: UserStore) 
     ],
     ids=lambda values: f"{len(values)}-{values[0] if values else 'none'}",
 )
-async def test_what_is_no_direction_is_refused(user: UserStore, values: list[float]) -> None:
+async def test_invalid_vectors_are_refused(user: UserStore, values: list[float]) -> None:
     with pytest.raises(InvalidVector, match="message 2") as raised:
         await user.vectors.upsert(MODEL, [item(1, [1.0, 0.0]), item(2, values)])
     assert raised.value.cure
@@ -225,7 +225,7 @@ async def test_what_is_no_direction_is_refused(user: UserStore, values: list[flo
 
 
 @pytest.mark.parametrize("name", ["", "nul\0", "half \ud83d", "x" * 513], ids=repr)
-async def test_a_name_that_no_key_can_hold_is_refused(user: UserStore, name: str) -> None:
+async def test_an_invalid_name_is_refused(user: UserStore, name: str) -> None:
     with pytest.raises(StoreError, match="embedder"):
         await user.vectors.upsert(name, [item(1, [1.0])])
     with pytest.raises(StoreError, match="embedder"):
@@ -236,7 +236,7 @@ async def test_a_name_that_no_key_can_hold_is_refused(user: UserStore, name: str
     assert await user.vectors.models() == []
 
 
-async def test_vectors_of_any_length_are_kept(user: UserStore) -> None:
+async def test_vectors_of_any_supported_length_are_stored(user: UserStore) -> None:
     draw = random.Random(3)
     for size in (1, 2000, 2001, 4000, 4001, 16_000):
         near = [draw.gauss(0, 1) for _ in range(size)]
@@ -249,7 +249,7 @@ async def test_vectors_of_any_length_are_kept(user: UserStore) -> None:
         assert (hit.similarity, far.similarity) == pytest.approx((1, -1), abs=1e-5)
 
 
-async def test_nothing_is_written_for_a_thread_that_is_not_there(user: UserStore) -> None:
+async def test_no_vector_is_written_for_an_unknown_thread(user: UserStore) -> None:
     with pytest.raises(NotFound, match="t9"):
         await user.vectors.upsert(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t9")])
 
@@ -258,7 +258,7 @@ async def test_nothing_is_written_for_a_thread_that_is_not_there(user: UserStore
     assert await user.vectors.models() == []
 
 
-async def test_deletion_takes_what_matches_and_counts_it(user: UserStore) -> None:
+async def test_a_deletion_removes_and_counts_matching_vectors(user: UserStore) -> None:
     for model in ("a", "b"):
         await user.vectors.upsert(
             model,
@@ -282,7 +282,7 @@ async def test_deletion_takes_what_matches_and_counts_it(user: UserStore) -> Non
         await user.vectors.delete("t9")
 
 
-async def test_what_lacks_a_models_vectors_is_listed_until_it_has_them(user: UserStore) -> None:
+async def test_sources_without_a_models_vectors_are_listed(user: UserStore) -> None:
     await user.vectors.upsert("old", [item(2, [1, 0]), item(1, [1, 0]), item(1, [0, 1], part=1)])
     await user.vectors.upsert("older", [item(1, [1]), item(5, [1], thread="t2")])
     await user.vectors.upsert("new", [item(1, [1, 0, 0])])
@@ -301,7 +301,7 @@ async def test_what_lacks_a_models_vectors_is_listed_until_it_has_them(user: Use
     assert await user.vectors.missing("new") == []
 
 
-async def test_a_threads_vectors_are_paged_and_come_back_to_the_bit(user: UserStore) -> None:
+async def test_a_threads_vectors_are_paged_and_exact(user: UserStore) -> None:
     draw = random.Random(5)
     items = [
         item(number // 2, [draw.gauss(0, 1) for _ in range(8)], part=number % 2)
@@ -315,34 +315,34 @@ async def test_a_threads_vectors_are_paged_and_come_back_to_the_bit(user: UserSt
     while page := await user.vectors.of_thread("t1", after=pages[-1] if pages else None, limit=3):
         pages += page
 
-    assert [(model, one.source_id, one.part) for model, one in pages] == [
+    assert [(model, vector.source_id, vector.part) for model, vector in pages] == [
         *(("a", number // 2, number % 2) for number in range(6)),
         ("b", 0, 0),
     ]
-    for model, one in pages:
-        await user.vectors.upsert(f"copy of {model}", [one])
+    for model, vector in pages:
+        await user.vectors.upsert(f"copy of {model}", [vector])
     copied = await user.vectors.of_thread("t1")
-    by_model = [one for model, one in copied if model == "copy of a"]
-    assert by_model == [one for model, one in pages if model == "a"]
+    by_model = [vector for model, vector in copied if model == "copy of a"]
+    assert by_model == [vector for model, vector in pages if model == "a"]
     assert pages[0][1].values == pytest.approx(items[0].values, rel=1e-7)
 
 
 async def test_a_vector_is_found_by_the_digest_of_its_text(user: UserStore) -> None:
-    made = [VectorItem("t1", "message", 1, [1, 0.1], digest="a" * 32)]
-    made += [VectorItem("t2", "message", 1, [0, 1], digest="b" * 32), item(2, [1, 1])]
-    await user.vectors.upsert(MODEL, made)
+    vectors = [VectorItem("t1", "message", 1, [1, 0.1], digest="a" * 32)]
+    vectors += [VectorItem("t2", "message", 1, [0, 1], digest="b" * 32), item(2, [1, 1])]
+    await user.vectors.upsert(MODEL, vectors)
     await user.vectors.upsert("another", [VectorItem("t1", "message", 1, [1], digest="c" * 32)])
 
-    found = await user.vectors.by_digest(MODEL, ["a" * 32, "b" * 32, "c" * 32, ""])
+    by_digest = await user.vectors.by_digest(MODEL, ["a" * 32, "b" * 32, "c" * 32, ""])
 
-    assert found == {"a" * 32: pytest.approx([1, 0.1]), "b" * 32: (0, 1)}
-    # What was made of another text since has another digest.
+    assert by_digest == {"a" * 32: pytest.approx([1, 0.1]), "b" * 32: (0, 1)}
+    # A vector of a changed text has a new digest.
     await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 1, [1, 1], digest="d" * 32)])
     assert list(await user.vectors.by_digest(MODEL, ["a" * 32, "d" * 32])) == ["d" * 32]
     assert not await user.vectors.by_digest(MODEL, [])
 
 
-async def test_it_is_known_of_which_sources_there_are_vectors(user: UserStore) -> None:
+async def test_embedded_ids_are_the_sources_with_vectors(user: UserStore) -> None:
     await user.vectors.upsert(MODEL, [item(1, [1, 0]), item(3, [1, 0])])
     await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 5, [1, 0], part=1)])
     await user.vectors.upsert(MODEL, [item(2, [1, 0], source="result")])
@@ -352,7 +352,7 @@ async def test_it_is_known_of_which_sources_there_are_vectors(user: UserStore) -
     assert await user.vectors.embedded_ids("t2", MODEL, "message", [1, 3]) == []
 
 
-async def test_another_owners_vectors_are_neither_found_nor_touched(
+async def test_another_owners_vectors_are_neither_found_nor_changed(
     user: UserStore, stranger: UserStore
 ) -> None:
     await stranger.threads.ensure("t1")

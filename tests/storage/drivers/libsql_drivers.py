@@ -1,4 +1,4 @@
-"""Both drivers for libSQL servers, for the tests that are tried on each."""
+"""Both drivers for libSQL servers, for tests that run on each."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ OPEN: dict[Kind, Callable[..., Awaitable[RemoteDriver]]] = {
 
 
 def url_of(kind: Kind, http_url: str) -> str:
-    """The URL of the same server for this kind of driver."""
+    """Return the URL of the same server for this kind of driver."""
     return http_url.replace("http", kind, 1)
 
 
 @asynccontextmanager
 async def connected(kind: Kind, http_url: str, **options: Any) -> AsyncGenerator[RemoteDriver]:
-    """A driver on a server, closed in the end."""
+    """Open a driver on a server; close it at the end."""
     driver = await OPEN[kind](url_of(kind, http_url), **options)
     try:
         yield driver
@@ -38,5 +38,5 @@ async def connected(kind: Kind, http_url: str, **options: Any) -> AsyncGenerator
 
 
 async def ids(driver: Driver) -> list[int]:
-    """The ids of all items, rising."""
+    """Return the ids of all items, ascending."""
     return [row[0] for row in await driver.read(IDS, {}, owner=None)]

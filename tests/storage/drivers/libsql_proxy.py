@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that holds, cuts or refuses what goes to a server and back."""
+"""A TCP proxy on loopback that holds, cuts or refuses the traffic of a server."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class Proxy:
             pass
         finally:
             self._writers -= pair
-            for one in pair:
-                one.transport.abort()
+            for end in pair:
+                end.transport.abort()
 
     async def _forward(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool

@@ -1,4 +1,4 @@
-"""A small table for the tests of the Postgres driver, and a look at the server past the driver."""
+"""A small table for tests of the Postgres driver, and other clients of the server."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ INSERT = "INSERT INTO items (id, body) VALUES (:id, :body)"
 TOUCH = "UPDATE items SET body = body || '\\x01' WHERE id = :id"
 IDS = "SELECT id FROM items ORDER BY id"
 DEADLINE = 60.0
-"""After so many seconds a test that waits for what must happen fails."""
+"""Seconds after which a test fails that waits for an expected event."""
 
 
 def insert(number: int | None, body: Value = b"") -> Statement:
-    """The statement that adds an item."""
+    """Return the statement that adds an item."""
     return Statement(INSERT, {"id": number, "body": body}, rows=1)
 
 
 def touch(number: int) -> Statement:
-    """The statement that changes an item, and waits for who holds it."""
+    """Return the statement that changes an item; it waits for a lock on it."""
     return Statement(TOUCH, {"id": number}, rows=1)
 
 
 async def ids(driver: PostgresDriver) -> list[int]:
-    """The ids of all items, rising."""
+    """Return the ids of all items, ascending."""
     return [row[0] for row in await driver.read(IDS, {}, owner=None)]
 
 
 @asynccontextmanager
 async def open_items(url: str, **options: Any) -> AsyncGenerator[PostgresDriver]:
-    """A driver on a database with a table of items."""
+    """Open a driver on a database with a table of items."""
     driver = await PostgresDriver.open(url, **options)
     try:
         await driver.batch([Statement(CREATE, {})], owner=None)
@@ -54,7 +54,7 @@ class Other:
         self._connection = connection
 
     async def run(self, sql: LiteralString, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement; the first one after an end begins a transaction."""
+        """Run a statement; the first one after `end` begins a transaction."""
         cursor = await self._connection.execute(sql, values)
         return await cursor.fetchall() if cursor.description else []
 
@@ -65,7 +65,7 @@ class Other:
 
 @asynccontextmanager
 async def other_client(url: str) -> AsyncGenerator[Other]:
-    """Another client, with transactions that it begins and ends itself."""
+    """Open another client, which begins and ends its transactions itself."""
     connection = await psycopg.AsyncConnection.connect(url)
     try:
         await connection.execute("SET search_path TO agent_runtime, public")
@@ -77,7 +77,7 @@ async def other_client(url: str) -> AsyncGenerator[Other]:
 
 
 async def until_waiting(url: str, count: int = 1) -> list[int]:
-    """Return once so many server processes of the database wait for a lock: which ones."""
+    """Wait until `count` server processes of the database wait for a lock; return their pids."""
     query = (
         "SELECT pid FROM pg_stat_activity"
         " WHERE datname = current_database() AND wait_event_type = 'Lock' ORDER BY pid"

@@ -1,4 +1,4 @@
-"""A connection that breaks while a write is on its way: what was written is found, not doubled."""
+"""Connections that break during a write: its outcome is found out, and it is not repeated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Breaking:
         self.inner = inner
         self.signals = inner.signals
         self.breaks: list[str] = []
-        """For each batch to come: `before`, `after`, or `late` (written just before the next)."""
+        """One entry a batch: `before`, `after`, or `late` (written just before the next batch)."""
         self._late: list[tuple[Sequence[Statement], str | None]] = []
 
     async def read(self, sql: str, params: Mapping[str, Value], *, owner: str | None) -> list[Row]:
@@ -60,7 +60,7 @@ class Breaking:
 
 @pytest.fixture
 async def breaking(tmp_path: Path) -> AsyncIterator[Breaking]:
-    """A driver over an empty database with the schema."""
+    """A driver on an empty database with the schema."""
     inner = await SqliteDriver.open(tmp_path / "store.db")
     await apply_migrations(inner)
     yield Breaking(inner)
@@ -69,15 +69,15 @@ async def breaking(tmp_path: Path) -> AsyncIterator[Breaking]:
 
 @pytest.fixture
 def user(breaking: Breaking) -> UserStore:
-    """One owner's view over the breaking driver."""
+    """One owner's view through the breaking driver."""
     return SqlStore(breaking).of("ann")
 
 
-WAYS = [["before"], ["after"], ["late"]]
+BREAKS = [["before"], ["after"], ["late"]]
 
 
-@pytest.mark.parametrize("breaks", WAYS)
-async def test_a_commit_goes_through_once(
+@pytest.mark.parametrize("breaks", BREAKS)
+async def test_a_commit_in_doubt_is_applied_once(
     user: UserStore, breaking: Breaking, breaks: list[str]
 ) -> None:
     lease = await begin(user)
@@ -92,8 +92,8 @@ async def test_a_commit_goes_through_once(
     assert (await user.threads.get("t1")).last_seq == 2
 
 
-@pytest.mark.parametrize("breaks", WAYS)
-async def test_a_commit_of_nothing_but_an_event_is_not_doubled(
+@pytest.mark.parametrize("breaks", BREAKS)
+async def test_a_commit_of_only_an_event_is_applied_once(
     user: UserStore, breaking: Breaking, breaks: list[str]
 ) -> None:
     lease = await begin(user)
@@ -118,7 +118,7 @@ async def test_a_commit_in_doubt_after_the_lease_was_lost_writes_nothing(
     assert await user.events.list("t1") == []
 
 
-async def test_a_run_that_began_unseen_is_found(user: UserStore, breaking: Breaking) -> None:
+async def test_a_run_that_began_in_doubt_is_found(user: UserStore, breaking: Breaking) -> None:
     await user.threads.ensure("t1")
     breaking.breaks = ["after"]
 
@@ -128,7 +128,7 @@ async def test_a_run_that_began_unseen_is_found(user: UserStore, breaking: Break
     assert (await user.threads.get("t1")).active_run == "r1"
 
 
-async def test_a_run_that_did_not_begin_says_so(user: UserStore, breaking: Breaking) -> None:
+async def test_a_run_that_did_not_begin_is_in_doubt(user: UserStore, breaking: Breaking) -> None:
     await user.threads.ensure("t1")
     breaking.breaks = ["before"]
 
@@ -137,7 +137,9 @@ async def test_a_run_that_did_not_begin_says_so(user: UserStore, breaking: Break
     assert (await user.threads.get("t1")).active_run is None
 
 
-async def test_a_lease_that_was_taken_unseen_is_ours(user: UserStore, breaking: Breaking) -> None:
+async def test_a_lease_that_was_taken_in_doubt_is_found(
+    user: UserStore, breaking: Breaking
+) -> None:
     await begin(user)
     breaking.breaks = ["after"]
 
@@ -147,7 +149,7 @@ async def test_a_lease_that_was_taken_unseen_is_ours(user: UserStore, breaking: 
     assert await user.runs.commit(lease, Commit(events=(NewEvent("mine"),))) == 1
 
 
-async def test_a_lease_that_another_took_meanwhile_is_not(
+async def test_a_lease_that_another_process_took_meanwhile_is_not_ours(
     user: UserStore, breaking: Breaking
 ) -> None:
     await begin(user)
@@ -161,7 +163,7 @@ async def test_a_lease_that_another_took_meanwhile_is_not(
 
 
 @pytest.mark.parametrize("breaks", [["before"], ["after"]])
-async def test_what_can_be_repeated_is(
+async def test_repeatable_writes_are_repeated(
     user: UserStore, breaking: Breaking, breaks: list[str]
 ) -> None:
     breaking.breaks = list(breaks)
@@ -198,7 +200,7 @@ async def test_a_claim_in_doubt_is_found_by_its_token(user: UserStore, breaking:
     await user.jobs.finish(job)
 
 
-async def test_a_head_that_moved_unseen_has_moved(user: UserStore, breaking: Breaking) -> None:
+async def test_a_head_that_moved_in_doubt_is_found(user: UserStore, breaking: Breaking) -> None:
     lease = await begin(user)
     await user.runs.commit(lease, Commit(nodes=(message(2, 1),), head=2))
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
@@ -212,7 +214,7 @@ async def test_a_head_that_moved_unseen_has_moved(user: UserStore, breaking: Bre
         await user.threads.move_head("t1", 2, expect=1)
 
 
-async def test_a_post_in_doubt_says_so(user: UserStore, breaking: Breaking) -> None:
+async def test_a_post_in_doubt_raises(user: UserStore, breaking: Breaking) -> None:
     await user.threads.ensure("t1")
     breaking.breaks = ["after"]
 

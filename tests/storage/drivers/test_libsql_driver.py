@@ -1,4 +1,4 @@
-"""The drivers for libSQL servers, on a real server: values, row counts, atomicity, many tasks."""
+"""The drivers for libSQL on a real server: values, row counts, atomicity, concurrency."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from agent_runtime_storage.sql.loader import load_migrations, load_queries
 from tests.services.fixtures import StartLibsql
 from tests.services.libsql import Libsql
 from tests.storage.drivers.libsql_drivers import KINDS, Kind, connected, ids, url_of
+from tests.storage.helpers import CREATE_A_THREAD
 from tests.storage.items import CREATE, insert
 from tests.storage.sql_blocks import whole_queries
 
@@ -47,7 +48,7 @@ FILLED = (
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Which of the two drivers."""
+    """The kind of driver."""
     return request.param
 
 
@@ -66,7 +67,7 @@ def some_floats() -> list[float]:
     return [*finite, 0.0, 0.1, 5.0, 1e16, 2.0**63, 1795268113.583, 5e-324, sys.float_info.max]
 
 
-async def test_values_come_back_as_they_were(remote: RemoteDriver) -> None:
+async def test_values_are_read_as_they_were_written(remote: RemoteDriver) -> None:
     values: list[Value] = [None, 0, -1, 2**53 + 1, 2**63 - 1, -(2**63), "", "é\U0001f600", "a\0b"]
     values += ["'; DROP TABLE items; --", ":id", b"", b"\0", b"\xff\xfe", bytes(range(256))]
     values += some_floats()
@@ -83,7 +84,7 @@ async def test_values_come_back_as_they_were(remote: RemoteDriver) -> None:
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, "\ud800", float("inf")])
-async def test_what_cannot_be_stored_is_refused(remote: RemoteDriver, value: Value) -> None:
+async def test_values_that_cannot_be_stored_are_refused(remote: RemoteDriver, value: Value) -> None:
     with pytest.raises(StoreError, match="cannot be stored"):
         await remote.batch([insert(1), insert(2, value)])
     with pytest.raises(StoreError, match="cannot be stored"):
@@ -92,7 +93,7 @@ async def test_what_cannot_be_stored_is_refused(remote: RemoteDriver, value: Val
     assert await ids(remote) == []
 
 
-async def test_an_infinity_that_is_there_is_not_taken_for_null(remote: RemoteDriver) -> None:
+async def test_an_infinite_result_is_an_error_and_not_null(remote: RemoteDriver) -> None:
     with pytest.raises(StoreError, match="cannot carry"):
         await remote.read("SELECT 9e999", {})
 
@@ -124,29 +125,31 @@ COUNTED: list[tuple[str, dict[str, Value], int]] = [
 
 
 @pytest.mark.parametrize(("sql", "params", "rows"), COUNTED)
-async def test_rows_are_counted_as_over_a_file(
+async def test_rows_are_counted_as_on_a_file(
     remote: RemoteDriver, driver: SqliteDriver, sql: str, params: dict[str, Value], rows: int
 ) -> None:
-    await driver.batch([Statement(one, {}) for one in SCHEMA[1:]])
-    filled = [Statement(one, {}) for one in FILLED]
-    # A write of five rows before it must not be counted in its stead.
+    await driver.batch([Statement(sql_text, {}) for sql_text in SCHEMA[1:]])
+    filled = [Statement(sql_text, {}) for sql_text in FILLED]
+    # The count of this statement must not be taken for the next one's.
     before = Statement("INSERT INTO seen VALUES (5), (5), (5), (5), (5)", {}, rows=5)
 
-    async def outcome(one: Driver, expected: int) -> object:
+    async def outcome(target: Driver, expected: int) -> object:
         batch = [*filled, before, Statement(sql, params, expected, "label")]
         undo = Statement("UPDATE items SET body = NULL", {})
         try:
-            await one.batch([*batch, undo], owner=None)
+            await target.batch([*batch, undo], owner=None)
         except BatchMissed as error:
             return error.label, error.index
         except ConstraintFailed:
-            return (await one.read(sql, params, owner=None)) if sql.startswith("SELECT") else "met"
+            return (
+                (await target.read(sql, params, owner=None)) if sql.startswith("SELECT") else "met"
+            )
         return "not undone"
 
     for expected in (rows, rows + 1, rows + 5):
-        there = await outcome(remote, expected)
-        assert there == await outcome(driver, expected)
-        assert (there == ("label", 3)) == (expected != rows)
+        remote_outcome = await outcome(remote, expected)
+        assert remote_outcome == await outcome(driver, expected)
+        assert (remote_outcome == ("label", 3)) == (expected != rows)
     assert await ids(remote) == []
 
 
@@ -175,7 +178,7 @@ FAILING: list[tuple[Sequence[Statement], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("failing", "error", "match"), FAILING)
-async def test_a_batch_that_fails_leaves_nothing(
+async def test_a_failed_batch_leaves_nothing(
     remote: RemoteDriver, failing: Sequence[Statement], error: type[Exception], match: str
 ) -> None:
     await remote.batch([insert(1)])
@@ -188,7 +191,7 @@ async def test_a_batch_that_fails_leaves_nothing(
     assert await ids(remote) == [1, 4]
 
 
-async def test_a_batch_that_fails_leaves_its_neighbours_alone(remote: RemoteDriver) -> None:
+async def test_a_failed_batch_does_not_affect_its_neighbours(remote: RemoteDriver) -> None:
     await remote.batch([insert(0)])
 
     async def fail(number: int) -> None:
@@ -237,7 +240,7 @@ async def test_large_batches_and_large_values(remote: RemoteDriver) -> None:
     assert len(await ids(remote)) == 503
 
 
-async def test_an_answer_of_many_megabytes(kind: Kind, remote: RemoteDriver) -> None:
+async def test_a_large_answer_is_read_or_refused(kind: Kind, remote: RemoteDriver) -> None:
     sql = "SELECT zeroblob(1000000) FROM generate_series(1, 20)"
 
     if kind == "http":
@@ -250,7 +253,7 @@ async def test_an_answer_of_many_megabytes(kind: Kind, remote: RemoteDriver) -> 
     assert await ids(remote) == []
 
 
-async def test_a_batch_too_large_for_a_socket_does_not_break_it(libsql: Libsql) -> None:
+async def test_a_batch_too_large_for_a_websocket_does_not_break_it(libsql: Libsql) -> None:
     async with connected("ws", libsql.http_url) as driver:
         await driver.batch([Statement(CREATE, {})])
 
@@ -261,7 +264,7 @@ async def test_a_batch_too_large_for_a_socket_does_not_break_it(libsql: Libsql) 
         assert await ids(driver) == [0, 1]
 
 
-async def test_reading_does_not_write(remote: RemoteDriver) -> None:
+async def test_a_read_cannot_write(remote: RemoteDriver) -> None:
     await remote.batch([insert(1)])
 
     for sql in ("DELETE FROM items", "WITH n AS (SELECT 1) DELETE FROM items", "DROP TABLE items"):
@@ -289,7 +292,7 @@ async def test_another_writers_transaction_is_waited_for(
     assert await ids(remote) == [1, 2]
 
 
-async def test_drivers_beside_each_other_lose_nothing(remote: RemoteDriver, libsql: Libsql) -> None:
+async def test_concurrent_drivers_lose_no_update(remote: RemoteDriver, libsql: Libsql) -> None:
     async def count_up(driver: RemoteDriver) -> None:
         for _ in range(25):
             await driver.batch([Statement("UPDATE seen SET id = id + 1", {}, rows=1)])
@@ -309,18 +312,18 @@ async def test_drivers_beside_each_other_lose_nothing(remote: RemoteDriver, libs
 @pytest.mark.parametrize(
     ("vec", "function"), [(False, "vector_distance_cos"), (True, "vec_distance_cosine")]
 )
-async def test_the_server_says_what_it_can_do(
+async def test_features_of_the_server_are_detected(
     kind: Kind, start_libsql: StartLibsql, vec: bool, function: str
 ) -> None:
     async with connected(kind, start_libsql(vec=vec).http_url) as driver:
         assert driver.vector_function == driver.features.vector_function == function
         assert driver.features.fts5
-        one, other = struct.pack("<2f", 1, 0), struct.pack("<2f", 0, 1)
-        [[distance]] = await driver.read(f"SELECT {function}(:a, :b)", {"a": one, "b": other})
+        vector, other = struct.pack("<2f", 1, 0), struct.pack("<2f", 0, 1)
+        [[distance]] = await driver.read(f"SELECT {function}(:a, :b)", {"a": vector, "b": other})
         assert distance == pytest.approx(1)
 
 
-async def test_foreign_keys_are_checked_where_the_server_does_not(libsql: Libsql) -> None:
+async def test_foreign_keys_are_checked_if_the_server_does_not(libsql: Libsql) -> None:
     libsql.execute(*SCHEMA)
     off = {"type": "execute", "stmt": {"sql": "PRAGMA foreign_keys = OFF"}}
     orphan = [Statement("INSERT INTO parts VALUES (1, 99)", {})]
@@ -338,7 +341,7 @@ async def test_foreign_keys_are_checked_where_the_server_does_not(libsql: Libsql
     assert await commits(None)
 
 
-async def test_a_purge_does_not_check_foreign_keys_and_nothing_else_does_without(
+async def test_only_a_purge_skips_the_check_of_foreign_keys(
     remote: RemoteDriver,
 ) -> None:
     await remote.batch([Statement(sql, {}) for sql in FILLED])
@@ -348,7 +351,7 @@ async def test_a_purge_does_not_check_foreign_keys_and_nothing_else_does_without
         with pytest.raises(ConstraintFailed, match="FOREIGN KEY"):
             await remote.batch([Statement("INSERT INTO parts VALUES (:id, 99)", {"id": number})])
 
-    # Together, so that they share requests.
+    # Concurrently, so that they share requests.
     async with anyio.create_task_group() as group:
         for number in range(100, 120):
             group.start_soon(break_rule, number)
@@ -362,7 +365,7 @@ async def test_a_purge_does_not_check_foreign_keys_and_nothing_else_does_without
         for number in range(200, 220):
             group.start_soon(break_rule, number)
 
-    # Neither refused nor cascaded.
+    # Child rows are neither an error nor deleted too.
     assert await remote.read("SELECT id FROM parts WHERE item = 1 ORDER BY id", {}) == [
         (10,),
         (11,),
@@ -370,7 +373,7 @@ async def test_a_purge_does_not_check_foreign_keys_and_nothing_else_does_without
     assert await ids(remote) == [2, 3]
 
 
-async def test_closing_finishes_what_was_accepted_and_can_be_repeated(
+async def test_closing_completes_accepted_batches_and_can_be_repeated(
     kind: Kind, libsql: Libsql
 ) -> None:
     async with connected(kind, libsql.http_url) as driver:
@@ -403,25 +406,20 @@ async def test_every_query_runs_on_the_server(remote: RemoteDriver, libsql: Libs
         except StoreError as error:
             refused.append(f"{name}: {error}")
 
-    # sqlite-vec's function is not there, libSQL's own is.
-    assert [one for one in refused if "vec_distance_cosine" not in one] == []
+    # The server lacks sqlite-vec's function, but has libSQL's own.
+    assert [message for message in refused if "vec_distance_cosine" not in message] == []
     assert len(queries) > 40
 
 
-async def test_processes_that_start_at_once_all_open_the_store(kind: Kind, libsql: Libsql) -> None:
-    code = (
-        "import sys, anyio\n"
-        "from agent_runtime_storage import open_store\n"
-        "async def main():\n"
-        "    store = await open_store(sys.argv[1])\n"
-        "    await store.of('ann').threads.ensure(sys.argv[2])\n"
-        "    await store.close()\n"
-        "anyio.run(main)\n"
-    )
+async def test_processes_that_start_concurrently_all_open_the_store(
+    kind: Kind, libsql: Libsql
+) -> None:
     url = url_of(kind, libsql.http_url)
     async with anyio.create_task_group() as group:
         for number in range(4):
-            group.start_soon(anyio.run_process, [sys.executable, "-c", code, url, f"t{number}"])
+            group.start_soon(
+                anyio.run_process, [sys.executable, "-c", CREATE_A_THREAD, url, f"t{number}"]
+            )
 
     store = await open_store(url)
     threads = await store.of("ann").threads.list()
@@ -429,10 +427,12 @@ async def test_processes_that_start_at_once_all_open_the_store(kind: Kind, libsq
     assert sorted(thread.id for thread in threads) == ["t0", "t1", "t2", "t3"]
     async with connected(kind, libsql.http_url) as driver:
         applied = await driver.read(load_queries("sqlite")["schema_applied"], {})
-    assert [row[0] for row in applied] == [one.version for one in load_migrations("sqlite")]
+    assert [row[0] for row in applied] == [
+        migration.version for migration in load_migrations("sqlite")
+    ]
 
 
-async def test_the_path_of_a_url_is_kept(tmp_path: Path, start_libsql: StartLibsql) -> None:
+async def test_the_path_of_a_url_is_used(tmp_path: Path, start_libsql: StartLibsql) -> None:
     server = start_libsql()
 
     with pytest.raises(StoreUnavailable, match="no libSQL server"):

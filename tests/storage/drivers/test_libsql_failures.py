@@ -1,4 +1,4 @@
-"""The drivers for libSQL servers when something breaks: servers, networks, tokens, disks, tasks."""
+"""Failures of libSQL: servers, networks, tokens, disks, and cancelled tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.storage.drivers.libsql_drivers import KINDS, OPEN, Kind, connected, i
 from tests.storage.drivers.libsql_proxy import Proxy
 from tests.storage.items import CREATE, insert
 
-# A key pair made for this test; the tokens allow everything, and reading.
+# A key pair made for this test; one token allows everything, the other only reading.
 PUBLIC_KEY = """-----BEGIN PUBLIC KEY-----
 MCowBQYDK2VwAyEACtwM/lB16ZvEO5Pw2yEABAm6NVbio7SOz1B+gokmIRI=
 -----END PUBLIC KEY-----
@@ -51,7 +51,7 @@ REPEATABLE = "INSERT INTO items (id, body) VALUES (:id, x'') ON CONFLICT (id) DO
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Which of the two drivers."""
+    """The kind of driver."""
     return request.param
 
 
@@ -59,7 +59,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 async def behind_proxy(
     kind: Kind, libsql: Libsql, patience: float = 30.0
 ) -> AsyncGenerator[tuple[RemoteDriver, Proxy]]:
-    """A driver that reaches the server, with its table of items, through a proxy."""
+    """Open a driver that reaches the server, with its table of items, through a proxy."""
     libsql.execute(CREATE)
     async with (
         Proxy(libsql.http_url) as proxy,
@@ -69,7 +69,7 @@ async def behind_proxy(
         proxy.mode = "pass"
 
 
-async def test_an_answer_that_is_lost_leaves_a_batch_in_doubt(kind: Kind, libsql: Libsql) -> None:
+async def test_a_lost_answer_leaves_a_batch_in_doubt(kind: Kind, libsql: Libsql) -> None:
     async with (
         behind_proxy(kind, libsql) as (driver, proxy),
         connected(kind, libsql.http_url) as direct,
@@ -109,24 +109,24 @@ async def test_a_repeatable_batch_is_sent_again(kind: Kind, libsql: Libsql) -> N
         assert await ids(driver) == [1]
 
 
-async def test_a_query_is_asked_again(kind: Kind, libsql: Libsql) -> None:
+async def test_a_query_is_sent_again(kind: Kind, libsql: Libsql) -> None:
     async with behind_proxy(kind, libsql) as (driver, proxy):
         await driver.batch([insert(1)])
         proxy.mode = "cut"
-        found: list[list[int]] = []
+        results: list[list[int]] = []
         async with anyio.create_task_group() as group:
 
             async def look() -> None:
-                found.append(await ids(driver))
+                results.append(await ids(driver))
 
             group.start_soon(look)
             await proxy.delivered.wait()
             proxy.mode = "pass"
 
-        assert found == [[1]]
+        assert results == [[1]]
 
 
-async def test_a_server_that_is_overloaded_is_asked_again(libsql: Libsql) -> None:
+async def test_a_request_to_an_overloaded_server_is_repeated(libsql: Libsql) -> None:
     async with behind_proxy("http", libsql) as (driver, proxy):
         proxy.mode = "unavailable"
         proxy.drop()
@@ -149,7 +149,7 @@ async def test_a_server_that_stays_overloaded_is_busy(libsql: Libsql) -> None:
         assert await ids(driver) == []
 
 
-async def test_a_batch_that_was_sent_is_finished_before_the_cancellation_goes_on(
+async def test_a_sent_batch_is_completed_before_the_cancellation_continues(
     kind: Kind, libsql: Libsql
 ) -> None:
     async with behind_proxy(kind, libsql) as (driver, proxy):
@@ -177,11 +177,11 @@ async def test_a_batch_that_was_sent_is_finished_before_the_cancellation_goes_on
         assert await ids(driver) == [1]
 
 
-async def test_batches_that_were_not_sent_are_withdrawn(kind: Kind, libsql: Libsql) -> None:
+async def test_unsent_batches_are_withdrawn(kind: Kind, libsql: Libsql) -> None:
     async with behind_proxy(kind, libsql) as (driver, proxy):
         proxy.mode = "hold"
         async with anyio.create_task_group() as group:
-            # Both lanes are taken before the others come.
+            # Both lanes must be busy before the other batches arrive.
             for number in (1, 2):
                 group.start_soon(driver.batch, [insert(number)])
                 await anyio.wait_all_tasks_blocked()
@@ -206,7 +206,7 @@ async def test_a_cancelled_query_is_abandoned(kind: Kind, libsql: Libsql) -> Non
             await proxy.delivered.wait()
             group.cancel_scope.cancel()
 
-        # The answers are still held back: nobody waited for them.
+        # The answers are still held back, so no task waited for them.
         proxy.mode = "pass"
         assert await ids(driver) == []
 
@@ -219,7 +219,7 @@ async def test_a_batch_that_waits_for_the_server_can_be_cancelled(
         await driver.batch([Statement(CREATE, {})])
         await anyio.to_thread.run_sync(server.kill)
         async with anyio.create_task_group() as group:
-            # What is sent before the loss is noticed would be in doubt; a query notices it.
+            # A batch sent before the loss is noticed would be in doubt; a query notices the loss.
             group.start_soon(ids, driver)
             await anyio.wait_all_tasks_blocked()
             group.start_soon(driver.batch, [insert(1)])
@@ -230,9 +230,7 @@ async def test_a_batch_that_waits_for_the_server_can_be_cancelled(
         assert await ids(driver) == []
 
 
-async def test_a_server_that_was_killed_is_waited_for(
-    kind: Kind, start_libsql: StartLibsql
-) -> None:
+async def test_a_killed_server_is_waited_for(kind: Kind, start_libsql: StartLibsql) -> None:
     server = start_libsql()
     acknowledged: list[int] = []
     doubtful: list[int] = []
@@ -261,14 +259,16 @@ async def test_a_server_that_was_killed_is_waited_for(
             for task in range(8):
                 group.start_soon(write, driver, task * 100)
 
-        found = set(await ids(driver))
-    assert set(acknowledged) <= found <= set(acknowledged) | set(doubtful)
+        stored = set(await ids(driver))
+    assert set(acknowledged) <= stored <= set(acknowledged) | set(doubtful)
     assert len(acknowledged) + len(doubtful) == 240
-    # Only what was on its way when the server died: two requests of up to eight batches.
+    # Only batches on their way when the server died: two requests of up to eight batches.
     assert len(doubtful) <= 16
 
 
-async def test_a_server_that_stays_away_is_given_up(kind: Kind, start_libsql: StartLibsql) -> None:
+async def test_a_server_that_does_not_return_is_given_up(
+    kind: Kind, start_libsql: StartLibsql
+) -> None:
     server = start_libsql()
     async with connected(kind, server.http_url, patience=0.3) as driver:
         server.kill()
@@ -280,7 +280,7 @@ async def test_a_server_that_stays_away_is_given_up(kind: Kind, start_libsql: St
             await driver.batch([insert(1)])
 
 
-async def test_closing_does_not_wait_for_a_server_that_is_away(
+async def test_closing_does_not_wait_for_a_killed_server(
     kind: Kind, start_libsql: StartLibsql
 ) -> None:
     server = start_libsql()
@@ -299,7 +299,7 @@ async def test_closing_does_not_wait_for_a_server_that_is_away(
 
 @pytest.fixture
 def guarded(start_libsql: StartLibsql, tmp_path: Path) -> LibsqlServer:
-    """A server that asks for a token."""
+    """A server that requires a token."""
     key = tmp_path / "key.pem"
     key.write_text(PUBLIC_KEY)
     return start_libsql(options=("--auth-jwt-key-file", str(key)))
@@ -315,7 +315,7 @@ async def test_the_right_token_opens_the_store(kind: Kind, guarded: LibsqlServer
 
 
 @pytest.mark.parametrize("token", [None, "hunter2", f"{TOKEN[:-6]}hunter"])
-async def test_a_wrong_token_is_told_without_its_value(
+async def test_a_wrong_token_is_an_error_without_its_value(
     kind: Kind, guarded: LibsqlServer, token: str | None
 ) -> None:
     with pytest.raises(StoreUnavailable, match="token") as raised:
@@ -325,10 +325,10 @@ async def test_a_wrong_token_is_told_without_its_value(
     assert "hunter" not in str(raised.value)
 
 
-async def test_a_token_that_only_reads(kind: Kind, guarded: LibsqlServer) -> None:
+async def test_a_read_only_token(kind: Kind, guarded: LibsqlServer) -> None:
     async with connected(kind, guarded.http_url, auth_token=READER) as driver:
         assert await driver.read("SELECT 1", {}) == [(1,)]
-        # Over a WebSocket the server does not say why it closes it.
+        # Over a WebSocket, the server does not say why it closes the connection.
         expected = StoreReadOnly if kind == "http" else StoreInDoubt
         with pytest.raises(expected):
             await driver.batch([Statement(CREATE, {})])
@@ -348,7 +348,7 @@ async def test_a_login_with_a_password(start_libsql: StartLibsql) -> None:
 
 
 @pytest.mark.parametrize("status", ["200 OK", "404 Not Found", "302 Found", "405 Not Allowed"])
-async def test_something_that_is_no_libsql_server(kind: Kind, status: str) -> None:
+async def test_another_kind_of_server_is_refused(kind: Kind, status: str) -> None:
     page = b"<html>hello</html>"
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(page)}\r\n"
 
@@ -391,7 +391,7 @@ async def test_limits_of_the_server(kind: Kind, start_libsql: StartLibsql) -> No
         assert await ids(driver) == [1, 5]
 
 
-async def test_a_replica_shows_what_was_written_through_it(
+async def test_a_replica_shows_writes_made_through_it(
     kind: Kind, start_libsql: StartLibsql
 ) -> None:
     port = free_port()
@@ -426,7 +426,7 @@ async def test_a_transaction_that_takes_too_long_is_undone(libsql: Libsql) -> No
             ended.set()
 
         group.start_soon(take_long)
-        # The server ends the transaction only for another one that wants to write.
+        # The server ends the transaction only when another one wants to write.
         while not ended.is_set():
             await other.batch([Statement(REPEATABLE, {"id": 3})])
 
@@ -434,7 +434,9 @@ async def test_a_transaction_that_takes_too_long_is_undone(libsql: Libsql) -> No
         assert await ids(driver) == [3]
 
 
-async def test_without_libsql_client_the_cure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_libsql_client_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "libsql_client.hrana.conn", None)
 
     with pytest.raises(StoreError, match=r"agent-runtime-om\[libsql\]"):
@@ -454,7 +456,7 @@ async def test_without_libsql_client_the_cure_is_told(monkeypatch: pytest.Monkey
         ("wss://db.example", "wss://db.example"),
     ],
 )
-def test_what_a_url_says(url: str, expected: str) -> None:
+def test_valid_urls_are_parsed(url: str, expected: str) -> None:
     address = parse_address(url, auth_token="other")
 
     assert address.url == expected
@@ -477,7 +479,7 @@ def test_what_a_url_says(url: str, expected: str) -> None:
         "libsql://[host",
     ],
 )
-def test_what_no_url_says(url: str) -> None:
+def test_invalid_urls_are_refused(url: str) -> None:
     with pytest.raises(StoreError) as raised:
         parse_address(url, auth_token=None)
 
@@ -485,7 +487,7 @@ def test_what_no_url_says(url: str) -> None:
     assert "hunter2" not in str(raised.value)
 
 
-async def test_a_user_name_is_no_token_for_a_socket() -> None:
+async def test_a_websocket_url_with_a_user_name_is_refused() -> None:
     with pytest.raises(StoreError, match="user name"):
         await OPEN["ws"]("ws://ann:hunter2@127.0.0.1:1")
 

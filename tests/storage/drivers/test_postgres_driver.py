@@ -1,4 +1,4 @@
-"""The Postgres driver: counts, values, locks, errors, and what it does when it is cancelled."""
+"""The Postgres driver: row counts, values, locks, errors and cancellation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ async def test_rows_are_counted_for_queries_changes_and_returning(driver: Postgr
     assert rows == [[], [(1,), (2,)], [], [(1, b"\x01")], [], [], [], [(7,)]]
 
 
-async def test_a_miss_names_its_statement_and_nothing_is_written(driver: PostgresDriver) -> None:
+async def test_a_missed_row_count_names_its_statement_and_writes_nothing(
+    driver: PostgresDriver,
+) -> None:
     for missing in (
         Statement("UPDATE items SET body = '' WHERE id = -1", {}, 1, "gone"),
         Statement("SELECT 1 FROM items WHERE id = -1", {}, 1, "gone"),
@@ -67,7 +69,7 @@ async def test_a_miss_names_its_statement_and_nothing_is_written(driver: Postgre
     assert await ids(driver) == []
 
 
-async def test_batches_that_fail_leave_their_neighbours_alone(driver: PostgresDriver) -> None:
+async def test_failed_batches_do_not_affect_their_neighbours(driver: PostgresDriver) -> None:
     async def break_rule(number: int) -> None:
         with pytest.raises(ConstraintFailed):
             await driver.batch([insert(1000 + number), insert(3000, None)], owner=None)
@@ -89,7 +91,9 @@ async def test_batches_that_fail_leave_their_neighbours_alone(driver: PostgresDr
     assert await ids(driver) == list(range(30))
 
 
-async def test_a_broken_rule_is_told_without_the_values_of_the_row(driver: PostgresDriver) -> None:
+async def test_a_violated_constraint_is_reported_without_the_rows_values(
+    driver: PostgresDriver,
+) -> None:
     await driver.batch([insert(4711)], owner=None)
 
     with pytest.raises(ConstraintFailed, match="items_pkey") as raised:
@@ -99,8 +103,8 @@ async def test_a_broken_rule_is_told_without_the_values_of_the_row(driver: Postg
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
 
 
-async def test_values_come_back_as_sqlite_gives_them(driver: PostgresDriver) -> None:
-    given = {
+async def test_values_are_read_as_from_sqlite(driver: PostgresDriver) -> None:
+    values = {
         "text": "ä % \\ 'q' \"z\" 🦉",
         "whole": 2**63 - 1,
         "real": 0.1,
@@ -110,16 +114,16 @@ async def test_values_come_back_as_sqlite_gives_them(driver: PostgresDriver) -> 
     [row] = await driver.read(
         "SELECT :text::text, :whole, :real, :bytes, :none::text, true, false,"
         """ '{"b": 1, "a": 1.50}'::json, '{"b":1}'::jsonb, (1 = 1)::int4""",
-        given,
+        values,
         owner=None,
     )
 
-    assert row[:5] == tuple(given.values())
+    assert row[:5] == tuple(values.values())
     assert row[5:] == (1, 0, '{"b": 1, "a": 1.50}', '{"b": 1}', 1)
     assert [type(value) for value in row[:7]] == [str, int, float, bytes, type(None), int, int]
 
 
-async def test_many_rows_let_the_event_loop_go_on(driver: PostgresDriver) -> None:
+async def test_many_rows_do_not_block_the_event_loop(driver: PostgresDriver) -> None:
     turns = 0
 
     async def count() -> None:
@@ -137,7 +141,9 @@ async def test_many_rows_let_the_event_loop_go_on(driver: PostgresDriver) -> Non
         group.cancel_scope.cancel()
 
 
-async def test_what_postgres_cannot_hold_is_told_and_harms_nothing(driver: PostgresDriver) -> None:
+async def test_values_that_postgres_cannot_store_are_refused_without_harm(
+    driver: PostgresDriver,
+) -> None:
     for value in ("a\0b", "\ud800", 2**70):
         with pytest.raises(StoreError, match="cannot be stored"):
             await driver.read("SELECT :value::text", {"value": value}, owner=None)
@@ -145,17 +151,17 @@ async def test_what_postgres_cannot_hold_is_told_and_harms_nothing(driver: Postg
     assert await driver.read("SELECT 1", {}, owner=None) == [(1,)]
 
 
-async def test_a_read_writes_nothing(driver: PostgresDriver) -> None:
+async def test_a_read_cannot_write(driver: PostgresDriver) -> None:
     with pytest.raises(StoreReadOnly):
         await driver.read("DELETE FROM items RETURNING 1", {}, owner=None)
 
 
-async def test_statements_are_forgotten_in_time_and_prepared_again_when_lost(url: str) -> None:
+async def test_prepared_statements_are_bounded_and_prepared_again_when_lost(url: str) -> None:
     async with open_items(url, connections=1) as driver:
         for number in range(420):
             assert await driver.read(f"SELECT {number}", {}, owner=None) == [(number,)]
-        kept = "SELECT count(*) FROM pg_prepared_statements"
-        [(count,)] = await driver.read(kept, {}, owner=None)
+        prepared = "SELECT count(*) FROM pg_prepared_statements"
+        [(count,)] = await driver.read(prepared, {}, owner=None)
         assert 300 < count <= 410
 
         await driver.batch([Statement("DEALLOCATE ALL", {})], owner=None)
@@ -172,7 +178,7 @@ async def test_batches_with_the_same_lock_see_each_other(driver: PostgresDriver)
         for _ in range(5):
             await driver.batch([following], owner="ann", locks=["thread 1", "tree 1"])
 
-    # The role of an owner's statements has no rights on a table that is not guarded.
+    # The role for an owner's statements has no rights on a table without a policy.
     grant = Statement("GRANT ALL ON items TO agent_runtime_app", {})
     schema = Statement("GRANT USAGE ON SCHEMA agent_runtime TO agent_runtime_app", {})
     await driver.batch([grant, schema], owner=None)
@@ -183,9 +189,7 @@ async def test_batches_with_the_same_lock_see_each_other(driver: PostgresDriver)
     assert await ids(driver) == list(range(1, 61))
 
 
-async def test_a_lock_is_the_owners_and_waited_for_by_name(
-    driver: PostgresDriver, url: str
-) -> None:
+async def test_a_lock_is_waited_for_by_owner_and_name(driver: PostgresDriver, url: str) -> None:
     await driver.batch([insert(1)], owner=None)
     select = Statement("SELECT 1", {})
     order: list[str] = []
@@ -209,11 +213,11 @@ async def test_a_lock_is_the_owners_and_waited_for_by_name(
         assert order == []
         await other.end()
 
-    # Who waited goes on once the first has committed; which of the two tasks runs first is chance.
+    # The second waits until the first has committed; which task resumes first is chance.
     assert sorted(order) == ["first", "second"]
 
 
-async def test_who_waits_too_long_for_a_lock_is_told_so(url: str) -> None:
+async def test_a_long_wait_for_a_lock_is_store_busy(url: str) -> None:
     async with open_items(url, statement_seconds=0.2) as driver, other_client(url) as other:
         await driver.batch([insert(1)], owner=None)
         await other.run("SELECT 1 FROM items FOR UPDATE")
@@ -226,10 +230,10 @@ async def test_who_waits_too_long_for_a_lock_is_told_so(url: str) -> None:
         assert await ids(driver) == [1]
 
 
-async def test_the_victim_of_a_deadlock_is_tried_again(driver: PostgresDriver, url: str) -> None:
+async def test_the_victim_of_a_deadlock_is_retried(driver: PostgresDriver, url: str) -> None:
     await driver.batch([insert(1), insert(2)], owner=None)
     async with other_client(url) as other, anyio.create_task_group() as group:
-        # So that the batch is the one that the server picks.
+        # Makes the server choose the batch as its victim.
         await other.run("SET deadlock_timeout = '1h'")
         await other.run("UPDATE items SET body = '\\x09' WHERE id = 2")
         group.start_soon(lambda: driver.batch([touch(1), touch(2)], owner=None))
@@ -250,7 +254,7 @@ async def test_a_cancelled_read_is_cancelled_on_the_server(url: str) -> None:
             assert await until_waiting(url) == [pid]
             group.cancel_scope.cancel()
 
-        # The lock is still held, so only a server that was told has ended the query.
+        # The lock is still held, so only a cancel request has ended the query on the server.
         active = "SELECT state FROM pg_stat_activity WHERE pid = %s"
         assert await other.run(active, pid) == [("idle",)]
         assert await driver.read("SELECT pg_backend_pid()", {}, owner=None) == [(pid,)]
@@ -258,7 +262,7 @@ async def test_a_cancelled_read_is_cancelled_on_the_server(url: str) -> None:
         assert await ids(driver) == []
 
 
-async def test_a_batch_that_has_begun_is_finished_before_the_cancellation_goes_on(
+async def test_a_running_batch_is_completed_before_the_cancellation_continues(
     driver: PostgresDriver, url: str
 ) -> None:
     await driver.batch([insert(1)], owner=None)
@@ -300,7 +304,7 @@ async def test_a_batch_that_waits_for_a_connection_is_withdrawn(url: str) -> Non
         assert await ids(driver) == [1]
 
 
-async def test_closing_finishes_what_was_accepted_and_can_be_repeated(url: str) -> None:
+async def test_closing_completes_accepted_batches_and_can_be_repeated(url: str) -> None:
     async with open_items(url) as driver, other_client(url) as other:
         await driver.batch([insert(1)], owner=None)
         await other.run("SELECT 1 FROM items FOR UPDATE")

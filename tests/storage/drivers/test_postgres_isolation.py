@@ -1,4 +1,4 @@
-"""Row-level security on Postgres: a query that forgets the owner sees only the owner's rows."""
+"""Row-level security on Postgres: a query without the owner sees only the owner's rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def opened(url: str) -> AsyncGenerator[PostgresDriver]:
 
 @pytest.fixture
 def server(start_postgres: StartPostgres) -> PostgresServer:
-    """A server without the runtime's roles, which are its whole cluster's."""
+    """A server without the runtime's roles, which belong to a whole cluster."""
     return start_postgres()
 
 
@@ -43,8 +43,8 @@ def user(driver: PostgresDriver, name: str) -> UserStore:
     return SqlStore(driver).of(name)
 
 
-async def check_wall(driver: PostgresDriver) -> None:
-    """Two owners write; then queries that name none see what they should."""
+async def check_isolation(driver: PostgresDriver) -> None:
+    """Write as two owners, then check queries that name no owner."""
     for name in ("ann", "bob"):
         await begin(user(driver, name), f"run of {name}", f"thread of {name}")
     tables = [
@@ -60,9 +60,9 @@ async def check_wall(driver: PostgresDriver) -> None:
     assert {"threads", "runs", "nodes", "blobs", "events", "jobs"} <= set(tables)
     for table in tables:
         query = f"SELECT DISTINCT user_id FROM {table}"
-        everybody = await driver.read(query, {}, owner=None)
+        all_owners = await driver.read(query, {}, owner=None)
         own = await driver.read(query, {}, owner="ann")
-        assert own == [row for row in everybody if row == ("ann",)], table
+        assert own == [row for row in all_owners if row == ("ann",)], table
         assert await driver.read(query, {}, owner="carl") == []
         assert await driver.read(query, {}, owner="") == []
 
@@ -71,34 +71,34 @@ async def check_wall(driver: PostgresDriver) -> None:
     await driver.batch([Statement("DELETE FROM inbox", {}, rows=0)], owner="ann")
     titles = "SELECT user_id, title FROM threads ORDER BY user_id"
     assert await driver.read(titles, {}, owner=None) == [("ann", "taken"), ("bob", "")]
-    foist = "UPDATE threads SET user_id = 'bob', head = NULL, active_run = NULL"
+    give_away = "UPDATE threads SET user_id = 'bob', head = NULL, active_run = NULL"
     with pytest.raises(StoreError, match="row-level security"):
-        await driver.batch([Statement(foist, {})], owner="ann")
-    # The connection's next transaction is nobody's.
+        await driver.batch([Statement(give_away, {})], owner="ann")
+    # The connection's next transaction has no owner.
     assert await driver.read("SELECT count(*) FROM threads", {}, owner=None) == [(2,)]
 
 
-async def test_even_a_superuser_is_held(server: PostgresServer, logins: Logins) -> None:
+async def test_a_superuser_is_isolated_by_a_role(server: PostgresServer, logins: Logins) -> None:
     async with opened(logins.superuser) as driver:
-        await check_wall(driver)
+        await check_isolation(driver)
 
         assert (await driver.isolation()).wall == "role"
 
 
-async def test_a_login_that_may_create_roles_is_held(logins: Logins) -> None:
+async def test_a_login_that_may_create_roles_is_isolated_by_a_role(logins: Logins) -> None:
     async with opened(logins.creator) as driver:
-        await check_wall(driver)
+        await check_isolation(driver)
 
         assert (await driver.isolation()).wall == "role"
         [(name,)] = await driver.read("SELECT current_user::text", {}, owner="ann")
         assert name == "agent_runtime_app"
 
 
-async def test_a_login_that_may_create_nothing_is_held_by_force_until_there_are_roles(
+async def test_a_login_without_createrole_is_isolated_by_force_until_there_are_roles(
     server: PostgresServer, logins: Logins
 ) -> None:
     async with opened(logins.plain) as driver:
-        await check_wall(driver)
+        await check_isolation(driver)
         isolation = await driver.isolation()
         assert isolation.wall == "forced"
 
@@ -108,12 +108,12 @@ async def test_a_login_that_may_create_nothing_is_held_by_force_until_there_are_
 
     async with opened(logins.plain) as driver:
         assert (await driver.isolation()).wall == "role"
-        everybody = await driver.read("SELECT count(*) FROM threads", {}, owner=None)
+        all_rows = await driver.read("SELECT count(*) FROM threads", {}, owner=None)
         own = await driver.read("SELECT count(*) FROM threads", {}, owner="ann")
-        assert (everybody, own) == ([(2,)], [(1,)])
+        assert (all_rows, own) == ([(2,)], [(1,)])
 
 
-async def test_a_login_that_is_no_member_is_told_what_to_do(
+async def test_the_error_for_a_login_without_membership_has_the_grant(
     server: PostgresServer, logins: Logins
 ) -> None:
     async with opened(logins.creator):
@@ -126,11 +126,11 @@ async def test_a_login_that_is_no_member_is_told_what_to_do(
     with psycopg.connect(logins.superuser, autocommit=True) as connection:
         connection.execute(grant.encode())
     async with opened(logins.plain) as driver:
-        await check_wall(driver)
+        await check_isolation(driver)
         assert (await driver.isolation()).wall == "role"
 
 
-async def test_a_wall_with_a_hole_is_told(logins: Logins) -> None:
+async def test_incomplete_isolation_is_reported(logins: Logins) -> None:
     async with opened(logins.creator) as driver:
         with psycopg.connect(logins.superuser, autocommit=True) as connection:
             connection.execute("ALTER ROLE agent_runtime_app BYPASSRLS")

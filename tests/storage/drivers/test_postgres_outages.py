@@ -1,4 +1,4 @@
-"""A Postgres server that dies: what is waited for, what is done again, and what is in doubt."""
+"""Outages of Postgres: which calls wait, which are repeated, and which are in doubt."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_connections_that_died_while_idle_leave_nothing_in_doubt(
         assert await ids(driver) == list(range(16))
 
 
-async def test_who_comes_while_the_server_is_away_waits_for_it(server: PostgresServer) -> None:
+async def test_calls_during_an_outage_wait_for_the_server(server: PostgresServer) -> None:
     seen: list[list[int]] = []
 
     async def read(driver: PostgresDriver) -> None:
@@ -77,7 +77,7 @@ async def test_who_comes_while_the_server_is_away_waits_for_it(server: PostgresS
         assert await ids(driver) == [1, 2]
 
 
-async def test_a_batch_on_its_way_is_in_doubt_or_done_again(server: PostgresServer) -> None:
+async def test_a_running_batch_is_in_doubt_or_repeated(server: PostgresServer) -> None:
     lost: list[str] = []
 
     async def write(driver: PostgresDriver, number: int, *, repeatable: bool) -> None:
@@ -100,7 +100,7 @@ async def test_a_batch_on_its_way_is_in_doubt_or_done_again(server: PostgresServ
         assert await ids(driver) == [1, 3]
 
 
-async def test_a_read_on_its_way_is_done_again(server: PostgresServer) -> None:
+async def test_a_running_read_is_repeated(server: PostgresServer) -> None:
     seen: list[list[int]] = []
 
     async def read(driver: PostgresDriver) -> None:
@@ -118,7 +118,7 @@ async def test_a_read_on_its_way_is_done_again(server: PostgresServer) -> None:
         assert seen == [[1]]
 
 
-async def test_a_server_process_that_is_ended_says_so_and_nothing_is_in_doubt(
+async def test_a_terminated_backend_leaves_nothing_in_doubt(
     server: PostgresServer,
 ) -> None:
     async with open_items(server.url()) as driver, other_client(server.url()) as other:
@@ -135,7 +135,7 @@ async def test_a_server_process_that_is_ended_says_so_and_nothing_is_in_doubt(
         assert rows == [(1, b"\x01"), (2, b"")]
 
 
-async def test_a_server_that_falls_silent_is_given_up(
+async def test_a_silent_server_is_given_up(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime_storage.drivers.postgres.driver._CONNECT_SECONDS", 0.1)
@@ -151,7 +151,7 @@ async def test_a_server_that_falls_silent_is_given_up(
             process.resume()
 
 
-async def test_patience_ends(server: PostgresServer) -> None:
+async def test_waiting_ends_with_the_patience(server: PostgresServer) -> None:
     async with open_items(server.url(), patience=0.1) as driver:
         await driver.batch([insert(1)], owner=None)
         await kill(server)
@@ -178,29 +178,29 @@ async def test_a_wait_for_the_server_can_be_cancelled(server: PostgresServer) ->
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
 
-        # Closing gives up what waits.
+        # Closing ends the waiting calls.
         async with anyio.create_task_group() as group:
-            group.start_soon(refused, driver)
+            group.start_soon(check_refused, driver)
             await anyio.wait_all_tasks_blocked()
             await driver.close()
 
 
 async def test_a_cancelled_attempt_to_connect_leaves_no_connection() -> None:
-    """The server is one that accepts and says nothing."""
-    asked, gone = anyio.Event(), anyio.Event()
+    """The server accepts the connection and never answers."""
+    requested, disconnected = anyio.Event(), anyio.Event()
 
     async def serve(stream: SocketStream) -> None:
         async with stream:
             await stream.receive()
-            asked.set()
+            requested.set()
             with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
                 await stream.receive()
-            gone.set()
+            disconnected.set()
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(SocketAttribute.local_port)
     url = f"postgresql://ann@127.0.0.1:{port}/x?sslmode=disable"
-    # What only the garbage collection would close stays open.
+    # Otherwise the garbage collection could close the connection.
     gc.disable()
     try:
         with anyio.fail_after(30):
@@ -208,14 +208,14 @@ async def test_a_cancelled_attempt_to_connect_leaves_no_connection() -> None:
                 servers.start_soon(listener.serve, serve)
                 async with anyio.create_task_group() as group:
                     group.start_soon(PostgresDriver.open, url)
-                    await asked.wait()
+                    await requested.wait()
                     group.cancel_scope.cancel()
-                await gone.wait()
+                await disconnected.wait()
                 servers.cancel_scope.cancel()
     finally:
         gc.enable()
 
 
-async def refused(driver: PostgresDriver) -> None:
+async def check_refused(driver: PostgresDriver) -> None:
     with pytest.raises(StoreUnavailable):
         await driver.batch([Statement("SELECT 1", {})], owner=None)

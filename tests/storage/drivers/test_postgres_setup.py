@@ -1,4 +1,4 @@
-"""Opening a Postgres database: what is created, by many at once, and what is told when it fails."""
+"""Opening a Postgres database: setup by concurrent processes, and errors with their cures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.storage.sql_blocks import whole_queries
 QUOTED = quote(PASSWORD, safe="")
 
 
-async def test_processes_that_start_at_once_all_open_the_store(
+async def test_processes_that_start_concurrently_all_open_the_store(
     start_postgres: StartPostgres,
 ) -> None:
     code = (
@@ -47,7 +47,7 @@ async def test_processes_that_start_at_once_all_open_the_store(
         "                group.start_soon(open_one, url, f'{sys.argv[1]}{number}')\n"
         "anyio.run(main)\n"
     )
-    # Roles are the cluster's: two databases create them at the same time.
+    # Roles belong to the cluster: two databases create them at the same time.
     server = start_postgres()
     with psycopg.connect(server.url("template1"), autocommit=True) as connection:
         connection.execute("DROP EXTENSION IF EXISTS vector")
@@ -66,12 +66,12 @@ async def test_processes_that_start_at_once_all_open_the_store(
         threads = await SqlStore(driver).of("ann").threads.list()
         assert (await driver.isolation()).wall == "role"
         await driver.close()
-        assert sorted(one.id for one in threads) == sorted(
+        assert sorted(thread.id for thread in threads) == sorted(
             f"{process}{number}" for process in "ab" for number in range(4)
         )
 
 
-async def test_what_is_there_of_another_program_is_left_alone(empty_postgres_url: str) -> None:
+async def test_tables_of_another_program_are_left_alone(empty_postgres_url: str) -> None:
     with psycopg.connect(empty_postgres_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE public.threads (photo text)")
 
@@ -82,8 +82,8 @@ async def test_what_is_there_of_another_program_is_left_alone(empty_postgres_url
 
     with psycopg.connect(empty_postgres_url) as connection:
         assert connection.execute("SELECT * FROM public.threads").fetchall() == []
-        made = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
-        assert connection.execute(made).fetchall() == [(1,)]
+        count = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        assert connection.execute(count).fetchall() == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -98,17 +98,17 @@ async def test_what_is_there_of_another_program_is_left_alone(empty_postgres_url
         (r"$", "absent", "no such database"),
     ],
 )
-async def test_what_is_wrong_is_told_without_the_password(
+async def test_errors_of_opening_do_not_show_the_password(
     empty_postgres_url: str, part: str, instead: str, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = re.sub(part, instead, empty_postgres_url)
     with caplog.at_level(logging.DEBUG), pytest.raises(StoreError, match=what) as raised:
         await PostgresDriver.open(url, patience=0.1)
 
-    told = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
+    texts = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
     assert raised.value.cure
     for secret in (PASSWORD, QUOTED, "wrong-secret", *PASSWORD.split("/")):
-        assert secret not in told
+        assert secret not in texts
 
 
 async def test_a_driver_shows_no_password(
@@ -123,7 +123,7 @@ async def test_a_driver_shows_no_password(
     assert PASSWORD not in shown + caplog.text and QUOTED not in shown + caplog.text
 
 
-async def test_a_login_without_rights_is_told_what_to_run(
+async def test_the_error_for_a_login_without_rights_has_the_grant(
     postgres_logins: Logins,
 ) -> None:
     with psycopg.connect(postgres_logins.superuser, autocommit=True) as connection:
@@ -143,7 +143,7 @@ async def test_a_login_without_rights_is_told_what_to_run(
     await driver.close()
 
 
-async def test_an_old_pgvector_is_told(empty_postgres_url: str) -> None:
+async def test_an_old_pgvector_is_an_error(empty_postgres_url: str) -> None:
     with psycopg.connect(empty_postgres_url, autocommit=True) as connection:
         connection.execute("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
 
@@ -160,7 +160,7 @@ def test_both_dialects_have_the_same_queries_and_migrations() -> None:
     queries = {dialect: whole_queries(dialect).keys() for dialect in DIALECTS}
     assert queries["postgres"] == queries["sqlite"]
     names = {
-        dialect: [(one.version, one.name) for one in load_migrations(dialect)]
+        dialect: [(migration.version, migration.name) for migration in load_migrations(dialect)]
         for dialect in DIALECTS
     }
     assert names["postgres"] == names["sqlite"]
@@ -173,7 +173,7 @@ def test_every_query_fits_the_schema(postgres_url: str) -> None:
         for name, text in whole_queries("postgres").items():
             if name == "create_schema_migrations":
                 continue
-            # With no types given, as when every value is NULL.
+            # Without types, as when every value is NULL.
             forms = [translate(text)]
             if not re.match(r"WITH[^(]*\(\s*(INSERT|UPDATE|DELETE)", text):
                 forms.append(translate_counted(text))
@@ -184,7 +184,7 @@ def test_every_query_fits_the_schema(postgres_url: str) -> None:
     assert prepared > 40
 
 
-async def test_a_server_that_is_not_there_is_given_up_soon(empty_postgres_url: str) -> None:
+async def test_a_missing_server_is_given_up_soon(empty_postgres_url: str) -> None:
     url = re.sub(r":\d+/", ":1/", empty_postgres_url)
 
     with pytest.raises(StoreUnavailable, match="reached"), anyio.fail_after(60):

@@ -24,7 +24,7 @@ async def two(empty_postgres_url: str) -> AsyncIterator[tuple[PostgresDriver, Po
 
 
 async def listening(url: str) -> int:
-    """Return the server process that listens, once there is one."""
+    """Return the pid of the server process that listens, once there is one."""
     query = (
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
         " AND query = 'LISTEN agent_runtime' AND state = 'idle'"
@@ -38,45 +38,45 @@ async def listening(url: str) -> int:
                 await anyio.sleep(0.01)
 
 
-async def test_what_one_announces_the_other_hears(
+async def test_a_process_receives_signals_of_another(
     two: tuple[PostgresDriver, PostgresDriver], empty_postgres_url: str
 ) -> None:
-    hearer, teller = two
-    with hearer.signals.listen("topic") as listener, hearer.signals.listen("quiet"):
-        # It is told once that it may have missed something.
+    receiver, sender = two
+    with receiver.signals.listen("topic") as listener, receiver.signals.listen("quiet"):
+        # A new listener is woken once, because it may have missed a signal.
         with anyio.fail_after(DEADLINE):
             await listener.wait(FOREVER)
         await listening(empty_postgres_url)
         for _ in range(3):
-            teller.signals.announce("another")
-            teller.signals.announce("topic")
+            sender.signals.announce("another")
+            sender.signals.announce("topic")
             with anyio.fail_after(DEADLINE):
                 await listener.wait(FOREVER)
 
 
-async def test_many_topics_at_once_all_arrive(
+async def test_many_concurrent_topics_all_arrive(
     two: tuple[PostgresDriver, PostgresDriver], empty_postgres_url: str
 ) -> None:
-    hearer, teller = two
-    with hearer.signals.listen("first") as first, hearer.signals.listen("last") as last:
+    receiver, sender = two
+    with receiver.signals.listen("first") as first, receiver.signals.listen("last") as last:
         with anyio.fail_after(DEADLINE):
             await first.wait(FOREVER)
             await last.wait(FOREVER)
         await listening(empty_postgres_url)
-        teller.signals.announce("first")
+        sender.signals.announce("first")
         for number in range(2000):
-            teller.signals.announce(f"topic {number}")
-        teller.signals.announce("last")
+            sender.signals.announce(f"topic {number}")
+        sender.signals.announce("last")
         with anyio.fail_after(DEADLINE):
             await first.wait(FOREVER)
             await last.wait(FOREVER)
 
 
-async def test_a_listener_comes_back_and_says_that_it_may_have_missed_something(
+async def test_a_listener_reconnects_and_is_woken_once(
     two: tuple[PostgresDriver, PostgresDriver], empty_postgres_url: str
 ) -> None:
-    hearer, teller = two
-    with hearer.signals.listen("topic") as listener:
+    receiver, sender = two
+    with receiver.signals.listen("topic") as listener:
         with anyio.fail_after(DEADLINE):
             await listener.wait(FOREVER)
         pid = await listening(empty_postgres_url)
@@ -86,20 +86,20 @@ async def test_a_listener_comes_back_and_says_that_it_may_have_missed_something(
             await listener.wait(FOREVER)
 
         assert await listening(empty_postgres_url) != pid
-        teller.signals.announce("topic")
+        sender.signals.announce("topic")
         with anyio.fail_after(DEADLINE):
             await listener.wait(FOREVER)
 
 
-async def test_what_was_announced_before_the_close_is_still_told(
+async def test_signals_before_the_close_are_still_sent(
     two: tuple[PostgresDriver, PostgresDriver], empty_postgres_url: str
 ) -> None:
-    hearer, teller = two
-    with hearer.signals.listen("topic") as listener:
+    receiver, sender = two
+    with receiver.signals.listen("topic") as listener:
         with anyio.fail_after(DEADLINE):
             await listener.wait(FOREVER)
         await listening(empty_postgres_url)
-        teller.signals.announce("topic")
-        await teller.close()
+        sender.signals.announce("topic")
+        await sender.close()
         with anyio.fail_after(DEADLINE):
             await listener.wait(FOREVER)

@@ -1,4 +1,4 @@
-"""From the store's SQL and values to what Postgres takes."""
+"""Translating the store's SQL and values into the form that Postgres takes."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def test_a_value_used_twice_has_one_number() -> None:
         ("WITH c AS (SELECT 1) SELECT * FROM c", True, False),
     ],
 )
-def test_what_a_counted_statement_returns(sql: str, returns: bool, added: bool) -> None:
+def test_counted_statements_return_rows_or_a_count(sql: str, returns: bool, added: bool) -> None:
     text = translate_counted(sql)
 
     assert text.returns == returns
     assert text.sql.decode().endswith("FROM s") == added
 
 
-def test_a_miss_is_known_by_what_the_server_says_of_it() -> None:
-    told = 'invalid input syntax for type integer: "agent_runtime: statement 7 affected 0 rows"'
+def test_a_missed_statement_is_read_from_the_servers_message() -> None:
+    message = 'invalid input syntax for type integer: "agent_runtime: statement 7 affected 0 rows"'
 
-    assert missed_statement_index(told) == 7
+    assert missed_statement_index(message) == 7
     assert missed_statement_index('invalid input syntax for type integer: "7"') is None
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\ud800", 2**63])
-def test_what_postgres_cannot_hold_is_refused_by_the_name_of_the_value(value: str | int) -> None:
+def test_an_unsupported_value_is_refused_by_its_name(value: str | int) -> None:
     with pytest.raises(StoreError, match="title") as raised:
         query_command("SELECT :title", {"title": value})
 

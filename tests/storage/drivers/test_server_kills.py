@@ -1,6 +1,6 @@
-"""The database's server is killed with SIGKILL in the middle of runs: they wait, or can be resumed.
+"""Killing the database's server with SIGKILL during runs: they wait, or can be resumed.
 
-The tools' effects are counted outside of the database, and compared with what the log says.
+The tools' effects are counted outside of the database, and compared with the log.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from tests.services.postgres import CREATOR, PostgresServer
 THREAD = "t"
 STEPS = 24
 CHILD_STEP = 9
-"""The step that has a child run, whose own steps are numbered from `CHILD_FIRST` on."""
+"""The step that has a child run; the child's steps are numbered from `CHILD_FIRST`."""
 CHILD_FIRST = 100
 CHILD_STEPS = 4
 KILLS = (3, 7, 12, 17, 21)
-"""The steps in which a server is killed that comes back at once."""
+"""Steps in which the server is killed and started again."""
 
 
 @dataclass
 class Machine:
-    """A server of the test's own, and the URL of an empty database on it."""
+    """The test's own server, and the URL of an empty database on it."""
 
     server: PostgresServer | LibsqlServer
     url: str
     kills: int = 0
 
     async def kill(self) -> None:
-        """Kill it, and wait until all its processes are gone."""
+        """Kill the server, and wait until all its processes are gone."""
         self.kills += 1
         await anyio.to_thread.run_sync(self.server.kill)
 
     async def start(self) -> None:
-        """Start it on what it wrote before, and wait until it serves."""
+        """Start the server on its existing files, and wait until it answers."""
         await anyio.to_thread.run_sync(self.server.start)
 
 
 @pytest.fixture(params=["libsql-http", "libsql-ws", "postgres"])
 def machine(request: pytest.FixtureRequest, start_libsql: StartLibsql) -> Machine:
-    """A server that may be killed: it writes as safely as it does where it is used."""
+    """A server that may be killed: it writes as durably as in production."""
     if request.param == "postgres":
         start_postgres: StartPostgres = request.getfixturevalue("start_postgres")
         server = start_postgres()
@@ -70,7 +70,7 @@ def machine(request: pytest.FixtureRequest, start_libsql: StartLibsql) -> Machin
 
 
 async def connect(url: str, patience: float) -> Driver:
-    """Connect to a server that is waited for no longer than so many seconds."""
+    """Connect to a server, and wait for it for at most `patience` seconds."""
     match backend_of(url):
         case "postgres":
             from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
@@ -88,7 +88,7 @@ async def connect(url: str, patience: float) -> Driver:
 
 @asynccontextmanager
 async def runtime_at(url: str, *, patience: float = 60.0) -> AsyncGenerator[Runtime]:
-    """Open a runtime over a server."""
+    """Open a runtime on a server."""
     driver = await connect(url, patience)
     try:
         await apply_migrations(driver)
@@ -100,25 +100,25 @@ async def runtime_at(url: str, *, patience: float = 60.0) -> AsyncGenerator[Runt
 
 @dataclass
 class Job:
-    """An agent that works in steps, each with two calls at once, one of them with a child run.
+    """An agent that works in steps of two parallel calls; at `CHILD_STEP`, one has a child run.
 
     Attributes:
+        at: side effects of the first call of a step, by step.
         effects: how often each piece of work was done.
-        at: what the first call of a step does beside its work.
-        asked: how many answers the model gave.
+        answers: number of the model's answers.
     """
 
     at: dict[int, Callable[[], object]] = field(default_factory=dict[int, Callable[[], object]])
     effects: Counter[str] = field(default_factory=Counter[str])
-    asked: int = 0
+    answers: int = 0
     before_end: anyio.Event = field(default_factory=anyio.Event)
 
     def agent(self) -> Agent:
-        """Return the agent, as the same process or another one makes it."""
+        """Return the agent, as this process or another one creates it."""
 
         @tool
         async def work(piece: str) -> str:
-            """Do a piece of work, which takes a moment."""
+            """Do a piece of work for a moment."""
             self.effects[piece] += 1
             step, _, part = piece.partition(".")
             if part == "0" and int(step) in self.at:
@@ -128,7 +128,7 @@ class Job:
 
         @tool(idempotent=True)
         async def look(piece: str) -> str:
-            """Look at something, which does no harm twice."""
+            """Look at something; twice does no harm."""
             self.effects[piece] += 1
             await anyio.sleep(0.01)
             return f"did {piece}"
@@ -143,7 +143,7 @@ class Job:
         return Agent(ScriptedModel(self._answer), tools=[work, look, delegate], max_steps=100)
 
     async def _answer(self, request: ModelRequest) -> ModelAnswer:
-        self.asked += 1
+        self.answers += 1
         step = next_step(request, 0)
         if step == STEPS:
             await self.before_end.wait()
@@ -155,7 +155,7 @@ class Job:
         )
 
     def _child(self, request: ModelRequest) -> ModelAnswer:
-        self.asked += 1
+        self.answers += 1
         step = next_step(request, CHILD_FIRST)
         if step == CHILD_FIRST + CHILD_STEPS:
             return say("the child's part")
@@ -163,7 +163,7 @@ class Job:
 
 
 def next_step(request: ModelRequest, first: int) -> int:
-    """Return the number of the step after the last one that the prompt tells of."""
+    """Return the number after the last step that the prompt contains."""
     for message in reversed(request.messages):
         if message.calls:
             return int(str(message.calls[0].arguments["piece"]).partition(".")[0]) + 1
@@ -171,18 +171,18 @@ def next_step(request: ModelRequest, first: int) -> int:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the log says of a call: its tool, its piece of work, and how it came out."""
+class LoggedCall:
+    """A call in the log."""
 
     tool: str
     outcome: str
     text: str
 
 
-async def read_log(runtime: Runtime) -> dict[str, Told]:
-    """Return what the log of the whole run tree says of each piece; check that it is whole."""
+async def read_log(runtime: Runtime) -> dict[str, LoggedCall]:
+    """Return all calls of the run tree by their pieces; check that the log is complete."""
     store = runtime.store.of("local")
-    told: dict[str, Told] = {}
+    logged: dict[str, LoggedCall] = {}
     for run in await store.runs.list(root_run_id=(await store.runs.list(thread_id=THREAD))[-1].id):
         thread = await store.threads.get(run.thread_id)
         assert thread.active_run is None and thread.head == thread.last_seq
@@ -194,26 +194,26 @@ async def read_log(runtime: Runtime) -> dict[str, Told]:
         assert [event.kind for event in events].count("run-finish") == 1
         for node in nodes:
             assert node.status == "closed"
-            for one in node.calls:
-                assert one.status == "done"
-                result = decode_result(one.body)
-                piece = pieces(node.body)[one.index]
-                assert piece not in told
-                told[piece] = Told(one.tool, result.outcome, result.text)
-    return told
+            for call in node.calls:
+                assert call.status == "done"
+                result = decode_result(call.body)
+                piece = pieces(node.body)[call.index]
+                assert piece not in logged
+                logged[piece] = LoggedCall(call.tool, result.outcome, result.text)
+    return logged
 
 
 def pieces(body: bytes) -> list[str]:
-    """Return the pieces of work that the calls of an answer name."""
+    """Return the pieces of work in an answer's calls."""
     from agent_runtime.messages import AssistantMessage, decode_message
 
     message = decode_message(body)
     assert isinstance(message, AssistantMessage)
-    return [str(one.arguments["piece"]) for one in message.calls]
+    return [str(call.arguments["piece"]) for call in message.calls]
 
 
 async def usage_of(runtime: Runtime) -> UsageTotal:
-    """Return what the run tree on the thread has used."""
+    """Return the usage of the run tree on the thread."""
     store = runtime.store.of("local")
     return await store.spending.usage_total(
         root_run_id=(await store.runs.list(thread_id=THREAD))[-1].id
@@ -223,9 +223,7 @@ async def usage_of(runtime: Runtime) -> UsageTotal:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.slow
-async def test_a_run_outlives_a_server_that_is_killed_again_and_again(
-    machine: Machine, seed: int
-) -> None:
+async def test_a_run_survives_repeated_kills_of_the_server(machine: Machine, seed: int) -> None:
     chance = random.Random(seed)
     reached, due = anyio.create_memory_object_stream[None](len(KILLS))
     job = Job(at=dict.fromkeys(KILLS, lambda: reached.send_nowait(None)))
@@ -233,7 +231,7 @@ async def test_a_run_outlives_a_server_that_is_killed_again_and_again(
     async def kill_and_start() -> None:
         async with due:
             async for _ in due:
-                # Some instant within this step or the next ones.
+                # At some moment of this step or the next ones.
                 await anyio.sleep(chance.uniform(0, 0.05))
                 await machine.kill()
                 await machine.start()
@@ -250,21 +248,25 @@ async def test_a_run_outlives_a_server_that_is_killed_again_and_again(
         [result] = results
         assert (result.status, result.output, result.steps) == ("succeeded", "done", STEPS + 1)
         assert machine.kills == len(KILLS)
-        told = await read_log(runtime)
+        logged = await read_log(runtime)
         usage = await usage_of(runtime)
 
-    assert job.effects == Counter(told.keys())
-    assert len(told) == 2 * STEPS + CHILD_STEPS
-    assert {one.outcome for one in told.values()} == {"ok"}
-    assert all(one.text == f"did {piece}" for piece, one in told.items() if one.tool != "delegate")
-    # A model call may have had to be made again; what was used is counted once for each answer.
-    assert usage.calls == result.steps + CHILD_STEPS + 1 == job.asked
+    assert job.effects == Counter(logged.keys())
+    assert len(logged) == 2 * STEPS + CHILD_STEPS
+    assert {call.outcome for call in logged.values()} == {"ok"}
+    assert all(
+        call.text == f"did {piece}" for piece, call in logged.items() if call.tool != "delegate"
+    )
+    # A model call may have been repeated, but each answer's usage is counted once.
+    assert usage.calls == result.steps + CHILD_STEPS + 1 == job.answers
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("step", [2, CHILD_STEP], ids=["in a call", "while a child works"])
 @pytest.mark.slow
-async def test_a_run_whose_server_stays_away_can_be_resumed(machine: Machine, step: int) -> None:
+async def test_a_run_whose_server_does_not_return_can_be_resumed(
+    machine: Machine, step: int
+) -> None:
     job = Job(at={step: machine.server.kill})
     job.before_end.set()
     async with runtime_at(machine.url, patience=1.0) as runtime:
@@ -282,16 +284,16 @@ async def test_a_run_whose_server_stays_away_can_be_resumed(machine: Machine, st
         result = await runtime.resume(run.id, job.agent())
 
         assert (result.status, result.output, result.steps) == ("succeeded", "done", STEPS + 1)
-        told = await read_log(runtime)
+        logged = await read_log(runtime)
 
     of_child = {f"{CHILD_FIRST + number}.2" for number in range(CHILD_STEPS)}
-    assert job.effects.keys() == told.keys()
-    for piece, one in told.items():
-        if one.tool == "look":
-            assert one.outcome == "ok" and job.effects[piece] in (1, 2)
+    assert job.effects.keys() == logged.keys()
+    for piece, call in logged.items():
+        if call.tool == "look":
+            assert call.outcome == "ok" and job.effects[piece] in (1, 2)
         else:
-            assert one.outcome in ("ok", "interrupted") and job.effects[piece] == 1
-    # What was under way when the server went away is told as uncertain, and nothing else is.
-    uncertain = {piece for piece, one in told.items() if one.outcome == "interrupted"}
+            assert call.outcome in ("ok", "interrupted") and job.effects[piece] == 1
+    # Only calls under way when the server was killed are uncertain.
+    uncertain = {piece for piece, call in logged.items() if call.outcome == "interrupted"}
     assert f"{step}.0" in uncertain
     assert uncertain <= {f"{step}.0", f"{step}.1"} | of_child

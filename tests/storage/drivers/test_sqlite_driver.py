@@ -1,4 +1,4 @@
-"""The file driver: group commit, cancellation, backpressure, and a full disk."""
+"""The SQLite driver: group commit, cancellation, backpressure, and a full disk."""
 
 from __future__ import annotations
 
@@ -32,16 +32,14 @@ async def test_batches_of_many_tasks_are_all_written(driver: SqliteDriver) -> No
     assert await ids(driver) == list(range(500))
 
 
-async def test_batches_that_wait_together_share_a_transaction(
-    driver: SqliteDriver, path: Path
-) -> None:
+async def test_waiting_batches_share_a_transaction(driver: SqliteDriver, path: Path) -> None:
     blocker = Blocker(path)
     seen: list[int] = []
 
     async def write(number: int) -> None:
         count = Statement("SELECT count(*) FROM items", {})
         [_, [(rows,)]] = await driver.batch([insert(number), count])
-        # Each sees those before it in the same transaction; none is acknowledged before all are.
+        # Each sees earlier ones of its transaction; none is acknowledged before the commit of all.
         assert len(await ids(driver)) == 20
         seen.append(rows)
 
@@ -51,11 +49,11 @@ async def test_batches_that_wait_together_share_a_transaction(
         await anyio.wait_all_tasks_blocked()
         blocker.release()
 
-    # The first may have begun its transaction before the others were queued.
+    # The first may begin its transaction before the others are queued.
     assert sorted(seen) == list(range(1, 21))
 
 
-async def test_a_batch_that_misses_leaves_its_neighbours_alone(driver: SqliteDriver) -> None:
+async def test_a_failed_batch_does_not_affect_its_neighbours(driver: SqliteDriver) -> None:
     missed: list[str] = []
 
     async def miss(number: int) -> None:
@@ -91,12 +89,12 @@ async def test_a_batch_that_misses_leaves_its_neighbours_alone(driver: SqliteDri
 
 async def test_rows_are_counted_for_queries_changes_and_returning(driver: SqliteDriver) -> None:
     await driver.batch([insert(1), insert(2)])
-    everything = "SELECT id FROM items"
+    all_ids = "SELECT id FROM items"
 
     rows = await driver.batch(
         [
             Statement("UPDATE items SET body = x'01'", {}, rows=2),
-            Statement(everything, {}, rows=2),
+            Statement(all_ids, {}, rows=2),
             Statement("SELECT id FROM items WHERE id > 5", {}, rows=0),
             Statement("DELETE FROM items WHERE id = 1 RETURNING id", {}, rows=1),
             Statement("DELETE FROM items WHERE id = 1", {}, rows=0),
@@ -106,11 +104,11 @@ async def test_rows_are_counted_for_queries_changes_and_returning(driver: Sqlite
     assert rows == [[], [(1,), (2,)], [], [(1,)], []]
 
 
-async def test_a_batch_that_has_not_begun_is_withdrawn(driver: SqliteDriver, path: Path) -> None:
+async def test_a_queued_batch_is_withdrawn(driver: SqliteDriver, path: Path) -> None:
     blocker = Blocker(path)
     async with anyio.create_task_group() as group:
         group.start_soon(driver.batch, [insert(1)])
-        # The first batch must be the writer's before the second is queued behind it.
+        # The writer must take the first batch before the second is queued.
         await anyio.wait_all_tasks_blocked()
         while driver.waiting:
             await anyio.lowlevel.checkpoint()
@@ -123,7 +121,7 @@ async def test_a_batch_that_has_not_begun_is_withdrawn(driver: SqliteDriver, pat
     assert await ids(driver) == [1]
 
 
-async def test_a_batch_that_has_begun_is_finished_before_the_cancellation_goes_on(
+async def test_a_running_batch_is_completed_before_the_cancellation_continues(
     driver: SqliteDriver, path: Path
 ) -> None:
     blocker = Blocker(path)
@@ -178,7 +176,7 @@ async def test_writers_wait_while_the_queue_is_full(path: Path) -> None:
     await driver.close()
 
 
-async def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(path: Path) -> None:
+async def test_a_full_disk_fails_only_batches_that_do_not_fit(path: Path) -> None:
     driver = await SqliteDriver.open(path, max_bytes=256 * 1024)
     await driver.batch([Statement(CREATE, {})])
     blocker = Blocker(path)
@@ -217,7 +215,7 @@ async def test_another_process_that_keeps_the_lock_makes_the_store_busy(path: Pa
     await driver.close()
 
 
-async def test_closing_finishes_what_was_accepted_and_can_be_repeated(
+async def test_closing_completes_accepted_batches_and_can_be_repeated(
     driver: SqliteDriver, path: Path
 ) -> None:
     blocker = Blocker(path)
@@ -239,7 +237,7 @@ async def test_closing_finishes_what_was_accepted_and_can_be_repeated(
     connection.close()
 
 
-async def test_the_connections_are_set_up_as_promised(driver: SqliteDriver) -> None:
+async def test_connections_have_their_pragmas_and_functions(driver: SqliteDriver) -> None:
     async def pragma(name: str) -> object:
         return (await driver.read(f"SELECT * FROM pragma_{name}", {}))[0][0]
 
@@ -254,10 +252,10 @@ async def test_the_connections_are_set_up_as_promised(driver: SqliteDriver) -> N
 
 
 @pytest.mark.parametrize(("setting", "value"), [("full", 2), ("normal", 1)])
-async def test_synchronous_is_what_was_asked(path: Path, setting: str, value: int) -> None:
+async def test_synchronous_can_be_chosen(path: Path, setting: str, value: int) -> None:
     assert setting in ("full", "normal")
     driver = await SqliteDriver.open(path, synchronous="full" if setting == "full" else "normal")
-    [[(found,)]] = await driver.batch([Statement("SELECT * FROM pragma_synchronous", {})])
+    [[(actual,)]] = await driver.batch([Statement("SELECT * FROM pragma_synchronous", {})])
     await driver.close()
 
-    assert found == value
+    assert actual == value

@@ -1,4 +1,4 @@
-"""The file driver among files and processes: what cannot be used, who else writes, and kills."""
+"""The SQLite driver's files and processes: unusable files, other writers, and kills."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agent_runtime_storage.drivers.sqlite.connection import map_sqlite_error
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from tests.storage.items import CREATE, ids, insert
 
-# Files that cannot be used; `test_sqlite_places` has more
+# Unusable files; `test_sqlite_places` has more
 
 
 async def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
@@ -33,6 +33,9 @@ async def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None
     with pytest.raises(StoreUnavailable, match="Create the folder"):
         await SqliteDriver.open(tmp_path / "missing" / "a.db")
     assert not (tmp_path / "missing").exists()
+    # The operating system refuses to look at such a path, which is no missing file to it.
+    with pytest.raises(StoreUnavailable, match="Create the folder"):
+        await SqliteDriver.open(tmp_path / ("a" * 300) / "a.db")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ anyio.run(main)
 
 
 def write_until_killed(path: Path, count: int) -> list[int]:
-    """Kill a writing process after so many acknowledgements, and return all that it printed."""
+    """Kill a writing process after `count` acknowledgements; return all that it printed."""
     command = [sys.executable, "-c", _WRITE, str(path), "1", "1000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -110,25 +113,25 @@ async def test_two_processes_write_at_the_same_time(driver: SqliteDriver, path: 
         for number in range(1, 101):
             await driver.batch([insert(number)])
 
-    found = await ids(driver)
-    assert [number for number in found if number > 0] == [*range(1, 101), *range(1001, 1101)]
+    stored = await ids(driver)
+    assert [number for number in stored if number > 0] == [*range(1, 101), *range(1001, 1101)]
 
 
-async def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
+async def test_acknowledged_batches_survive_a_kill(path: Path) -> None:
     driver = await SqliteDriver.open(path)
     await driver.batch([Statement(CREATE, {})])
     await driver.close()
     acknowledged = await anyio.to_thread.run_sync(write_until_killed, path, 200)
 
     driver = await SqliteDriver.open(path)
-    found = set(await ids(driver))
+    stored = set(await ids(driver))
     await driver.close()
 
-    assert set(acknowledged) <= found
-    assert {-number for number in found} == found
+    assert set(acknowledged) <= stored
+    assert {-number for number in stored} == stored
 
 
-async def test_a_process_that_forgets_to_close_the_store_still_ends(path: Path) -> None:
+async def test_a_process_that_does_not_close_the_store_still_exits(path: Path) -> None:
     code = (
         "import sys, anyio\n"
         "from agent_runtime_storage import open_store\n"

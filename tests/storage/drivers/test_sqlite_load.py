@@ -1,4 +1,4 @@
-"""The file driver under load: full devices, many cancelled tasks, readers, other processes."""
+"""The SQLite driver under load: full devices, many cancelled tasks, readers, other processes."""
 
 from __future__ import annotations
 
@@ -33,47 +33,47 @@ class Device:
         self._ballast = folder / "ballast"
 
     def fill(self) -> None:
-        """Leave no room."""
+        """Use up all space."""
         with self._ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(b"x" * 4096) == 4096:
                 pass
 
     def free(self) -> None:
-        """Make room again."""
+        """Free the space again."""
         self._ballast.unlink()
 
-    def size(self, ending: str = "") -> int:
-        """Bytes of the database file, or of the one beside it."""
-        return self.path.with_name(self.path.name + ending).stat().st_size
+    def size(self, suffix: str = "") -> int:
+        """Return the size of the database file, or of the file with this suffix."""
+        return self.path.with_name(self.path.name + suffix).stat().st_size
 
 
 @contextmanager
 def mounted(size: str) -> Generator[Device]:
-    """Mount a file system of this size; skips the test where that is not permitted."""
+    """Mount a file system of this size; skip the test if that is not permitted."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
         try:
-            found = subprocess.run(command, capture_output=True, text=True)
+            completed = subprocess.run(command, capture_output=True, text=True)
         except OSError as error:
             pytest.skip(f"no small file system can be mounted: {error}")
-        if found.returncode:
-            pytest.skip(f"no small file system can be mounted: {found.stderr.strip()}")
+        if completed.returncode:
+            pytest.skip(f"no small file system can be mounted: {completed.stderr.strip()}")
         try:
             yield Device(Path(folder))
         finally:
-            # Lazily: a test that failed may have left the file open.
+            # Lazily, because a failed test may have left the file open.
             subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture
 def device() -> Iterator[Device]:
-    """A file system that the write-ahead log fits, but not together with what it would become."""
-    with mounted("6m") as found:
-        yield found
+    """A file system with room for the write-ahead log, but not for its copy in the database."""
+    with mounted("6m") as mounted_device:
+        yield mounted_device
 
 
 async def write_until_full(driver: SqliteDriver, size: int) -> list[int]:
-    """Write items of this size until there is no more room; return those acknowledged."""
+    """Write items of this size until the device is full; return the acknowledged ones."""
     written: list[int] = []
     for number in range(1, 3000):
         try:
@@ -84,15 +84,13 @@ async def write_until_full(driver: SqliteDriver, size: int) -> list[int]:
     return written
 
 
-def both(numbers: list[int]) -> list[int]:
-    """What batches that wrote these numbers leave."""
+def ids_of_batches(numbers: list[int]) -> list[int]:
+    """Return the ids that batches with these numbers leave."""
     return [*(-number for number in reversed(numbers)), *numbers]
 
 
 @pytest.mark.parametrize("size", [3000, 20_000, 300_000])
-async def test_what_was_acknowledged_before_the_device_was_full_is_there(
-    device: Device, size: int
-) -> None:
+async def test_acknowledged_batches_survive_a_full_device(device: Device, size: int) -> None:
     driver = await SqliteDriver.open(device.path)
     await driver.batch([Statement(CREATE, {})])
 
@@ -101,32 +99,32 @@ async def test_what_was_acknowledged_before_the_device_was_full_is_there(
         await driver.batch([insert(5000, b"x" * size), insert(-5000)])
 
     assert "Free some space" in raised.value.cure
-    assert await ids(driver) == both(written)
+    assert await ids(driver) == ids_of_batches(written)
     assert len(written) > 5
-    # Closing copies the log back, for which there may be no room.
+    # Closing copies the log into the database, for which there may be no room.
     await driver.close()
     driver = await SqliteDriver.open(device.path)
-    assert await ids(driver) == both(written)
+    assert await ids(driver) == ids_of_batches(written)
     [(verdict,)] = await driver.read("PRAGMA integrity_check", {})
     assert verdict == "ok"
     await driver.close()
 
 
-async def test_a_checkpoint_that_finds_no_room_fails_no_write(device: Device) -> None:
+async def test_a_checkpoint_without_space_fails_no_write(device: Device) -> None:
     driver = await SqliteDriver.open(device.path)
     await driver.batch([Statement(CREATE, {})])
 
     written = await write_until_full(driver, 20_000)
 
-    # The log passed the size at which SQLite copies it back, and went on where that failed.
+    # The log has passed the size at which SQLite copies it, and grew on because that failed.
     assert device.size("-wal") > 1000 * 4096
     assert device.size() < len(written) * 20_000
-    assert await ids(driver) == both(written)
+    assert await ids(driver) == ids_of_batches(written)
     await driver.close()
 
 
 @pytest.mark.parametrize("jobs", [1, 30])
-async def test_writing_goes_on_when_there_is_room_again(device: Device, jobs: int) -> None:
+async def test_writes_succeed_again_after_space_is_freed(device: Device, jobs: int) -> None:
     driver = await SqliteDriver.open(device.path)
     await driver.batch([Statement(CREATE, {})])
     await anyio.to_thread.run_sync(device.fill)
@@ -151,7 +149,7 @@ async def test_writing_goes_on_when_there_is_room_again(device: Device, jobs: in
 
 
 @pytest.mark.parametrize("size", ["4k", "8k", "12k", "16k", "40k", "64k", "128k", "256k"])
-async def test_opening_on_a_full_device_says_so_and_works_later(size: str) -> None:
+async def test_opening_on_a_full_device_fails_and_works_later(size: str) -> None:
     with mounted(size) as device:
         with pytest.raises(StoreFull):
             await open_store(str(device.path))
@@ -161,7 +159,7 @@ async def test_opening_on_a_full_device_says_so_and_works_later(size: str) -> No
         await store.close()
 
 
-async def test_a_database_on_a_full_device_is_not_opened_and_not_harmed(device: Device) -> None:
+async def test_a_database_on_a_full_device_is_not_opened_or_damaged(device: Device) -> None:
     store = await open_store(str(device.path))
     await store.of("ann").threads.ensure("t1")
     await store.close()
@@ -188,7 +186,7 @@ sys.stdin.read()
 """
 
 
-async def test_the_log_is_truncated_now_and_then(
+async def test_the_log_is_truncated_periodically(
     driver: SqliteDriver, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = anyio.Path(path.with_name(path.name + "-wal"))
@@ -197,7 +195,7 @@ async def test_the_log_is_truncated_now_and_then(
 
     monkeypatch.setattr(writer, "_CHECKPOINT_SECONDS", 0.0)
     await driver.batch([insert(2)])
-    # It comes after the acknowledgement.
+    # The checkpoint follows the acknowledgement.
     with anyio.fail_after(60):
         while (await log.stat()).st_size:
             assert await ids(driver) == [1, 2]
@@ -205,7 +203,7 @@ async def test_the_log_is_truncated_now_and_then(
     assert await ids(driver) == [1, 2, 3]
 
 
-async def test_a_reader_in_the_way_of_the_checkpoint_holds_nobody_up(
+async def test_a_reader_that_blocks_the_checkpoint_delays_no_write(
     driver: SqliteDriver, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_CHECKPOINT_SECONDS", 0.0)
@@ -232,10 +230,10 @@ async def test_a_reader_in_the_way_of_the_checkpoint_holds_nobody_up(
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_of_a_thousand_tasks_cancelled_at_random_none_is_in_doubt(
+async def test_randomly_cancelled_batches_are_never_in_doubt(
     driver: SqliteDriver, seed: int
 ) -> None:
-    """What was acknowledged is there; what was cancelled is whole or absent, and stays so."""
+    """An acknowledged batch is stored; a cancelled one is stored or absent as a whole, for good."""
     chance = random.Random(seed)
     acknowledged: set[int] = set()
     cancelled: dict[int, bool] = {}
@@ -259,8 +257,8 @@ async def test_of_a_thousand_tasks_cancelled_at_random_none_is_in_doubt(
             scopes.get(chance.randrange(1, 1001), anyio.CancelScope()).cancel()
 
     there = {number for number in await ids(driver) if number > 0}
-    assert there == acknowledged | {number for number, found in cancelled.items() if found}
-    assert await ids(driver) == both(sorted(there))
+    assert there == acknowledged | {number for number, stored in cancelled.items() if stored}
+    assert await ids(driver) == ids_of_batches(sorted(there))
     assert len(acknowledged) + len(cancelled) == 1000
     assert len(acknowledged) > 300
     assert len(cancelled) - len(there - acknowledged) > 20
@@ -307,8 +305,8 @@ async def test_three_processes_under_load_lose_no_write(path: Path) -> None:
         for task in range(8):
             group.start_soon(write, 3000 + task * 40)
 
-    wanted = [first + number for first in (1000, 2000, 3000) for number in range(320)]
-    assert await ids(driver) == [0, *wanted]
+    expected = [first + number for first in (1000, 2000, 3000) for number in range(320)]
+    assert await ids(driver) == [0, *expected]
     [(count,)] = await driver.read("SELECT body FROM items WHERE id = 0", {})
-    assert int(count) == len(wanted)
+    assert int(count) == len(expected)
     await driver.close()

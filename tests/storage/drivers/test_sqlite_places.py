@@ -1,6 +1,6 @@
-"""The file driver at odd places: links, what is no file, other programs', damaged and moved ones.
+"""The SQLite driver on unusual paths: links, other kinds of files, damaged and moved ones.
 
-Whatever is refused is left as it was, to the last byte.
+A refused file is left unchanged, to the last byte.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.storage.items import CREATE, ids, insert, run_raw
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """What lies in a folder: the bytes of files, None for what is none."""
+    """Return the contents of a folder: bytes of files, None for anything else."""
     return {
         entry.name: entry.read_bytes() if entry.is_file() else None
         for entry in sorted(folder.iterdir())
@@ -39,22 +39,22 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 def cut(path: Path, count: float) -> bytes:
-    """Keep so many bytes of a file (of 0.5, the half), and return them."""
+    """Truncate a file to `count` bytes (0.5: to half), and return the rest."""
     whole = path.read_bytes()
-    kept = whole[: len(whole) // 2 if count == 0.5 else int(count)]
-    path.write_bytes(kept)
-    return kept
+    rest = whole[: len(whole) // 2 if count == 0.5 else int(count)]
+    path.write_bytes(rest)
+    return rest
 
 
 def flip(path: Path, whole: bytes, place: int) -> None:
-    """Write the file anew, alone in its folder, with one byte of it flipped."""
+    """Write the file again, alone in its folder, with one byte flipped."""
     for file in path.parent.iterdir():
         file.unlink()
     path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
 
 
 def move(source: Path, target: Path) -> bytes:
-    """Put a file into the place of another one, and return what it holds."""
+    """Replace a file by another one, and return its contents."""
     return source.replace(target).read_bytes()
 
 
@@ -67,7 +67,7 @@ async def write_thread(path: Path) -> None:
         await store.close()
 
 
-# What cannot be a database
+# Paths that cannot be a database
 
 
 def make_fifo(path: Path) -> None:
@@ -76,7 +76,7 @@ def make_fifo(path: Path) -> None:
 
 def make_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
-        # The path of a socket may have 108 characters only.
+        # The path of a socket may have at most 108 characters.
         here = Path.cwd()
         os.chdir(path.parent)
         server.bind(path.name)
@@ -119,7 +119,7 @@ def make_same_name_with_log(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("make", "error", "message"),
     [
         (make_fifo, StoreUnavailable, "no regular file"),
         (make_socket, StoreUnavailable, "no regular file"),
@@ -132,21 +132,21 @@ def make_same_name_with_log(path: Path) -> None:
         (make_same_name_with_log, NotADatabase, "another program"),
     ],
 )
-async def test_what_is_no_database_of_ours_is_refused_and_left_alone(
-    path: Path, make: Callable[[Path], None], error: type[StoreError], said: str
+async def test_any_other_file_is_refused_and_unchanged(
+    path: Path, make: Callable[[Path], None], error: type[StoreError], message: str
 ) -> None:
     make(path)
     before = contents(path.parent)
 
-    with anyio.fail_after(60), pytest.raises(error, match=said) as raised:
+    with anyio.fail_after(60), pytest.raises(error, match=message) as raised:
         await open_store(str(path))
 
-    assert str(path) in str(raised.value) or said == "another program"
+    assert str(path) in str(raised.value) or message == "another program"
     assert raised.value.cure
     assert contents(path.parent) == before
 
 
-async def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
+async def test_a_newer_schema_is_refused_and_unchanged(path: Path) -> None:
     await write_thread(path)
     run_raw(path, "INSERT INTO schema_migrations VALUES (9999, 'later', 'x', 0)")
     before = contents(path.parent)
@@ -158,7 +158,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
     assert contents(path.parent) == before
 
 
-async def test_an_empty_file_and_links_are_used(tmp_path: Path) -> None:
+async def test_an_empty_file_and_links_can_be_opened(tmp_path: Path) -> None:
     empty, link, target = tmp_path / "empty.db", tmp_path / "link.db", tmp_path / "target.db"
     await anyio.Path(empty).touch()
     await anyio.Path(link).symlink_to(target)
@@ -169,7 +169,7 @@ async def test_an_empty_file_and_links_are_used(tmp_path: Path) -> None:
     assert await anyio.Path(link).is_symlink()
     store = await open_store(str(target))
     assert len(await store.of("ann").threads.list()) == 1
-    # Its log lies beside the file itself, so both names see the same.
+    # Its log is next to the target, so both names see the same rows.
     linked = await open_store(str(link))
     await linked.of("ann").threads.ensure("t2")
     assert len(await store.of("ann").threads.list()) == 2
@@ -179,18 +179,18 @@ async def test_an_empty_file_and_links_are_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [2, 99, 100, 512, 4096, 5000, 0.5, -4096])
-async def test_a_file_that_was_cut_short_is_refused_and_left_alone(path: Path, keep: float) -> None:
+async def test_a_truncated_file_is_refused_and_unchanged(path: Path, keep: float) -> None:
     await write_thread(path)
-    kept = cut(path, keep)
+    rest = cut(path, keep)
 
     with pytest.raises(NotADatabase) as raised:
         await write_thread(path)
 
     assert "backup" in raised.value.cure
-    assert contents(path.parent)[path.name] == kept
+    assert contents(path.parent)[path.name] == rest
 
 
-async def test_a_flipped_byte_gives_an_error_of_the_store_or_nothing_wrong(path: Path) -> None:
+async def test_a_flipped_byte_is_a_store_error_or_harmless(path: Path) -> None:
     await write_thread(path)
     whole = contents(path.parent)[path.name]
     assert whole is not None
@@ -205,7 +205,7 @@ async def test_a_flipped_byte_gives_an_error_of_the_store_or_nothing_wrong(path:
     assert refused > 10
 
 
-# Without the right to write
+# Without write permission
 
 _OPEN = """
 import os, sys, anyio
@@ -235,7 +235,7 @@ anyio.run(main)
         (0o000, 0o777, StoreUnavailable),
     ],
 )
-async def test_what_may_not_be_written_is_refused_and_left_alone(
+async def test_a_file_without_write_permission_is_refused_and_unchanged(
     tmp_path: Path, file_mode: int, folder_mode: int, error: type[StoreError]
 ) -> None:
     path = tmp_path / "store.db"
@@ -245,34 +245,32 @@ async def test_what_may_not_be_written_is_refused_and_left_alone(
     await anyio.Path(path).chmod(file_mode)
     await anyio.Path(tmp_path).chmod(folder_mode)
     try:
-        found = await anyio.run_process([sys.executable, "-c", _OPEN, str(path)])
+        completed = await anyio.run_process([sys.executable, "-c", _OPEN, str(path)])
     finally:
         await anyio.Path(tmp_path).chmod(0o755)
         await anyio.Path(path).chmod(0o644)
 
-    name, _, cure = found.stdout.decode().partition(" ")
+    name, _, cure = completed.stdout.decode().partition(" ")
     assert name == error.__name__
     assert "permission" in cure or "may read it" in cure
     assert contents(tmp_path) == before
 
 
-# Deleted or replaced under way
+# Deleted or replaced while open
 
 
 async def open_with_items(path: Path) -> SqliteDriver:
-    """Open the driver over a table of one item."""
+    """Open the driver on a table of one item."""
     driver = await SqliteDriver.open(path)
     await driver.batch([Statement(CREATE, {})])
     await driver.batch([insert(1)])
     return driver
 
 
-@pytest.mark.parametrize("ending", ["", "-wal"])
-async def test_a_file_that_was_deleted_under_way_takes_no_more_writes(
-    path: Path, ending: str
-) -> None:
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+async def test_a_file_deleted_while_open_accepts_no_more_writes(path: Path, suffix: str) -> None:
     driver = await open_with_items(path)
-    file = path.with_name(path.name + ending)
+    file = path.with_name(path.name + suffix)
     aside = path.with_name("aside")
     move(file, aside)
 
@@ -282,14 +280,14 @@ async def test_a_file_that_was_deleted_under_way_takes_no_more_writes(
         await ids(driver)
     assert "Put the file back" in raised.value.cure
 
-    # Nothing was written meanwhile, so with the file all goes on.
+    # No batch was written meanwhile, so the driver works again once the file is back.
     move(aside, file)
     await driver.batch([insert(3)])
     assert await ids(driver) == [1, 3]
     await driver.close()
 
 
-async def test_a_file_that_was_replaced_under_way_is_not_touched(path: Path) -> None:
+async def test_a_file_replaced_while_open_is_not_changed(path: Path) -> None:
     copy = path.with_name("copy.db")
     await write_thread(copy)
     driver = await open_with_items(path)
@@ -302,7 +300,7 @@ async def test_a_file_that_was_replaced_under_way_is_not_touched(path: Path) -> 
     assert contents(path.parent)[path.name] == before
 
 
-async def test_a_folder_that_was_removed_under_way_is_an_error_of_the_store(
+async def test_a_folder_removed_while_open_is_a_store_error(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "sub"

@@ -1,4 +1,4 @@
-"""Database URLs: which file they name, what is refused, and that no secret is shown."""
+"""Database URLs: their files and backends, refused ones, and no secret in errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_scheme_decides_the_backend(url: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgres://ann:secret@host.example/db", "libsql://secret@host"])
-def test_a_server_is_no_file(url: str) -> None:
+def test_a_server_url_has_no_file(url: str) -> None:
     with pytest.raises(StoreError, match=url.split(":")[0]) as raised:
         file_path(url)
 
@@ -80,7 +80,7 @@ async def test_an_unknown_scheme_is_named(url: str) -> None:
         ("a\0.db", "zero byte"),
     ],
 )
-async def test_a_url_that_is_no_plain_file_is_refused(url: str, reason: str) -> None:
+async def test_a_url_with_more_than_a_file_is_refused(url: str, reason: str) -> None:
     with pytest.raises(StoreError, match=reason) as raised:
         await open_store(url)
 
@@ -91,12 +91,12 @@ def test_importing_the_package_loads_no_database_library() -> None:
     heavy = ("apsw", "zstandard", "sqlite_vec", "anyio", "asyncio", "orjson", "psycopg")
     code = f"import sys, agent_runtime_storage; print([m for m in {heavy!r} if m in sys.modules])"
 
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
-    assert found.stdout == b"[]\n"
+    assert completed.stdout == b"[]\n"
 
 
-def test_all_public_names_are_there() -> None:
+def test_all_public_names_exist() -> None:
     import agent_runtime_storage
 
     assert agent_runtime_storage.__all__ == sorted(agent_runtime_storage.__all__)

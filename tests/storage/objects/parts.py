@@ -1,4 +1,4 @@
-"""A store with objects of its own folder, and what the tests of it need."""
+"""Fixtures of a store whose objects are in a folder, and helpers for its tests."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from agent_runtime_storage.urls import open_driver
 
 
 def files(folder: Path) -> list[Path]:
-    """All files below a folder, none if it is not there."""
-    return [one for one in folder.rglob("*") if one.is_file()]
+    """Return all files below a folder; none if it is missing."""
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def noise(seed: int, size: int = OBJECT_BYTES + 1000) -> bytes:
-    """Bytes that no compression shortens."""
+    """Return bytes that no compression shortens."""
     return random.Random(seed).randbytes(size)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the objects go."""
+    """The folder of the objects."""
     return tmp_path / "the objects"
 
 
 @pytest.fixture
 async def opened(database_url: str, folder: Path) -> AsyncIterator[Driver]:
-    """A driver of a database with the schema, which is open until the end of the test."""
+    """An open driver of a database with the schema."""
     await (await open_store(database_url, objects=str(folder))).close()
     driver = await open_driver(database_url)
     yield driver
@@ -48,23 +48,23 @@ async def opened(database_url: str, folder: Path) -> AsyncIterator[Driver]:
 
 @pytest.fixture
 async def objects(opened: Driver, folder: Path) -> Objects:
-    """The objects of the database."""
-    found = await open_object_store(opened, str(folder))
-    assert found is not None
-    return found
+    """The object store of the database."""
+    store = await open_object_store(opened, str(folder))
+    assert store is not None
+    return store
 
 
 @pytest.fixture
 def user(opened: Driver, objects: Objects) -> UserStore:
-    """One owner's view."""
+    """One owner's view of the store."""
     return SqlUserStore(opened, "ann", objects)
 
 
-async def listed(objects: Objects) -> list[ObjectInfo]:
-    """All objects."""
+async def list_objects(objects: Objects) -> list[ObjectInfo]:
+    """Return all objects."""
     return [info async for chunk in objects.list() for info in chunk]
 
 
-async def lost(driver: Driver, objects: Objects, age: float = 0.0) -> list[str]:
-    """The keys of all orphans."""
+async def orphan_keys(driver: Driver, objects: Objects, age: float = 0.0) -> list[str]:
+    """Return the keys of all orphans."""
     return [info.key async for chunk in find_orphans(driver, objects, age=age) for info in chunk]

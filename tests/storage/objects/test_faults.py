@@ -1,4 +1,4 @@
-"""Objects and rows that lose each other: failed commits, kills, sweeps, checks."""
+"""Objects without rows and rows without objects: failed commits, kills, sweeps, checks."""
 
 from __future__ import annotations
 
@@ -26,34 +26,48 @@ from agent_runtime_storage.objects.bodies import OBJECT_BYTES
 from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.upkeep.orphans import delete_orphans, find_missing_objects
 from tests.storage.helpers import OTHER, begin, message
-from tests.storage.objects.parts import files, folder, listed, lost, noise, objects, opened, user
+from tests.storage.objects.parts import (
+    files,
+    folder,
+    list_objects,
+    noise,
+    objects,
+    opened,
+    orphan_keys,
+    user,
+)
 
 __all__ = ["folder", "objects", "opened", "user"]
 
 
-async def test_the_check_finds_what_is_missing(
+async def test_the_check_reports_missing_objects(
     opened: Driver, user: UserStore, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime_storage.upkeep.orphans._PAGE", 2)
     nodes = [message(seq, seq - 1 or None, noise(seq)) for seq in range(1, 6)]
     await begin(user, nodes=tuple(nodes))
-    infos = sorted(await listed(objects), key=lambda info: info.key)
-    gone, cut = infos[1].key, infos[4].key
-    await objects.delete([gone])
+    infos = sorted(await list_objects(objects), key=lambda info: info.key)
+    deleted, cut = infos[1].key, infos[4].key
+    await objects.delete([deleted])
     await objects.put(cut, b"short")
 
-    found = [one async for page in find_missing_objects(opened, objects) for one in page]
+    missing = [
+        lost_object async for page in find_missing_objects(opened, objects) for lost_object in page
+    ]
 
-    assert [(one.key, one.found) for one in found] == [(gone, None), (cut, 5)]
-    assert {(one.user_id, one.thread_id, one.bytes) for one in found} == {
-        ("ann", "t1", OBJECT_BYTES + 1000)
-    }
+    assert [(lost_object.key, lost_object.found) for lost_object in missing] == [
+        (deleted, None),
+        (cut, 5),
+    ]
+    assert {
+        (lost_object.user_id, lost_object.thread_id, lost_object.bytes) for lost_object in missing
+    } == {("ann", "t1", OBJECT_BYTES + 1000)}
 
 
-# Writes that fail
+# Failing writes
 
 
-async def test_where_an_object_cannot_be_put_nothing_is_committed(
+async def test_nothing_is_committed_if_an_object_cannot_be_put(
     user: UserStore, folder: Path
 ) -> None:
     lease = await begin(user)
@@ -72,7 +86,7 @@ async def test_where_an_object_cannot_be_put_nothing_is_committed(
     assert (await user.log.node("t1", 2)).body == noise(1)
 
 
-async def test_a_commit_that_misses_leaves_an_orphan_that_is_swept(
+async def test_a_refused_commit_leaves_an_orphan_that_is_swept(
     opened: Driver, user: UserStore, objects: Objects
 ) -> None:
     lease = await begin(user, nodes=(message(1, None, noise(1)),))
@@ -80,38 +94,38 @@ async def test_a_commit_that_misses_leaves_an_orphan_that_is_swept(
     with pytest.raises(LeaseLost):
         await user.runs.commit(lease, Commit(nodes=(message(2, 1, noise(2)),), head=2))
 
-    # It is young: its commit might still be on its way.
-    assert await lost(opened, objects, age=3600) == []
+    # It is young: its commit may still be under way.
+    assert await orphan_keys(opened, objects, age=3600) == []
     assert await delete_orphans(opened, objects, age=3600) == 0
-    [orphan] = await lost(opened, objects)
-    assert len(await listed(objects)) == 2
+    [orphan] = await orphan_keys(opened, objects)
+    assert len(await list_objects(objects)) == 2
     assert await delete_orphans(opened, objects, age=0) == 1
-    assert await lost(opened, objects) == []
+    assert await orphan_keys(opened, objects) == []
     assert await objects.info(orphan) is None
     assert (await user.log.node("t1", 1)).body == noise(1)
-    # It can be put again, and is no orphan then.
+    # A later commit puts it again, and it is no orphan then.
     await user.runs.commit(
         replace(lease, epoch=2), Commit(nodes=(message(2, 1, noise(2)),), head=2)
     )
     assert await objects.info(orphan) is not None
-    assert await lost(opened, objects) == []
+    assert await orphan_keys(opened, objects) == []
 
 
-async def test_what_is_put_anew_while_it_is_swept_stays(
+async def test_an_object_that_is_put_again_during_a_sweep_stays(
     opened: Driver, user: UserStore, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await begin(user)
     await user.inbox.post("t1", "steer", noise(1))
-    [info] = await listed(objects)
+    [info] = await list_objects(objects)
     await user.runs.commit(lease, Commit(drained=(1,)))
     await opened.batch([Statement("DELETE FROM blobs", {})], owner=None)
-    assert await lost(opened, objects) == [info.key]
+    assert await orphan_keys(opened, objects) == [info.key]
     real = objects.info
 
     async def info_after_commit(key: str) -> ObjectInfo | None:
-        found = await real(key)
+        info_before = await real(key)
         await user.inbox.post("t1", "steer", noise(1))
-        return found
+        return info_before
 
     monkeypatch.setattr(objects, "info", info_after_commit)
 
@@ -119,7 +133,7 @@ async def test_what_is_put_anew_while_it_is_swept_stays(
     assert [item.body for item in await user.inbox.pending("t1")] == [noise(1)]
 
 
-async def test_two_databases_in_one_store_leave_each_others_objects(
+async def test_two_databases_in_one_object_store_do_not_interfere(
     opened: Driver, user: UserStore, objects: Objects, folder: Path, tmp_path: Path
 ) -> None:
     await begin(user, nodes=(message(1, None, noise(1)),))
@@ -127,7 +141,7 @@ async def test_two_databases_in_one_store_leave_each_others_objects(
     await begin(other.of("ann"), nodes=(message(1, None, noise(1)),))
     assert len(files(folder)) == 2
 
-    assert await lost(opened, objects) == []
+    assert await orphan_keys(opened, objects) == []
     assert await delete_orphans(opened, objects, age=0) == 0
     await objects.delete_thread("ann", "t1")
 
@@ -158,12 +172,12 @@ anyio.run(main)
 
 
 async def run_child(code: str, *arguments: str) -> int:
-    """Run the code in a process and return its exit code."""
-    done = await anyio.run_process([sys.executable, "-c", code, *arguments], check=False)
-    return done.returncode
+    """Run the code in another process and return its exit code."""
+    completed = await anyio.run_process([sys.executable, "-c", code, *arguments], check=False)
+    return completed.returncode
 
 
-async def test_killed_between_the_object_and_its_row(
+async def test_a_kill_between_an_object_and_its_row_leaves_an_orphan(
     database_url: str,
     opened: Driver,
     user: UserStore,
@@ -179,11 +193,11 @@ async def test_killed_between_the_object_and_its_row(
 
     assert code == -signal.SIGKILL
     assert (await user.threads.get("t1")).last_seq == 1
-    [orphan] = await lost(opened, objects)
+    [orphan] = await orphan_keys(opened, objects)
     lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     await user.runs.commit(lease, Commit(nodes=(message(2, 1, noise(1)),), head=2))
-    assert [info.key for info in await listed(objects)] == [orphan]
-    assert await lost(opened, objects) == []
+    assert [info.key for info in await list_objects(objects)] == [orphan]
+    assert await orphan_keys(opened, objects) == []
     assert (await user.log.node("t1", 2)).body == noise(1)
 
 
@@ -204,7 +218,7 @@ anyio.run(main)
 
 
 def kill_after(command: Sequence[str], lines: int) -> list[bytes]:
-    """Run a command, kill it once it has printed so many lines, and return all that it printed."""
+    """Run a command, kill it after a number of printed lines, and return all its lines."""
     child = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert child.stdout is not None
     head = [child.stdout.readline() for _ in range(lines)]
@@ -213,7 +227,7 @@ def kill_after(command: Sequence[str], lines: int) -> list[bytes]:
     return [line for line in (*head, *rest.splitlines(keepends=True)) if line.endswith(b"\n")]
 
 
-async def test_killed_while_committing_each_row_has_its_object(
+async def test_every_row_has_its_object_after_kills_during_commits(
     database_url: str, opened: Driver, user: UserStore, objects: Objects, folder: Path
 ) -> None:
     await begin(user)
@@ -224,8 +238,8 @@ async def test_killed_while_committing_each_row_has_its_object(
 
         last = (await user.threads.get("t1")).last_seq
         assert last >= int(printed[-1])
-        assert [one async for one in find_missing_objects(opened, objects)] == []
+        assert [missing async for missing in find_missing_objects(opened, objects)] == []
         nodes = await user.log.branch("t1", last, first=2)
         assert [node.body for node in nodes] == [noise(seq, 600_000) for seq in range(2, last + 1)]
     await delete_orphans(opened, objects, age=0)
-    assert len(await listed(objects)) == (await user.threads.get("t1")).last_seq - 1
+    assert len(await list_objects(objects)) == (await user.threads.get("t1")).last_seq - 1

@@ -1,4 +1,4 @@
-"""Objects in a folder: when it is made, what is durable, who else writes, and what goes wrong."""
+"""Objects in a folder: its creation, durability, concurrent writers and errors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ KEY = "ann/t1/body.raw"
 
 
 def files(folder: Path) -> list[str]:
-    """All files below a folder."""
-    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
+    """Return all files below a folder, as relative paths."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-async def test_nothing_is_made_before_the_first_write(tmp_path: Path) -> None:
+async def test_no_folder_is_created_before_the_first_write(tmp_path: Path) -> None:
     folder = tmp_path / "objects"
     objects = Objects.open(f"file:{folder}", room="room")
     with pytest.raises(ObjectLost):
@@ -40,7 +40,7 @@ async def test_nothing_is_made_before_the_first_write(tmp_path: Path) -> None:
     assert files(folder) == [f"room/{KEY}"]
 
 
-async def test_a_relative_folder_stays_where_it_was(
+async def test_a_relative_folder_does_not_follow_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -53,7 +53,7 @@ async def test_a_relative_folder_stays_where_it_was(
     assert files(tmp_path) == [f"objects/{KEY}"]
 
 
-def test_the_default_folder_lies_beside_the_real_file(tmp_path: Path) -> None:
+def test_the_default_folder_is_next_to_the_real_file(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "real" / "own.db")
@@ -83,7 +83,7 @@ from agent_runtime_storage import StoreError
 from agent_runtime_storage.objects.object_store import Objects
 import agent_runtime_storage.objects.backends
 async def main():
-    # Everything is imported by now, also what anyio imports late.
+    # Import everything first, including what anyio imports late.
     await anyio.to_thread.run_sync(int)
     if os.geteuid() == 0:
         os.setegid(65534)
@@ -97,23 +97,23 @@ anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("made", [True, False])
-async def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, made: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_folder_without_write_permission_is_an_error(tmp_path: Path, exists: bool) -> None:
     folder = tmp_path / "objects"
-    if made:
+    if exists:
         await anyio.Path(folder).mkdir(mode=0o555)
     let_others_in(tmp_path)
     await anyio.Path(tmp_path).chmod(0o555)
     try:
-        found = await anyio.run_process(
+        completed = await anyio.run_process(
             [sys.executable, "-c", _UNPRIVILEGED, str(folder)], check=False
         )
     finally:
         await anyio.Path(tmp_path).chmod(0o755)
 
-    told = (found.stdout + found.stderr).decode()
-    assert told.startswith("ObjectsUnavailable Writing the object a/b.raw")
-    assert "Permission denied" in told and "write permission" in told
+    output = (completed.stdout + completed.stderr).decode()
+    assert output.startswith("ObjectsUnavailable Writing the object a/b.raw")
+    assert "Permission denied" in output and "write permission" in output
 
 
 _LIMITED = """
@@ -134,12 +134,12 @@ anyio.run(main)
 """
 
 
-async def test_without_space_nothing_is_half_written(tmp_path: Path) -> None:
+async def test_no_partial_object_is_left_without_space(tmp_path: Path) -> None:
     folder = tmp_path / "objects"
 
-    found = await anyio.run_process([sys.executable, "-c", _LIMITED, str(folder)])
+    completed = await anyio.run_process([sys.executable, "-c", _LIMITED, str(folder)])
 
-    assert found.stdout.decode().count("Free some space") == 2
+    assert completed.stdout.decode().count("Free some space") == 2
     assert files(folder) == ["a/old.raw", "a/small.raw"]
     assert (folder / "a/old.raw").read_bytes() == b"old"
 
@@ -151,16 +151,16 @@ def small_device(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
     try:
-        done = subprocess.run(command, capture_output=True, check=False)
+        mounted = subprocess.run(command, capture_output=True, check=False)
     except FileNotFoundError:
         pytest.skip("there is no command `mount`")
-    if done.returncode:
+    if mounted.returncode:
         pytest.skip("no file system may be mounted here")
     yield place
     subprocess.run(["umount", str(place)], check=True)
 
 
-async def test_a_full_device_is_told_and_can_be_freed(small_device: Path) -> None:
+async def test_a_full_device_is_an_error_and_can_be_freed(small_device: Path) -> None:
     objects = Objects.open(str(small_device / "objects"))
     await objects.put("a/one.raw", bytes(600_000))
     with pytest.raises(StoreFull, match="No space left"):
@@ -173,7 +173,7 @@ async def test_a_full_device_is_told_and_can_be_freed(small_device: Path) -> Non
     assert await objects.get("a/two.raw") == bytes(600_000)
 
 
-async def test_the_file_and_all_its_names_are_synchronised(
+async def test_the_file_and_all_its_folders_are_synchronised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -189,7 +189,7 @@ async def test_the_file_and_all_its_names_are_synchronised(
     await objects.put(KEY, b"x")
 
     path = tmp_path / "objects" / "room" / KEY
-    assert synced == [str(one) for one in (path, *path.parents)][: len(KEY.split("/")) + 3]
+    assert synced == [str(step) for step in (path, *path.parents)][: len(KEY.split("/")) + 3]
     assert synced[-1] == str(tmp_path)
 
 
@@ -207,7 +207,7 @@ anyio.run(main)
 
 
 def start_writer(folder: Path, letter: str) -> subprocess.Popen[bytes]:
-    """A process that writes an object of this letter again and again, once it is told to go."""
+    """Start a process that, after a line on stdin, writes an object of this letter repeatedly."""
     return subprocess.Popen(
         [sys.executable, "-c", _WRITER, str(folder), letter],
         stdin=subprocess.PIPE,
@@ -215,7 +215,7 @@ def start_writer(folder: Path, letter: str) -> subprocess.Popen[bytes]:
     )
 
 
-async def test_two_processes_write_one_object_and_it_is_always_whole(tmp_path: Path) -> None:
+async def test_an_object_that_two_processes_write_is_always_complete(tmp_path: Path) -> None:
     objects = Objects.open(str(tmp_path / "objects"))
     writers = [start_writer(tmp_path / "objects", letter) for letter in "ab"]
     seen: set[bytes] = set()
@@ -239,7 +239,7 @@ async def test_two_processes_write_one_object_and_it_is_always_whole(tmp_path: P
     assert files(tmp_path) == ["objects/a/b.raw"]
 
 
-async def test_writing_and_deleting_at_once_break_nothing(tmp_path: Path) -> None:
+async def test_concurrent_writes_and_deletions_do_not_fail(tmp_path: Path) -> None:
     objects = Objects.open(str(tmp_path / "objects"), room="room")
 
     async def write(name: int) -> None:
@@ -262,7 +262,7 @@ async def test_writing_and_deleting_at_once_break_nothing(tmp_path: Path) -> Non
     assert list((tmp_path / "objects" / "room").iterdir()) == []
 
 
-async def test_empty_folders_go(tmp_path: Path) -> None:
+async def test_empty_folders_are_removed(tmp_path: Path) -> None:
     room = tmp_path / "objects" / "room"
     objects = Objects.open(str(tmp_path / "objects"), room="room")
     for key in ("ann/t1/a.raw", "ann/t1/b.raw", "ann/t2/a.raw", "bob/t1/a.raw"):
@@ -275,7 +275,7 @@ async def test_empty_folders_go(tmp_path: Path) -> None:
     assert files(room) == ["bob/t1/a.raw"]
 
 
-async def test_a_folder_removed_under_way_is_made_again(tmp_path: Path) -> None:
+async def test_a_removed_folder_is_created_again(tmp_path: Path) -> None:
     objects = Objects.open(str(tmp_path / "objects"), room="room")
     await objects.put(KEY, b"x")
     (tmp_path / "objects").rename(tmp_path / "moved")
@@ -288,7 +288,27 @@ async def test_a_folder_removed_under_way_is_made_again(tmp_path: Path) -> None:
     assert await objects.get(KEY) == b"y"
 
 
-async def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
+async def test_cleaning_passes_over_a_file_that_its_writer_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects.open(str(tmp_path / "objects"), room="room")
+    await objects.put(KEY, b"x")
+    folder = (tmp_path / "objects" / "room" / KEY).parent
+    half = folder / "body.raw#1"
+    half.write_bytes(b"half")
+    os.utime(half, (1000, 1000))
+    walk = os.walk
+
+    def listed_before_the_rename(top: Path) -> list[tuple[str, list[str], list[str]]]:
+        return [(at, below, [*names, "body.raw#0"]) for at, below, names in walk(top)]
+
+    monkeypatch.setattr(os, "walk", listed_before_the_rename)
+
+    assert await objects.clean(before=2000) == 1
+    assert not half.exists()
+
+
+async def test_files_of_killed_writers_are_cleaned_up(tmp_path: Path) -> None:
     room = tmp_path / "objects" / "room"
     objects = Objects.open(str(tmp_path / "objects"), room="room")
     await objects.put(KEY, b"x")
@@ -298,7 +318,7 @@ async def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
     os.utime(old, (1000, 1000))
     os.utime(room / KEY, (1000, 1000))
 
-    # Nobody takes them for objects.
+    # They are not listed as objects.
     assert [info.key async for chunk in objects.list() for info in chunk] == [KEY]
     assert await objects.clean(before=young.stat().st_mtime) == 1
     assert not old.exists() and young.exists() and await objects.get(KEY) == b"x"

@@ -1,4 +1,4 @@
-"""The object store, in a folder and in a bucket: the same promises, and its errors."""
+"""The object store's contract, in a folder and in a bucket; URLs, and errors of buckets."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def objects(url: str) -> Objects:
 
 
 async def keys(objects: Objects, prefix: str = "") -> list[str]:
-    """All keys in a prefix, in order."""
+    """Return all keys below a prefix, in order."""
     return sorted([info.key async for chunk in objects.list(prefix) for info in chunk])
 
 
 @pytest.mark.parametrize("size", [0, 1, 6_000_000])
-async def test_what_is_put_is_read(objects: Objects, size: int) -> None:
+async def test_an_object_is_read_as_it_was_put(objects: Objects, size: int) -> None:
     data = os.urandom(size)
 
     await objects.put("a/b/c.raw", data)
@@ -54,7 +54,7 @@ async def test_what_is_put_is_read(objects: Objects, size: int) -> None:
     info = await objects.info("a/b/c.raw")
     assert info is not None and (info.key, info.bytes) == ("a/b/c.raw", size)
     assert info.modified > (await anyio.Path(__file__).stat()).st_mtime
-    assert [one async for chunk in objects.list() for one in chunk] == [info]
+    assert [listed async for chunk in objects.list() for listed in chunk] == [info]
 
 
 async def test_putting_again_replaces(objects: Objects) -> None:
@@ -64,7 +64,7 @@ async def test_putting_again_replaces(objects: Objects) -> None:
     assert await keys(objects) == ["a/b/c.raw"]
 
 
-async def test_what_is_not_there_is_told_with_the_cure(objects: Objects) -> None:
+async def test_a_missing_object_is_an_error_with_a_cure(objects: Objects) -> None:
     assert await keys(objects) == []
     assert await objects.info("a/b/c.raw") is None
     await objects.delete(["a/b/c.raw"])
@@ -75,24 +75,24 @@ async def test_what_is_not_there_is_told_with_the_cure(objects: Objects) -> None
     assert "AGENT_RUNTIME_OBJECT_STORE_URL" in caught.value.cure
 
 
-async def test_a_prefix_is_whole_segments(
+async def test_a_prefix_matches_whole_segments(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime_storage.objects.backends._LIST_CHUNK", 5)
-    wanted = [f"ann/t1/{number:02}.raw" for number in range(12)]
+    expected = [f"ann/t1/{number:02}.raw" for number in range(12)]
     others = ["ann/t10/x.raw", "ann/t2/x.raw", "ann2/t1/x.raw"]
-    for key in (*wanted, *others):
+    for key in (*expected, *others):
         await objects.put(key, b"x")
 
-    assert await keys(objects, "ann/t1") == wanted
-    assert await keys(objects) == sorted((*wanted, *others))
+    assert await keys(objects, "ann/t1") == expected
+    assert await keys(objects) == sorted((*expected, *others))
     await objects.delete(["ann/t1/00.raw", "ann/t1/none.raw", "ann/t1/01.raw"])
-    assert await keys(objects, "ann/t1") == wanted[2:]
+    assert await keys(objects, "ann/t1") == expected[2:]
     await objects.delete_prefix("ann/t1")
     assert await keys(objects) == others
 
 
-async def test_rooms_are_apart(url: str) -> None:
+async def test_rooms_are_separate(url: str) -> None:
     here, there = Objects.open(url, room="here"), Objects.open(url, room="there")
     await here.put("a/b/c.raw", b"here")
     await there.put("a/b/c.raw", b"there")
@@ -103,7 +103,7 @@ async def test_rooms_are_apart(url: str) -> None:
     assert await here.get("a/b/c.raw") == b"here"
 
 
-async def test_many_at_once(objects: Objects) -> None:
+async def test_many_objects_can_be_put_concurrently(objects: Objects) -> None:
     names = [f"a/b/{number}.raw" for number in range(50)]
 
     async def put_and_get(name: str) -> None:
@@ -141,14 +141,14 @@ async def test_a_probe_leaves_nothing(objects: Objects) -> None:
         ("abfss://container:hunter2@account.dfs.core.windows.net/x", StoreError, "credentials"),
     ],
 )
-def test_a_bad_url_is_refused_with_the_cure(url: str, kind: type[StoreError], what: str) -> None:
+def test_a_bad_url_is_refused_with_a_cure(url: str, kind: type[StoreError], what: str) -> None:
     with pytest.raises(kind) as caught:
         Objects.open(url)
     assert what in caught.value.message and caught.value.cure
     assert "hunter2" not in str(caught.value)
 
 
-def test_azure_without_an_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_azure_without_an_account_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("AZURE_"):
             monkeypatch.delenv(name)
@@ -162,10 +162,10 @@ def test_other_clouds_open_without_a_connection(url: str) -> None:
     assert Objects.open(url).shown == url
 
 
-# A bucket's errors
+# Errors of buckets
 
 
-async def test_a_missing_bucket_is_no_lost_object(s3_url: str) -> None:
+async def test_a_missing_bucket_is_not_a_lost_object(s3_url: str) -> None:
     objects = Objects.open("s3://nobody/x")
     for attempt in (objects.put("a/b.raw", b"x"), objects.get("a/b.raw"), objects.probe()):
         with pytest.raises(ObjectsUnavailable, match="NoSuchBucket") as caught:
@@ -173,8 +173,8 @@ async def test_a_missing_bucket_is_no_lost_object(s3_url: str) -> None:
         assert "bucket is there" in caught.value.cure
 
 
-class Asked(list[bytes]):
-    """What a server was asked, and whether anything yet."""
+class ReceivedRequests(list[bytes]):
+    """The requests that a server received, and an event for the first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,19 +182,19 @@ class Asked(list[bytes]):
 
 
 @asynccontextmanager
-async def answering(*answers: bytes) -> AsyncGenerator[tuple[int, Asked]]:
-    """A server that gives these answers, one a request, the last for ever; and what it was asked.
+async def answering(*answers: bytes) -> AsyncGenerator[tuple[int, ReceivedRequests]]:
+    """Serve these answers, one a request and the last one repeatedly; yield port and requests.
 
-    Empty bytes are no answer at all.
+    Empty bytes stand for no answer at all.
     """
-    asked = Asked()
+    requests = ReceivedRequests()
     silent = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        asked.append(head)
-        asked.arrived.set()
-        answer = answers[min(len(asked), len(answers)) - 1]
+        requests.append(head)
+        requests.arrived.set()
+        answer = answers[min(len(requests), len(answers)) - 1]
         if answer:
             writer.write(answer)
             await writer.drain()
@@ -204,14 +204,14 @@ async def answering(*answers: bytes) -> AsyncGenerator[tuple[int, Asked]]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield server.sockets[0].getsockname()[1], asked
+        yield server.sockets[0].getsockname()[1], requests
     finally:
         silent.set()
         server.close()
 
 
 def http(status: str, body: str = "", headers: str = "") -> bytes:
-    """An HTTP answer."""
+    """Return an HTTP answer."""
     return (
         f"HTTP/1.1 {status}\r\nConnection: close\r\n{headers}"
         f"Content-Length: {len(body)}\r\n\r\n{body}"
@@ -226,14 +226,18 @@ FORBIDDEN = http(
 )
 
 
-async def test_a_busy_bucket_is_asked_again(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with answering(BUSY, BUSY, GOOD) as (port, asked):
+async def test_a_request_to_a_busy_bucket_is_repeated(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with answering(BUSY, BUSY, GOOD) as (port, requests):
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{port}")
         await Objects.open(s3_url).put("a/b.raw", b"x")
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
-async def test_missing_rights_are_told(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_rights_are_an_error_with_a_cure(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with answering(FORBIDDEN) as (port, _):
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{port}")
         with pytest.raises(ObjectsUnavailable, match="AccessDenied") as caught:
@@ -242,27 +246,27 @@ async def test_missing_rights_are_told(s3_url: str, monkeypatch: pytest.MonkeyPa
     assert "an-access-key" not in str(caught.value)
 
 
-async def test_a_bucket_that_never_answers_meets_the_deadline(
+async def test_a_silent_bucket_runs_into_the_deadline(
     s3_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with answering(b"") as (port, asked):
+    async with answering(b"") as (port, requests):
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{port}")
         with pytest.raises(ObjectsUnavailable) as caught:
             await Objects.open(s3_url, seconds=0.5).get("a/b.raw")
-    assert asked
+    assert requests
     assert isinstance(caught.value, StoreUnavailable) and "reached" in caught.value.cure
 
 
 async def test_a_cancelled_read_is_abandoned(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with answering(b"") as (port, asked):
+    async with answering(b"") as (port, requests):
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{port}")
         objects = Objects.open(s3_url)
         async with anyio.create_task_group() as group:
             group.start_soon(objects.get, "a/b.raw")
-            await asked.arrived.wait()
+            await requests.arrived.wait()
             group.cancel_scope.cancel()
-        # The server has not answered to this moment.
-        assert len(asked) == 1
+        # The server has not answered yet.
+        assert len(requests) == 1
 
 
 async def test_secrets_are_in_no_error(monkeypatch: pytest.MonkeyPatch, s3_url: str) -> None:
@@ -276,12 +280,12 @@ async def test_secrets_are_in_no_error(monkeypatch: pytest.MonkeyPatch, s3_url: 
         objects = Objects.open(url, seconds=0.5)
         with pytest.raises(ObjectsUnavailable) as caught:
             await objects.get("a/b.raw")
-        told = f"{caught.value!r} {caught.value} {caught.value.__cause__!r} {objects!r}"
-        assert SECRET not in told and "hunter2" not in told
+        texts = f"{caught.value!r} {caught.value} {caught.value.__cause__!r} {objects!r}"
+        assert SECRET not in texts and "hunter2" not in texts
         assert caught.value.__suppress_context__
 
 
-async def test_a_server_that_is_gone_and_back(
+async def test_a_server_that_restarts_is_waited_for(
     s3_url: str, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = S3Server(logs)

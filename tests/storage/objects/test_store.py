@@ -1,4 +1,4 @@
-"""The store with objects: where bodies lie, and what is told when they are gone."""
+"""The store with objects: where bodies are stored, and errors when objects are lost."""
 
 from __future__ import annotations
 
@@ -32,13 +32,22 @@ from agent_runtime_storage.urls import open_driver
 from tests.services.s3 import s3_server, s3_url
 from tests.storage.families import exported, stream
 from tests.storage.helpers import append, begin, done, exchange, message
-from tests.storage.objects.parts import files, folder, listed, lost, noise, objects, opened, user
+from tests.storage.objects.parts import (
+    files,
+    folder,
+    list_objects,
+    noise,
+    objects,
+    opened,
+    orphan_keys,
+    user,
+)
 
 __all__ = ["folder", "objects", "opened", "s3_server", "s3_url", "user"]
 
 
 async def write_all_kinds(user: UserStore) -> dict[str, bytes]:
-    """Write a large body of each kind, and return them."""
+    """Write a large body of each kind; return the bodies."""
     kinds = ("task", "call", "activation", "prefix", "inbox", "job", "output")
     bodies = {kind: noise(number) for number, kind in enumerate(kinds)}
     lease = await begin(
@@ -57,7 +66,7 @@ async def write_all_kinds(user: UserStore) -> dict[str, bytes]:
 
 
 async def read_all_kinds(user: UserStore) -> dict[str, bytes]:
-    """Read what `write_all_kinds` has written."""
+    """Read the bodies of `write_all_kinds`."""
     task, call = await user.log.branch("t1", 2)
     assert (await user.log.node("t1", 1)) == task
     assert (await user.log.children("t1", 1)) == [call]
@@ -86,7 +95,7 @@ async def test_large_bodies_of_every_kind_are_objects(
     bodies = await write_all_kinds(user)
 
     assert await read_all_kinds(user) == bodies
-    infos = await listed(objects)
+    infos = await list_objects(objects)
     assert len(infos) == len(bodies)
     assert {info.bytes for info in infos} == {OBJECT_BYTES + 1000}
     rows = await opened.read(
@@ -95,22 +104,20 @@ async def test_large_bodies_of_every_kind_are_objects(
     [(data, count, size)] = rows
     assert (int(data), count) == (0, len(bodies))
     assert int(size) == sum(info.bytes for info in infos)
-    assert await lost(opened, objects) == []
-    assert [one async for one in find_missing_objects(opened, objects)] == []
+    assert await orphan_keys(opened, objects) == []
+    assert [missing async for missing in find_missing_objects(opened, objects)] == []
 
 
-async def test_the_same_content_of_a_thread_is_one_object(
-    user: UserStore, objects: Objects
-) -> None:
+async def test_equal_bodies_of_a_thread_are_one_object(user: UserStore, objects: Objects) -> None:
     lease = await begin(user, nodes=(message(1, None, noise(1)), message(2, 1, noise(1))))
     await user.runs.commit(lease, Commit(nodes=(message(3, 2, noise(1)),), head=3))
 
     assert {node.body for node in await user.log.branch("t1", 3)} == {noise(1)}
-    assert len(await listed(objects)) == 1
+    assert len(await list_objects(objects)) == 1
 
 
 async def test_smaller_bodies_stay_in_the_database(user: UserStore, objects: Objects) -> None:
-    # As compressed: this is many times the limit.
+    # Compressed size counts: the first body is many times the limit before.
     await begin(
         user,
         nodes=(
@@ -119,7 +126,7 @@ async def test_smaller_bodies_stay_in_the_database(user: UserStore, objects: Obj
             message(3, 2, b"small"),
         ),
     )
-    assert await listed(objects) == []
+    assert await list_objects(objects) == []
     assert [len(node.body) for node in await user.log.branch("t1", 3)] == [
         6 * OBJECT_BYTES,
         OBJECT_BYTES,
@@ -127,22 +134,22 @@ async def test_smaller_bodies_stay_in_the_database(user: UserStore, objects: Obj
     ]
 
 
-async def test_compressed_objects_are_read_whole(user: UserStore, objects: Objects) -> None:
+async def test_compressed_objects_are_read_completely(user: UserStore, objects: Objects) -> None:
     body = b"".join(noise(seed, 1000) * 2 for seed in range(700))
     await begin(user, nodes=(message(1, None, body),))
 
-    [info] = await listed(objects)
+    [info] = await list_objects(objects)
     assert info.key.endswith(".zstd") and info.bytes < len(body)
     assert (await user.log.node("t1", 1)).body == body
 
 
-async def test_without_an_object_store_all_stays_in_the_database(opened: Driver) -> None:
+async def test_without_an_object_store_all_bodies_are_in_the_database(opened: Driver) -> None:
     user = SqlStore(opened).of("ann")
     bodies = await write_all_kinds(user)
     assert await read_all_kinds(user) == bodies
 
 
-async def test_a_file_has_a_folder_beside_it(tmp_path: Path) -> None:
+async def test_objects_of_a_file_are_in_a_folder_next_to_it(tmp_path: Path) -> None:
     store = await open_store(f"file:{tmp_path}/own.db")
     lease = await begin(store.of("ann"))
     assert files(tmp_path / "own.objects") == []
@@ -168,7 +175,7 @@ async def test_a_database_without_the_schema_is_opened_without_objects(
 # In a bucket
 
 
-async def test_a_bucket_holds_them_as_well(opened: Driver, s3_url: str) -> None:
+async def test_a_bucket_can_hold_the_objects(opened: Driver, s3_url: str) -> None:
     objects = await open_object_store(opened, s3_url)
     assert objects is not None
     user = SqlUserStore(opened, "ann", objects)
@@ -176,19 +183,19 @@ async def test_a_bucket_holds_them_as_well(opened: Driver, s3_url: str) -> None:
 
     assert await read_all_kinds(user) == bodies
     await objects.put("some/orphan.raw", b"x")
-    # A bucket counts its times in whole seconds.
-    assert await lost(opened, objects, age=-2) == ["some/orphan.raw"]
+    # A bucket has times in whole seconds.
+    assert await orphan_keys(opened, objects, age=-2) == ["some/orphan.raw"]
     assert await delete_orphans(opened, objects, age=-2) == 1
     assert await read_all_kinds(user) == bodies
     await objects.delete_thread("ann", "t1")
-    assert await listed(objects) == []
+    assert await list_objects(objects) == []
     assert sum([len(page) async for page in find_missing_objects(opened, objects)]) == len(bodies)
 
 
 # Another database
 
 
-async def test_an_export_carries_them_and_an_import_puts_them(
+async def test_an_export_contains_objects_and_an_import_stores_them(
     user: UserStore, objects: Objects, tmp_path: Path
 ) -> None:
     bodies = await write_all_kinds(user)
@@ -204,14 +211,14 @@ async def test_an_export_carries_them_and_an_import_puts_them(
     assert len(files(tmp_path / "more")) == len(bodies)
 
 
-# What is lost
+# Lost objects
 
 
-async def test_another_store_than_the_writers_is_told(
+async def test_reading_with_another_object_store_is_an_error(
     database_url: str, user: UserStore, objects: Objects, opened: Driver, tmp_path: Path
 ) -> None:
     await begin(user, nodes=(message(1, None, noise(1)), message(2, 1, b"small")))
-    [info] = await listed(objects)
+    [info] = await list_objects(objects)
 
     elsewhere = await open_store(database_url, objects=str(tmp_path / "elsewhere"))
     nowhere = SqlStore(opened)
@@ -220,7 +227,7 @@ async def test_another_store_than_the_writers_is_told(
             await store.of("ann").log.branch("t1", 2)
         assert info.key in caught.value.message
         assert "AGENT_RUNTIME_OBJECT_STORE_URL" in caught.value.cure
-        # What needs no object is read.
+        # Rows without objects can be read.
         assert (await store.of("ann").log.node("t1", 2)).body == b"small"
         assert (await store.of("ann").threads.get("t1")).head == 2
     await elsewhere.close()
@@ -228,7 +235,7 @@ async def test_another_store_than_the_writers_is_told(
 
 
 def damaged(data: bytes, how: str) -> bytes:
-    """The bytes, damaged."""
+    """Return the bytes, damaged in this way."""
     if how == "cut":
         return data[:-1]
     if how == "flipped":
@@ -238,12 +245,12 @@ def damaged(data: bytes, how: str) -> bytes:
 
 @pytest.mark.parametrize("how", ["cut", "empty", "flipped", "other"])
 @pytest.mark.parametrize("compressed", [True, False])
-async def test_a_damaged_object_is_told(
+async def test_a_damaged_object_is_an_error(
     user: UserStore, objects: Objects, how: str, compressed: bool
 ) -> None:
     body = noise(1, 300_000) * 2 if compressed else noise(1)
     await begin(user, nodes=(message(1, None, body),))
-    [info] = await listed(objects)
+    [info] = await list_objects(objects)
     assert info.key.endswith(".zstd" if compressed else ".raw")
     await objects.put(info.key, damaged(await objects.get(info.key), how))
 
@@ -253,7 +260,7 @@ async def test_a_damaged_object_is_told(
 
 
 class DeletesAfterReading:
-    """A driver between whose read and the reader's next step another deletes the thread."""
+    """A driver after whose first read another process deletes the thread."""
 
     def __init__(self, driver: Driver, user: UserStore, objects: Objects) -> None:
         self._driver, self._user, self._objects = driver, user, objects
@@ -271,7 +278,7 @@ class DeletesAfterReading:
         return rows
 
 
-async def test_who_reads_while_the_thread_is_deleted_does_not_find_it(
+async def test_a_thread_that_is_deleted_during_a_read_is_not_found(
     opened: Driver, user: UserStore, objects: Objects
 ) -> None:
     lease = await begin(user, nodes=(message(1, None, noise(1)),))
@@ -288,17 +295,17 @@ async def test_a_deleted_thread_leaves_no_object(
     lease = await begin(user, "r1", "t1", nodes=(message(1, None, noise(1)),))
     await begin(user, "r2", "t2", nodes=(message(1, None, noise(1)),))
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    [own] = [one for one in files(folder) if thread_prefix("ann", "t1") in str(one)]
+    [own] = [path for path in files(folder) if thread_prefix("ann", "t1") in str(path)]
     await anyio.Path(f"{own}#1").write_bytes(b"half written")
 
     await user.upkeep.delete_thread("t1")
 
-    [info] = await listed(objects)
+    [info] = await list_objects(objects)
     assert info.key.startswith(thread_prefix("ann", "t2"))
     assert len(files(folder)) == 1
 
 
-async def test_small_bodies_are_read_without_a_look_at_the_objects(
+async def test_small_bodies_are_read_without_the_object_store(
     opened: Driver, user: UserStore, folder: Path
 ) -> None:
     lease = await begin(user)

@@ -1,4 +1,4 @@
-"""What a query's words are looked for as: other forms, and no function words."""
+"""Forms of a query's words: inflections, and function words that do not count."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from tests.storage.helpers import begin
         ("children", "child"),
     ],
 )
-def test_a_word_has_its_other_forms_and_they_have_it(word: str, form: str) -> None:
+def test_forms_are_symmetric(word: str, form: str) -> None:
     assert form in forms_of(word)
     assert word in forms_of(form)
 
 
-def test_what_only_looks_alike_is_no_form() -> None:
+def test_similar_words_are_not_forms() -> None:
     assert "hop" not in forms_of("hope")
     assert "past" not in forms_of("paste")
 
 
 @pytest.mark.parametrize("word", ["x1", "東京", "straße", "foo_bar", "404", "is"])
-def test_what_is_no_english_word_stands_alone(word: str) -> None:
+def test_other_words_have_no_forms(word: str) -> None:
     assert forms_of(word) == (word,)
 
 
 @given(st.text(alphabet="aeinostrdgy", min_size=1, max_size=12))
-def test_the_word_itself_comes_first_and_none_twice(word: str) -> None:
+def test_the_word_itself_is_the_first_form_and_forms_are_unique(word: str) -> None:
     forms = forms_of(word)
     assert forms[0] == word
     assert len(set(forms)) == len(forms) < 40
 
 
-def test_function_words_count_only_where_there_are_no_others() -> None:
+def test_function_words_count_only_without_others() -> None:
     assert content_words(["when", "did", "she", "win"]) == ["win"]
     assert content_words(["who", "is", "it"]) == ["who", "is", "it"]
 
 
-async def test_other_forms_are_found_and_rank_as_the_word_itself(user: UserStore) -> None:
+async def test_other_forms_rank_as_the_word_itself(user: UserStore) -> None:
     await begin(user)
     await begin(user, "r2", "t2")
     await begin(user, "r3", "t3")

@@ -1,4 +1,4 @@
-"""What the index of full text search holds: no word that can be read, and nothing deleted."""
+"""The full-text index: its words are not readable, and deleted texts leave no trace."""
 
 from __future__ import annotations
 
@@ -16,42 +16,48 @@ from tests.storage.helpers import begin
 MARKER = "xylophonequartz"
 
 
-def said(seq: int, text: str) -> NewNode:
-    """A message under the one before it, whose body does not hold the text."""
+def indexed_message(seq: int, text: str) -> NewNode:
+    """Return a message below the previous one, whose body does not contain the text."""
     return NewNode(seq, seq - 1 or None, "message", "user", b"", 1, 0, text=text)
 
 
-async def test_no_word_lies_readable_in_the_database(
+async def test_no_indexed_word_is_readable_in_the_database(
     user: UserStore, database_contents: Callable[[], bytes]
 ) -> None:
-    await begin(user, nodes=(said(1, f"the {MARKER} is here"),))
+    await begin(user, nodes=(indexed_message(1, f"the {MARKER} is here"),))
     assert len(await user.search.find(MARKER)) == 1
     assert MARKER.encode() not in database_contents()
 
 
-async def test_a_deleted_threads_texts_are_gone_and_the_others_rank_as_without_them(
+async def test_deleted_texts_are_not_found_and_do_not_affect_ranks(
     store: Store, user: UserStore
 ) -> None:
     other = store.of("eve")
-    kept = [said(1, "one heron"), said(2, "two herons and one pelican"), said(3, "a heron")]
-    await begin(other, nodes=tuple(kept))
-    await begin(user, "r1", "t1", nodes=tuple(kept))
-    gone = tuple(said(seq, "a heron, a pelican, a crane " * seq) for seq in range(1, 60))
-    await begin(user, "r2", "t2", nodes=gone, lease_seconds=-1.0)
+    texts = [
+        indexed_message(1, "one heron"),
+        indexed_message(2, "two herons and one pelican"),
+        indexed_message(3, "a heron"),
+    ]
+    await begin(other, nodes=tuple(texts))
+    await begin(user, "r1", "t1", nodes=tuple(texts))
+    deleted = tuple(
+        indexed_message(seq, "a heron, a pelican, a crane " * seq) for seq in range(1, 60)
+    )
+    await begin(user, "r2", "t2", nodes=deleted, lease_seconds=-1.0)
     assert len(await user.search.find("crane", limit=100)) == 59
     await user.upkeep.delete_thread("t2")
     assert await user.search.find("crane") == []
-    # The rank of what is left, and the numbers of new texts, take nothing over.
+    # Deleted texts affect neither the ranks of the others nor the ids of new ones.
     hits = await user.search.find("heron pelican")
     assert hits == await other.search.find("heron pelican")
-    await begin(user, "r3", "t3", nodes=(said(1, "an emu"),))
-    await begin(other, "r4", "t3", nodes=(said(1, "an emu"),))
+    await begin(user, "r3", "t3", nodes=(indexed_message(1, "an emu"),))
+    await begin(other, "r4", "t3", nodes=(indexed_message(1, "an emu"),))
     for query in ("emu", "heron pelican", "crane"):
         assert await user.search.find(query) == await other.search.find(query)
 
 
 async def _fill(driver: PostgresDriver) -> None:
-    """Give two owners 4,000 texts each, of which 40 have a word in common."""
+    """Write 4,000 texts for each of two owners; 40 of each have a word in common."""
     rare = {owner: query_terms("rare", owner_key(owner), plain=True)[0] for owner in ("ann", "bob")}
     for owner in rare:
         texts = """
@@ -81,7 +87,7 @@ async def _fill(driver: PostgresDriver) -> None:
         await driver.batch([Statement(f"ANALYZE {table}", {})], owner=None)
 
 
-async def test_row_level_security_leaves_the_index_in_use(postgres_url: str) -> None:
+async def test_queries_use_the_index_despite_row_level_security(postgres_url: str) -> None:
     driver = await PostgresDriver.open(postgres_url)
     await apply_migrations(driver)
     await _fill(driver)
@@ -107,7 +113,7 @@ async def test_row_level_security_leaves_the_index_in_use(postgres_url: str) -> 
             assert [row[1] for row in rows] == [*range(100, 1001, 100)]
     [(login,)] = await driver.read("SELECT current_user::text", {}, owner="ann")
     assert login == "agent_runtime_app"
-    # Without the owner in a query the second wall stands.
+    # A query without the owner is limited by row-level security.
     owners = await driver.read("SELECT DISTINCT user_id FROM search_texts", {}, owner="ann")
     assert owners == [("ann",)]
     await driver.close()

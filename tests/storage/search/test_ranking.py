@@ -1,4 +1,4 @@
-"""Every database ranks alike: by BM25 over the owner's texts, as it is written down here again."""
+"""Every database ranks alike: by BM25 over the owner's texts, computed here a second time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.storage.helpers import begin
 
 _SEED = 20_261_121
 _LEXICON = [f"w{number}" for number in range(60)]
-# As in a language, a few words are in most texts and most words in a few.
+# As in a language, a few words are in most texts, and most words in few.
 _FREQUENCIES = [1 / (place + 1) for place in range(60)]
 
 
 def _corpus(chance: random.Random) -> dict[tuple[str, int], list[str]]:
-    """Return texts of three threads, from one word to 3,000."""
+    """Return texts of three threads, with 1 to 3,000 words."""
     texts: dict[tuple[str, int], list[str]] = {}
     for thread in ("a", "b", "c"):
         for seq in range(1, 41):
@@ -38,7 +38,7 @@ def _bm25(texts: dict[tuple[str, int], list[str]], query: list[str]) -> list[Tex
         holders = [key for key, count in counts.items() if count[word]]
         weight = math.log(1 + (len(texts) - len(holders) + 0.5) / (len(holders) + 0.5))
         for key in holders:
-            # How often one word counts is bounded.
+            # The count of a word in a text is bounded.
             times = min(counts[key][word], 255)
             norm = 1.2 * (0.25 + 0.75 * len(texts[key]) / average)
             scores[key] = scores.get(key, 0) + weight * times * 2.2 / (times + norm)
@@ -56,11 +56,11 @@ async def _fill(user: UserStore, texts: dict[tuple[str, int], list[str]]) -> Non
         await begin(user, f"{user.user_id}-{thread}", thread, nodes=nodes)
 
 
-def _same(hits: list[TextHit], wanted: list[TextHit]) -> None:
+def _check_same(hits: list[TextHit], expected: list[TextHit]) -> None:
     assert [(hit.thread_id, hit.node_id) for hit in hits] == [
-        (hit.thread_id, hit.node_id) for hit in wanted
+        (hit.thread_id, hit.node_id) for hit in expected
     ]
-    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in wanted], abs=1e-6)
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-6)
 
 
 async def test_the_ranking_is_bm25_over_the_owners_texts(
@@ -69,17 +69,17 @@ async def test_the_ranking_is_bm25_over_the_owners_texts(
     chance = random.Random(_SEED)
     texts = _corpus(chance)
     await _fill(user, texts)
-    # What another owner has weighs nothing.
+    # Another owner's texts have no weight.
     await _fill(stranger, {("a", seq): ["w50", "w51"] * 9 for seq in range(1, 30)})
     for _ in range(20):
         query = chance.sample(_LEXICON, chance.randint(1, 8))
         hits = await user.search.find(" ".join(query), limit=1000)
-        wanted = _bm25(texts, query)
-        _same(hits, wanted)
-        _same(await user.search.find(" ".join(query), limit=5), wanted[:5])
-        in_thread = [hit for hit in wanted if hit.thread_id == "b"]
-        _same(await user.search.find(" ".join(query), limit=1000, thread_id="b"), in_thread)
-        both = [hit for hit in wanted if set(query[:2]) <= set(texts[hit.thread_id, hit.node_id])]
+        expected = _bm25(texts, query)
+        _check_same(hits, expected)
+        _check_same(await user.search.find(" ".join(query), limit=5), expected[:5])
+        in_thread = [hit for hit in expected if hit.thread_id == "b"]
+        _check_same(await user.search.find(" ".join(query), limit=1000, thread_id="b"), in_thread)
+        both = [hit for hit in expected if set(query[:2]) <= set(texts[hit.thread_id, hit.node_id])]
         every = await user.search.find(" ".join(query[:2]), limit=1000, every_word=True)
         assert {(hit.thread_id, hit.node_id) for hit in every} == {
             (hit.thread_id, hit.node_id) for hit in both
@@ -87,7 +87,7 @@ async def test_the_ranking_is_bm25_over_the_owners_texts(
     await store.close()
 
 
-async def test_all_databases_give_the_same_hits(
+async def test_all_databases_return_the_same_hits(
     tmp_path: Path, libsql: Libsql, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls = [f"file:{tmp_path / 'store.db'}", libsql.http_url, postgres_url]
@@ -97,7 +97,7 @@ async def test_all_databases_give_the_same_hits(
     texts = _corpus(chance)
     for user in users:
         await _fill(user, texts)
-    # With and without words that are left out because most texts have them.
+    # With and without leaving out words that most texts contain.
     for postings in (search.POSTINGS, 100):
         monkeypatch.setattr(search, "POSTINGS", postings)
         for _ in range(20):
@@ -105,12 +105,12 @@ async def test_all_databases_give_the_same_hits(
             first, *others = [await user.search.find(query, limit=1000) for user in users]
             assert first
             for other in others:
-                _same(other, first)
+                _check_same(other, first)
     for store in stores:
         await store.close()
 
 
-async def test_words_of_too_many_texts_only_yield_to_rarer_ones(
+async def test_words_of_too_many_texts_are_left_out_if_there_are_rarer_ones(
     user: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {("t", seq): ["common", "rare"] if seq == 3 else ["common"] for seq in range(1, 31)}
@@ -120,13 +120,13 @@ async def test_words_of_too_many_texts_only_yield_to_rarer_ones(
     assert len(await user.search.find("common", limit=50)) == 30
     every = await user.search.find("common rare", limit=50, every_word=True)
     assert [hit.node_id for hit in every] == [3]
-    # Also where the rarer word is in no text.
+    # The same if the rarer word is in no text.
     assert len(await user.search.find("common missing", limit=50)) == 30
     assert await user.search.find("common missing", every_word=True) == []
 
 
-async def test_how_often_a_word_counts_up_to_its_bound(user: UserStore) -> None:
+async def test_repetitions_of_a_word_count_up_to_a_bound(user: UserStore) -> None:
     times = [*range(1, 40), 64, 100, 127, 128, 200, 254, 255, 256, 300]
     texts = {("t", seq): ["word"] * number for seq, number in enumerate(times, 1)}
     await _fill(user, texts)
-    _same(await user.search.find("word", limit=100), _bm25(texts, ["word"]))
+    _check_same(await user.search.find("word", limit=100), _bm25(texts, ["word"]))

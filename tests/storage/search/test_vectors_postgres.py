@@ -1,4 +1,4 @@
-"""Vectors on Postgres: the index, when it is made and asked, and the wall around each owner."""
+"""Vectors on Postgres: when the index is created and used, and row-level security."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ async def fill(user: UserStore, world: World, count: int) -> None:
         await user.vectors.upsert(MODEL, items)
 
 
-async def make_index(driver: PostgresDriver, model: str = MODEL) -> None:
+async def create_index(driver: PostgresDriver, model: str = MODEL) -> None:
     sql = "SELECT index_vectors(id, dimensions) FROM embedders WHERE model = :model"
     await driver.batch([Statement(sql, {"model": model})], owner=None)
 
 
-async def many(driver: PostgresDriver, user: UserStore, model: str, count: int) -> None:
-    """Write many vectors of two numbers past the store."""
+async def write_many(driver: PostgresDriver, user: UserStore, model: str, count: int) -> None:
+    """Write many two-dimensional vectors past the store."""
     await user.threads.ensure("t1")
     await user.vectors.upsert(model, [VectorItem("t1", "message", 0, [1.0, 2.0])])
     insert = (
@@ -104,7 +104,7 @@ def arguments(
     owner: str = "ann",
     limit: int = 10,
 ) -> dict[str, Value]:
-    """What `NEAREST` takes; among more than `exact_rows` candidates it asks the index."""
+    """Return the parameters of `NEAREST`; above `exact_rows` candidates it uses the index."""
     return {
         "user_id": owner,
         "model": MODEL,
@@ -136,12 +136,12 @@ async def indexes(driver: PostgresDriver) -> list[str]:
     return [str(text) for (text,) in await driver.read(INDEXES, {}, owner=None)]
 
 
-async def test_the_index_finds_what_a_comparison_with_all_finds(
+async def test_the_index_finds_nearly_all_that_an_exact_search_finds(
     driver: PostgresDriver, user: UserStore
 ) -> None:
     world = World(1)
     await fill(user, world, 4000)
-    await make_index(driver)
+    await create_index(driver)
     filters: list[tuple[str | None, list[str] | None]] = [
         (None, None),
         ("t3", None),
@@ -149,23 +149,21 @@ async def test_the_index_finds_what_a_comparison_with_all_finds(
         ("t3", ["observation"]),
     ]
     for thread, sources in filters:
-        found = wanted = 0
+        matching = expected = 0
         for _ in range(15):
             query = world.about(world.topic())
             exact = await nearest(driver, query, exact_rows=10_000, thread=thread, sources=sources)
             by_index = await nearest(driver, query, exact_rows=0, thread=thread, sources=sources)
             assert len(by_index) == len(exact) == 10
-            wanted += len(exact)
-            found += len({row[:2] for row in exact} & {row[:2] for row in by_index})
-        assert found / wanted >= 0.95, (thread, sources)
+            expected += len(exact)
+            matching += len({row[:2] for row in exact} & {row[:2] for row in by_index})
+        assert matching / expected >= 0.95, (thread, sources)
 
 
-async def test_few_that_pass_a_filter_are_all_found(
-    driver: PostgresDriver, user: UserStore
-) -> None:
+async def test_a_selective_filter_loses_no_hit(driver: PostgresDriver, user: UserStore) -> None:
     world = World(2)
     await fill(user, world, 2000)
-    await make_index(driver)
+    await create_index(driver)
     rare = [VectorItem("t5", "rare", number, world.about(number)) for number in range(3)]
     await user.vectors.upsert(MODEL, rare)
 
@@ -175,12 +173,12 @@ async def test_few_that_pass_a_filter_are_all_found(
 
 
 @pytest.mark.parametrize(("exact_rows", "scans"), [(0, 1), (10_000, 0)])
-async def test_row_level_security_leaves_the_index_in_use_among_many(
+async def test_large_searches_use_the_index_despite_row_level_security(
     driver: PostgresDriver, user: UserStore, exact_rows: int, scans: int
 ) -> None:
     world = World(3)
     await fill(user, world, 1000)
-    await make_index(driver)
+    await create_index(driver)
     sql = (
         f"WITH hits AS MATERIALIZED ({NEAREST}) SELECT (SELECT count(*) FROM hits),"
         " pg_stat_get_xact_numscans((SELECT c.oid FROM pg_class AS c"
@@ -193,14 +191,14 @@ async def test_row_level_security_leaves_the_index_in_use_among_many(
     assert rows == [(10, scans)]
 
 
-async def test_a_search_without_the_wall_of_its_own_still_sees_one_owner(
+async def test_row_level_security_limits_a_search_for_another_owner(
     driver: PostgresDriver, user: UserStore
 ) -> None:
     stranger = SqlStore(driver).of("bob")
     world = World(4)
     await fill(user, world, 50)
     await fill(stranger, world, 60)
-    await make_index(driver)
+    await create_index(driver)
 
     for table in ("vectors", "embedders"):
         sql = f"SELECT DISTINCT user_id FROM {table}"
@@ -211,17 +209,17 @@ async def test_a_search_without_the_wall_of_its_own_still_sees_one_owner(
         assert hits == []
 
 
-async def test_the_index_is_made_for_the_first_who_has_many(
+async def test_the_index_is_created_when_an_owner_has_enough_vectors(
     driver: PostgresDriver, user: UserStore
 ) -> None:
-    one = VectorItem("t1", "message", 0, [1.0, 2.0])
+    item = VectorItem("t1", "message", 0, [1.0, 2.0])
     stranger = SqlStore(driver).of("bob")
-    # Neither models nor owners are counted together.
-    await many(driver, stranger, "a", 15_000)
-    await many(driver, user, "a", 10_000)
-    await many(driver, user, "b", 20_000)
-    await user.vectors.upsert("a", [one])
-    await user.vectors.upsert("b", [one])
+    # Vectors are counted for each model and each owner separately.
+    await write_many(driver, stranger, "a", 15_000)
+    await write_many(driver, user, "a", 10_000)
+    await write_many(driver, user, "b", 20_000)
+    await user.vectors.upsert("a", [item])
+    await user.vectors.upsert("b", [item])
     assert await indexes(driver) == []
 
     await user.vectors.upsert("b", [VectorItem("t1", "observation", 1, [1.0, 2.0])])
@@ -231,7 +229,7 @@ async def test_the_index_is_made_for_the_first_who_has_many(
     assert [(hit.source, hit.source_id) for hit in hits] == [("message", 0), ("observation", 1)]
 
 
-async def test_a_length_decides_the_kind_of_the_index(
+async def test_the_dimensions_decide_the_type_of_the_index(
     driver: PostgresDriver, user: UserStore
 ) -> None:
     await user.threads.ensure("t1")
@@ -240,21 +238,21 @@ async def test_a_length_decides_the_kind_of_the_index(
         model = f"m@{size}"
         before = await indexes(driver)
         await user.vectors.upsert(model, [VectorItem("t1", "message", 1, [1.0] * size)])
-        await make_index(driver, model)
-        await make_index(driver, model)
-        made = [text for text in await indexes(driver) if text not in before]
-        kinds.append(" ".join("halfvec" if "halfvec" in text else "vector" for text in made))
+        await create_index(driver, model)
+        await create_index(driver, model)
+        created = [text for text in await indexes(driver) if text not in before]
+        kinds.append(" ".join("halfvec" if "halfvec" in text else "vector" for text in created))
 
     assert kinds == ["vector", "vector", "halfvec", "halfvec", ""]
 
 
-async def test_an_index_does_not_stand_in_the_way_of_another_length(
+async def test_a_model_can_change_its_dimensions_despite_an_index(
     driver: PostgresDriver, user: UserStore
 ) -> None:
     await user.threads.ensure("t1")
     for size in (3, 5, 3):
         await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 1, [1.0] * size)])
-        await make_index(driver)
+        await create_index(driver)
         for exact_rows in (0, 10):
             assert len(await nearest(driver, [1.0] * size, exact_rows=exact_rows)) == 1
         await user.vectors.delete("t1")
@@ -268,26 +266,26 @@ async def test_long_vectors_are_ranked_in_full_precision(
     await user.threads.ensure("t1")
     size = 2100
     angles = [number * 1e-4 for number in range(12)]
-    # So close that half precision cannot tell them apart.
+    # So similar that half precision cannot distinguish them.
     items = [
         VectorItem("t1", "message", n, [math.cos(a), math.sin(a), *[0.0] * (size - 2)])
         for n, a in enumerate(angles)
     ]
     await user.vectors.upsert(MODEL, items)
-    await make_index(driver)
+    await create_index(driver)
 
     for exact_rows in (0, 100):
         hits = await nearest(driver, items[0].values, exact_rows=exact_rows, limit=12)
         assert [row[1] for row in hits] == list(range(12))
 
 
-async def test_writers_that_find_it_due_at_once_make_one_index(
+async def test_concurrent_writers_create_one_index(
     postgres_url: str,
     driver: PostgresDriver,
     user: UserStore,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await many(driver, user, MODEL, 20_001)
+    await write_many(driver, user, MODEL, 20_001)
     stores = [await open_store(postgres_url) for _ in range(3)]
 
     async def write(user: UserStore, number: int) -> None:
@@ -306,11 +304,11 @@ async def test_writers_that_find_it_due_at_once_make_one_index(
     assert caplog.records == []
 
 
-async def test_a_login_that_may_create_no_roles_has_an_index_too(postgres_logins: Logins) -> None:
+async def test_a_login_without_createrole_has_an_index_too(postgres_logins: Logins) -> None:
     driver = await PostgresDriver.open(postgres_logins.plain)
     await apply_migrations(driver)
     user = SqlStore(driver).of("ann")
-    await many(driver, user, MODEL, 20_000)
+    await write_many(driver, user, MODEL, 20_000)
 
     await user.vectors.upsert(MODEL, [VectorItem("t1", "observation", 1, [1.0, 2.0])])
 
@@ -320,17 +318,17 @@ async def test_a_login_that_may_create_no_roles_has_an_index_too(postgres_logins
     await driver.close()
 
 
-async def test_vectors_are_written_where_the_index_cannot_be_made(
+async def test_vectors_are_written_if_the_index_cannot_be_created(
     postgres: Postgres,
     postgres_url: str,
     driver: PostgresDriver,
     user: UserStore,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await many(driver, user, MODEL, 20_000)
+    await write_many(driver, user, MODEL, 20_000)
     name = urlsplit(postgres_url).path.removeprefix("/")
     with psycopg.connect(postgres.url(name), autocommit=True) as connection:
-        # Now it runs with the rights of a role that owns no table.
+        # Now it has the rights of a role that owns no table.
         connection.execute("GRANT CREATE ON SCHEMA agent_runtime TO agent_runtime_app")
         connection.execute("ALTER FUNCTION agent_runtime.index_vectors OWNER TO agent_runtime_app")
 
@@ -343,7 +341,7 @@ async def test_vectors_are_written_where_the_index_cannot_be_made(
     assert MODEL in record.getMessage()
 
 
-async def test_the_schema_itself_keeps_the_lengths_of_a_model_apart(
+async def test_the_schema_enforces_a_models_dimensions(
     driver: PostgresDriver, user: UserStore
 ) -> None:
     await user.threads.ensure("t1")
@@ -361,7 +359,7 @@ async def test_the_schema_itself_keeps_the_lengths_of_a_model_apart(
 async def test_hidden_threads_are_not_searched(driver: PostgresDriver, user: UserStore) -> None:
     world = World(6)
     await fill(user, world, 60)
-    await make_index(driver)
+    await create_index(driver)
     hide = "UPDATE threads SET hidden = 'import x' WHERE user_id = 'ann' AND id = 't1'"
     await driver.batch([Statement(hide, {}, rows=1)], owner="ann")
 

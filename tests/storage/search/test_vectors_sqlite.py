@@ -1,4 +1,4 @@
-"""Vectors on SQLite: the function that compares them, the index, the schema's own wall."""
+"""Vectors on SQLite: the distance function, the index, and constraints of the schema."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.services.libsql import LibsqlServer
 MODEL = "embedder/small"
 
 
-class Unarmed(SqliteDriver):
-    """A database that has no function to compare vectors."""
+class WithoutVectorFunction(SqliteDriver):
+    """A database without a function that compares vectors."""
 
     vector_function = None
 
@@ -38,7 +38,7 @@ async def migrated(path: Path) -> AsyncIterator[SqliteDriver]:
 
 
 async def ranked(user: UserStore) -> list[VectorHit]:
-    """Write two hundred vectors and search them."""
+    """Write 200 vectors and search them."""
     draw = random.Random(11)
     for thread in ("t1", "t2"):
         await user.threads.ensure(thread)
@@ -52,7 +52,7 @@ async def test_servers_with_and_without_sqlite_vec_rank_as_a_file_does(
     path: Path, libsql_with_vec: LibsqlServer, start_libsql: StartLibsql
 ) -> None:
     plain = start_libsql()
-    found: list[list[VectorHit]] = []
+    rankings: list[list[VectorHit]] = []
     functions: list[str | None] = []
     for url in (libsql_with_vec.http_url, plain.http_url):
         driver = await HttpDriver.open(url)
@@ -60,19 +60,19 @@ async def test_servers_with_and_without_sqlite_vec_rank_as_a_file_does(
         await driver.close()
     for url in (f"file:{path}", libsql_with_vec.http_url, plain.http_url):
         store = await open_store(url)
-        found.append(await ranked(store.of("ann")))
+        rankings.append(await ranked(store.of("ann")))
         await store.close()
 
     assert functions == ["vec_distance_cosine", "vector_distance_cos"]
-    for hits in found[1:]:
-        assert [hit.source_id for hit in hits] == [hit.source_id for hit in found[0]]
+    for hits in rankings[1:]:
+        assert [hit.source_id for hit in hits] == [hit.source_id for hit in rankings[0]]
         assert [hit.similarity for hit in hits] == pytest.approx(
-            [hit.similarity for hit in found[0]], abs=1e-6
+            [hit.similarity for hit in rankings[0]], abs=1e-6
         )
 
 
-async def test_a_database_that_cannot_compare_says_so(path: Path) -> None:
-    driver = await Unarmed.open(path)
+async def test_a_database_without_a_distance_function_is_an_error(path: Path) -> None:
+    driver = await WithoutVectorFunction.open(path)
     await apply_migrations(driver)
     user = SqlStore(driver).of("ann")
     await user.threads.ensure("t1")
@@ -86,7 +86,9 @@ async def test_a_database_that_cannot_compare_says_so(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["search_vectors_of_thread", "delete_vectors", "purge_vectors"])
-async def test_a_threads_vectors_are_found_by_the_index(migrated: SqliteDriver, name: str) -> None:
+async def test_queries_of_a_threads_vectors_use_the_index(
+    migrated: SqliteDriver, name: str
+) -> None:
     sql = load_queries("sqlite")[name]
     values = dict.fromkeys(re.findall(r":([a-z_]+)", sql))
     rows = await migrated.read(f"EXPLAIN QUERY PLAN {sql}", values)
@@ -95,7 +97,7 @@ async def test_a_threads_vectors_are_found_by_the_index(migrated: SqliteDriver, 
     assert any("vectors USING" in step and "thread_id=?" in step for step in plan), plan
 
 
-async def test_the_schema_itself_keeps_the_lengths_of_a_model_apart(
+async def test_the_schema_enforces_a_models_dimensions(
     migrated: SqliteDriver,
 ) -> None:
     user = SqlStore(migrated).of("ann")

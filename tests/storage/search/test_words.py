@@ -1,4 +1,4 @@
-"""The words of a text: what is folded, what is split, and what an owner's terms show."""
+"""Splitting text into words, and the hashed terms of an owner."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_words(text: str, plain: list[str], wholes: list[str]) -> None:
     assert [word for part in words for word in part.wholes] == wholes
 
 
-def test_a_query_asks_for_pairs_where_there_are_some() -> None:
+def test_a_query_uses_pairs_of_characters_where_there_are_some() -> None:
     assert [part.plain for part in split_words("東京都 猫", query=True)] == [
         ("東京", "京都"),
         ("猫",),
     ]
 
 
-async def test_whatever_is_indexed_can_be_asked_for() -> None:
+async def test_every_query_term_of_an_indexed_text_is_indexed() -> None:
     chance = random.Random(7)
     alphabet = "aB1_./-:@\\ éß東か한ิ\u0301\u200d\ud83d😀\0'\"\n"
     for _ in range(3_000):
@@ -68,7 +68,7 @@ async def test_whatever_is_indexed_can_be_asked_for() -> None:
         assert bool(indexed) == bool(query_terms(text, KEY, plain=True))
 
 
-async def test_terms_are_an_owners_own() -> None:
+async def test_terms_depend_on_the_owner() -> None:
     assert hash_term("word", KEY) != hash_term("word", owner_key("bob"))
     terms = await terms_of("word other word", KEY)
     assert terms.length == 3
@@ -78,10 +78,10 @@ async def test_terms_are_an_owners_own() -> None:
 
 
 async def test_bounds() -> None:
-    many = await terms_of("word " * 1_000, KEY)
-    assert many.length == 1_000
-    assert many.times == {hash_term("word", KEY): MAX_TIMES}
-    assert all(column == hash_term("word", KEY) for column in many.by_bit())
+    repeated = await terms_of("word " * 1_000, KEY)
+    assert repeated.length == 1_000
+    assert repeated.times == {hash_term("word", KEY): MAX_TIMES}
+    assert all(column == hash_term("word", KEY) for column in repeated.by_bit())
     words = " ".join(f"w{number}" for number in range(1_000))
     assert query_terms(words, KEY, plain=True) == [
         hash_term(f"w{number}", KEY) for number in range(MAX_QUERY_WORDS)

@@ -1,4 +1,4 @@
-"""Damaged files: a broken chain of nodes is told, never read as a shorter history."""
+"""Damaged files: a broken chain of nodes is an error, never a shorter history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.storage.items import run_raw
 
 @pytest.fixture
 async def damaged_path(path: Path) -> Path:
-    """A closed store with a thread of five nodes, the last of them large."""
+    """The path of a closed store with a thread of four nodes, and one with a large body."""
     store = await open_store(str(path))
     lease = await begin(
         store.of("ann"), activation=NewActivation(1, None, "begin", b"{}", b"prompt")
@@ -37,7 +37,7 @@ async def damaged_path(path: Path) -> Path:
 
 
 def damage(path: Path, sql: str) -> None:
-    """Run a statement past all that the schema forbids, while no store is open."""
+    """Run a statement past the schema's constraints, while no store is open."""
     run_raw(path, "PRAGMA foreign_keys = OFF", "PRAGMA ignore_check_constraints = ON", sql)
 
 
@@ -50,7 +50,7 @@ def overwrite(path: Path, start: int, end: int | None) -> None:
 
 @asynccontextmanager
 async def reopened(path: Path) -> AsyncGenerator[UserStore]:
-    """One owner's view of the file, opened anew."""
+    """Open the file again; yield one owner's view."""
     store = await open_store(str(path))
     try:
         yield store.of("ann")
@@ -59,7 +59,7 @@ async def reopened(path: Path) -> AsyncGenerator[UserStore]:
 
 
 @pytest.mark.parametrize("parent", [2, 3, 4])
-async def test_a_cycle_is_told(damaged_path: Path, parent: int) -> None:
+async def test_a_cycle_of_nodes_is_an_error(damaged_path: Path, parent: int) -> None:
     damage(damaged_path, f"UPDATE nodes SET parent_id = {parent} WHERE thread_id = 't1' AND id = 2")
 
     async with reopened(damaged_path) as user:
@@ -68,11 +68,11 @@ async def test_a_cycle_is_told(damaged_path: Path, parent: int) -> None:
                 await user.log.branch("t1", 4, first=first, limit=limit)
         with pytest.raises(CorruptThread, match="circle"):
             await user.log.lineage("t1", 4)
-        # What is asked for does not reach the damage.
+        # This read does not reach the damage.
         assert len(await user.log.branch("t1", 4, limit=2)) == 2
 
 
-async def test_a_missing_ancestor_is_told(damaged_path: Path) -> None:
+async def test_a_missing_ancestor_is_an_error(damaged_path: Path) -> None:
     damage(damaged_path, "DELETE FROM nodes WHERE thread_id = 't1' AND id = 2")
 
     async with reopened(damaged_path) as user:
@@ -85,7 +85,7 @@ async def test_a_missing_ancestor_is_told(damaged_path: Path) -> None:
         assert await user.log.lineage("t1", 4, first=3) == [3, 4]
 
 
-async def test_a_missing_head_is_told(damaged_path: Path) -> None:
+async def test_a_missing_head_is_an_error(damaged_path: Path) -> None:
     damage(damaged_path, "DELETE FROM nodes WHERE thread_id = 't1' AND id = 4")
 
     async with reopened(damaged_path) as user:
@@ -97,7 +97,7 @@ async def test_a_missing_head_is_told(damaged_path: Path) -> None:
             await user.log.activation("t1", 4)
 
 
-async def test_a_missing_activation_is_told(damaged_path: Path) -> None:
+async def test_a_missing_activation_is_an_error(damaged_path: Path) -> None:
     damage(damaged_path, "UPDATE nodes SET activation_id = 7 WHERE thread_id = 't1' AND id = 4")
 
     async with reopened(damaged_path) as user:
@@ -112,7 +112,7 @@ async def test_a_missing_activation_is_told(damaged_path: Path) -> None:
         "UPDATE blobs SET data = x'00' WHERE thread_id = 't2'",
     ],
 )
-async def test_a_lost_or_damaged_body_is_told(damaged_path: Path, sql: str) -> None:
+async def test_a_lost_or_damaged_body_is_an_error(damaged_path: Path, sql: str) -> None:
     damage(damaged_path, sql)
 
     async with reopened(damaged_path) as user:
@@ -121,14 +121,14 @@ async def test_a_lost_or_damaged_body_is_told(damaged_path: Path, sql: str) -> N
         assert (await user.threads.get("t2")).head == 1
 
 
-async def test_a_file_that_lost_its_beginning_is_refused(damaged_path: Path) -> None:
+async def test_a_file_with_an_overwritten_header_is_refused(damaged_path: Path) -> None:
     overwrite(damaged_path, 0, 4096)
 
     with pytest.raises(NotADatabase):
         await open_store(str(damaged_path))
 
 
-async def test_a_damaged_page_is_an_error_of_the_store(damaged_path: Path) -> None:
+async def test_a_damaged_page_is_a_store_error(damaged_path: Path) -> None:
     overwrite(damaged_path, 4096, None)
 
     with pytest.raises(StoreError):

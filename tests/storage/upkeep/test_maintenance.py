@@ -1,4 +1,4 @@
-"""Looking at a database as a whole: what it is, whether it is sound, how large; copying it."""
+"""Maintenance of a whole database: its status, check, sizes, vacuum and copy."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.storage.families import CHILD, PARENT, exported, fill
 from tests.storage.helpers import append, begin, exchange
 
 NEWEST = load_migrations("sqlite")[-1].version
-"""The schema's number, the same in both dialects."""
+"""Version of the newest schema, the same in both dialects."""
 
 
 async def _run(url: str, *statements: str) -> None:
-    """Change rows as no method of the store does; references to them are not checked."""
+    """Change rows past the store, without checks of foreign keys."""
     driver = await open_driver(url)
     loose = {"file": "purge", "libsql-http": "purge", "libsql-ws": "purge"}
     run = getattr(driver, loose.get(backend_of(url), "batch"))
@@ -68,15 +68,15 @@ async def test_the_status_of_an_empty_database_leaves_it_empty(empty_url: str) -
             status = await store.maintenance.status()
             assert status.schema == 0 and len(status.pending) == NEWEST
             assert status.pending[0] == "0001 log" and "migrate" in status.cure
-            ask = store.maintenance
-            for call in (ask.check, ask.sizes, ask.owners):
+            maintenance = store.maintenance
+            for call in (maintenance.check, maintenance.sizes, maintenance.owners):
                 with pytest.raises(MigrationError, match="lacks"):
                     await call()
         finally:
             await store.close()
 
 
-async def test_the_status_of_a_newer_schema_says_so(store: Store, database_url: str) -> None:
+async def test_the_status_of_a_newer_schema_has_a_cure(store: Store, database_url: str) -> None:
     insert = "INSERT INTO schema_migrations VALUES (9000, 'dreams', '', 0)"
     if backend_of(database_url) == "postgres":
         insert = insert.replace("schema_m", "agent_runtime.schema_m")
@@ -95,11 +95,15 @@ async def test_owners_and_their_threads(store: Store, user: UserStore, stranger:
     await stranger.threads.ensure("other")
 
     assert await store.maintenance.owners() == ["ann", "bob"]
-    assert [one async for one in store.maintenance.thread_ids("ann")] == [PARENT, "zz", CHILD]
-    assert [one async for one in store.maintenance.thread_ids("nobody")] == []
+    assert [thread_id async for thread_id in store.maintenance.thread_ids("ann")] == [
+        PARENT,
+        "zz",
+        CHILD,
+    ]
+    assert [thread_id async for thread_id in store.maintenance.thread_ids("nobody")] == []
 
 
-async def test_a_sound_database_has_no_findings(store: Store, user: UserStore) -> None:
+async def test_a_valid_database_has_no_findings(store: Store, user: UserStore) -> None:
     await fill(user, "amber")
     await begin(user, "r1", "t1")
 
@@ -107,7 +111,7 @@ async def test_a_sound_database_has_no_findings(store: Store, user: UserStore) -
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         ("UPDATE threads SET last_seq = 9 WHERE id = 'parent'", "of nodes there are 2"),
         ("UPDATE threads SET last_event = 1 WHERE id = 'parent'", "of events there are 2"),
@@ -120,24 +124,26 @@ async def test_a_sound_database_has_no_findings(store: Store, user: UserStore) -
         ("UPDATE threads SET head = NULL WHERE id = 'parent'", ""),
     ],
 )
-async def test_damage_is_found(tmp_path: Path, damage: str, told: str) -> None:
+async def test_the_check_reports_damage(tmp_path: Path, damage: str, message: str) -> None:
     url = f"file:{tmp_path / 'store.db'}"
     store = await open_store(url)
     try:
         await fill(store.of("ann"), "amber")
         await _run(url, damage)
-        found = await store.maintenance.check()
+        findings = await store.maintenance.check()
     finally:
         await store.close()
 
-    if not told:
-        assert found == []
+    if not message:
+        assert findings == []
         return
-    assert any(told in one.detail for one in found if one.level == "damage"), found
-    assert {one.user_id for one in found} <= {"ann", ""}
+    assert any(message in finding.detail for finding in findings if finding.level == "damage"), (
+        findings
+    )
+    assert {finding.user_id for finding in findings} <= {"ann", ""}
 
 
-async def test_what_waits_or_is_left_over_is_noticed(
+async def test_the_check_notices_leftovers(
     store: Store, user: UserStore, database_url: str
 ) -> None:
     lease = await begin(user, "r1", "t1", lease_seconds=-1.0)
@@ -151,20 +157,20 @@ async def test_what_waits_or_is_left_over_is_noticed(
         "UPDATE threads SET hidden = 'import 1', updated_at = 1 WHERE id = 'half'",
     )
 
-    found = {
-        (one.thread_id, one.detail)
-        for one in await store.maintenance.check()
-        if one.level == "notice"
+    notices = {
+        (finding.thread_id, finding.detail)
+        for finding in await store.maintenance.check()
+        if finding.level == "notice"
     }
 
-    assert found == {
+    assert notices == {
         ("t1", f"run {lease.run_id} was running, and its lease has expired"),
         ("t2", "exchange 2 is open, and belongs to no run's next step"),
         ("half", "`import 1` was interrupted, and no process continues it"),
     }
 
 
-async def test_sizes_grow_with_what_is_stored(
+async def test_sizes_are_by_table_owner_and_thread(
     store: Store, user: UserStore, stranger: UserStore
 ) -> None:
     await fill(user, "amber")
@@ -175,16 +181,16 @@ async def test_sizes_grow_with_what_is_stored(
 
     assert sizes.total > 0
     assert dict(sizes.tables)["nodes"] > 300 * len(b"hello")
-    assert [one[1] for one in sizes.tables] == sorted(
-        (one[1] for one in sizes.tables), reverse=True
+    assert [size[1] for size in sizes.tables] == sorted(
+        (size[1] for size in sizes.tables), reverse=True
     )
-    assert {one.user_id: one.threads for one in sizes.owners} == {"ann": 2, "bob": 1}
-    assert all(one.bytes > 0 for one in sizes.owners)
+    assert {size.user_id: size.threads for size in sizes.owners} == {"ann": 2, "bob": 1}
+    assert all(size.bytes > 0 for size in sizes.owners)
     assert len(sizes.threads) == 2
     assert all(a.bytes >= b.bytes for a, b in itertools.pairwise(sizes.threads))
 
 
-async def test_a_vacuum_gives_back_the_space_of_what_was_deleted(
+async def test_a_vacuum_frees_the_space_of_deleted_rows(
     store: Store, user: UserStore, database_url: str
 ) -> None:
     if backend_of(database_url).startswith("libsql"):
@@ -209,12 +215,12 @@ async def test_a_vacuum_gives_back_the_space_of_what_was_deleted(
 
 @pytest.fixture
 def target_url(tmp_path: Path) -> str:
-    """An empty database file."""
+    """The URL of a database file that does not exist yet."""
     return f"file:{tmp_path / 'target.db'}"
 
 
 async def _copy(source: Store, target: Store) -> Sequence[CopiedThread]:
-    return [one async for one in copy_store(source, target)]
+    return [copy async for copy in copy_store(source, target)]
 
 
 async def test_a_copy_has_all_threads_of_all_owners(
@@ -227,12 +233,12 @@ async def test_a_copy_has_all_threads_of_all_owners(
     try:
         first = await _copy(store, target)
         again = await _copy(store, target)
-        assert [(one.user_id, one.thread_id, one.outcome) for one in first] == [
+        assert [(copy.user_id, copy.thread_id, copy.outcome) for copy in first] == [
             ("ann", PARENT, "copied"),
             ("bob", "empty", "copied"),
             ("bob", PARENT, "copied"),
         ]
-        assert {one.outcome for one in again} == {"there"}
+        assert {copy.outcome for copy in again} == {"there"}
         assert await exported(target.of("ann")) == await exported(user)
         assert await exported(target.of("bob")) == await exported(stranger)
         assert await target.maintenance.check() == []
@@ -240,17 +246,19 @@ async def test_a_copy_has_all_threads_of_all_owners(
         await target.close()
 
 
-async def test_a_copy_goes_back(store: Store, user: UserStore, target_url: str) -> None:
+async def test_a_copy_can_be_made_into_any_backend(
+    store: Store, user: UserStore, target_url: str
+) -> None:
     source = await open_store(target_url)
     try:
         await fill(source.of("ann"), "amber")
-        assert [one.outcome for one in await _copy(source, store)] == ["copied"]
+        assert [copy.outcome for copy in await _copy(source, store)] == ["copied"]
         assert await exported(user) == await exported(source.of("ann"))
     finally:
         await source.close()
 
 
-async def test_a_copy_leaves_what_differs_and_what_is_at_work(
+async def test_a_copy_skips_threads_that_differ_or_are_active(
     store: Store, user: UserStore, target_url: str
 ) -> None:
     await begin(user, "r1", "busy")
@@ -258,12 +266,12 @@ async def test_a_copy_leaves_what_differs_and_what_is_at_work(
     target = await open_store(target_url)
     try:
         await target.of("ann").threads.ensure("same", title="another")
-        found = await _copy(store, target)
-        assert [(one.thread_id, one.outcome) for one in found] == [
+        copies = await _copy(store, target)
+        assert [(copy.thread_id, copy.outcome) for copy in copies] == [
             ("busy", "conflict"),
             ("same", "conflict"),
         ]
-        assert "active" in found[0].detail and "another thread" in found[1].detail
+        assert "active" in copies[0].detail and "another thread" in copies[1].detail
         assert (await target.of("ann").threads.get("same")).title == "another"
     finally:
         await target.close()

@@ -1,4 +1,4 @@
-"""Migrations: applied once, checked ever after, safe when two processes start at once."""
+"""Migrations: applied once, verified at each opening, and safe with concurrent processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.sql.loader import Migration, load_migrations, load_queries, parse_blocks
+from tests.storage.helpers import CREATE_A_THREAD
 from tests.storage.items import run_raw
 from tests.storage.sql_blocks import whole_queries
 
@@ -35,7 +36,7 @@ async def test_migrations_are_applied_in_order_and_once(path: Path) -> None:
     await driver.close()
 
 
-async def test_a_migration_that_fails_leaves_nothing_behind(path: Path) -> None:
+async def test_a_failed_migration_leaves_no_change(path: Path) -> None:
     driver = await SqliteDriver.open(path)
     await apply_migrations(driver, [FIRST])
 
@@ -87,19 +88,10 @@ async def test_another_programs_database_is_left_alone(path: Path) -> None:
     assert run_raw(path, "SELECT name FROM sqlite_schema") == [("photos",)]
 
 
-async def test_processes_that_start_at_once_all_open_the_store(path: Path) -> None:
-    code = (
-        "import sys, anyio\n"
-        "from agent_runtime_storage import open_store\n"
-        "async def main():\n"
-        "    store = await open_store(sys.argv[1])\n"
-        "    await store.of('ann').threads.ensure(sys.argv[2])\n"
-        "    await store.close()\n"
-        "anyio.run(main)\n"
-    )
+async def test_processes_that_start_concurrently_all_open_the_store(path: Path) -> None:
     async with anyio.create_task_group() as group:
         for number in range(4):
-            command = [sys.executable, "-c", code, str(path), f"t{number}"]
+            command = [sys.executable, "-c", CREATE_A_THREAD, str(path), f"t{number}"]
             group.start_soon(anyio.run_process, command)
 
     store = await open_store(str(path))
@@ -126,7 +118,7 @@ async def test_every_query_fits_the_schema(path: Path) -> None:
     assert len(queries) > 40
 
 
-def test_blocks_are_named_and_lose_their_comments() -> None:
+def test_blocks_are_parsed_without_their_comments() -> None:
     text = "-- About.\n\n-- name: one\n-- Why.\nSELECT 1;\n\n-- name: two\nSELECT\n  2;\n"
 
     assert parse_blocks(text) == {"one": "SELECT 1", "two": "SELECT\n  2"}

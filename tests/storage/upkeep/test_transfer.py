@@ -1,4 +1,4 @@
-"""Exporting threads and importing them: all of it comes back, or nothing of it is seen."""
+"""Exporting and importing threads: an import is complete, or leaves nothing visible."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_an_import_is_equal_to_the_original(user: UserStore, target: UserS
     }  # fmt: skip
 
 
-async def test_an_export_goes_back_into_the_backend_it_came_from(
+async def test_an_export_can_be_imported_into_any_backend(
     user: UserStore, target: UserStore
 ) -> None:
     await fill(target, "amber")
@@ -79,7 +79,7 @@ async def test_an_export_goes_back_into_the_backend_it_came_from(
     assert claimed is not None and claimed.payload == b"payload amber"
 
 
-async def test_a_thread_is_imported_under_another_name_beside_itself(user: UserStore) -> None:
+async def test_a_thread_can_be_imported_next_to_itself_under_another_name(user: UserStore) -> None:
     await fill(user, "amber")
     records = await exported(user)
 
@@ -91,7 +91,7 @@ async def test_a_thread_is_imported_under_another_name_beside_itself(user: UserS
     [root] = [run for run in copies.values() if run.parent_run_id is None]
     [sub] = [run for run in copies.values() if run.parent_run_id is not None]
     assert (sub.parent_run_id, sub.root_run_id) == (root.id, root.id)
-    # What names a run of the original names that of the copy.
+    # References to a run of the original now refer to the copy's run.
     assert sub.spec == {"for": "amber", "parent": root.id}
     assert (await user.events.list("copy"))[-1].data == {"said": "amber", "run": sub.id}
     assert [item.run_id for item in await user.inbox.pending("copy")] == [sub.id]
@@ -99,7 +99,7 @@ async def test_a_thread_is_imported_under_another_name_beside_itself(user: UserS
     assert await exported(user) == records
 
 
-async def test_an_import_is_found_by_search_if_its_texts_are_given(
+async def test_an_import_is_searchable_if_its_texts_are_given(
     user: UserStore, target: UserStore
 ) -> None:
     await fill(user, "amber")
@@ -115,7 +115,7 @@ async def test_an_import_is_found_by_search_if_its_texts_are_given(
     assert not [hit for hit in hits if hit.thread_id == "silent"]
 
 
-async def test_lines_carry_an_export(user: UserStore, target: UserStore) -> None:
+async def test_an_export_can_be_written_as_lines(user: UserStore, target: UserStore) -> None:
     await fill(user, "amber")
     records = await exported(user)
     lines = b"".join(dump_record(record) for record in records).splitlines()
@@ -131,7 +131,7 @@ async def test_lines_carry_an_export(user: UserStore, target: UserStore) -> None
     assert await exported(target) == records
 
 
-async def test_a_line_that_is_no_record_is_told_by_its_number(target: UserStore) -> None:
+async def test_an_invalid_line_is_reported_by_its_number(target: UserStore) -> None:
     async def read() -> AsyncIterator[bytes]:
         yield dump_record(header("t", "a test"))
         yield b"{oops"
@@ -142,14 +142,14 @@ async def test_a_line_that_is_no_record_is_told_by_its_number(target: UserStore)
     assert raised.value.line == 2
 
 
-async def test_a_thread_whose_run_is_at_work_is_not_exported(user: UserStore) -> None:
+async def test_a_thread_with_a_running_run_is_not_exported(user: UserStore) -> None:
     await begin(user)
 
     with pytest.raises(ThreadBusy):
         await exported(user, "t1")
 
 
-async def test_a_thread_that_changes_meanwhile_is_not_exported_to_its_end(
+async def test_an_export_of_a_thread_that_changes_meanwhile_fails(
     user: UserStore,
 ) -> None:
     await fill(user, "amber")
@@ -164,7 +164,7 @@ async def test_a_thread_that_changes_meanwhile_is_not_exported_to_its_end(
     assert records[-1]["section"] != "end"
 
 
-async def test_what_is_not_there_or_another_owners_is_not_exported(
+async def test_a_missing_or_another_owners_thread_is_not_exported(
     user: UserStore, stranger: UserStore
 ) -> None:
     await fill(user, "amber")
@@ -174,7 +174,7 @@ async def test_what_is_not_there_or_another_owners_is_not_exported(
             await exported(stranger, thread_id)
 
 
-async def test_a_thread_that_is_there_is_not_imported_over(user: UserStore) -> None:
+async def test_an_import_does_not_overwrite_a_thread(user: UserStore) -> None:
     await fill(user, "amber")
     records = await exported(user)
 
@@ -188,7 +188,7 @@ async def test_a_thread_that_is_there_is_not_imported_over(user: UserStore) -> N
     assert [thread.title for thread in await user.threads.list()] == ["another's"]
 
 
-async def test_a_run_id_that_is_taken_is_told(user: UserStore) -> None:
+async def test_an_import_with_an_existing_run_id_is_refused(user: UserStore) -> None:
     await fill(user, "amber")
     records = await exported(user)
     await user.upkeep.delete_thread(PARENT)
@@ -208,17 +208,17 @@ def _without_header(records: Records) -> Records:
     return records[1:]
 
 
-def _nothing(records: Records) -> Records:
+def _without_records(records: Records) -> Records:
     return records[:0]
 
 
-def _without_one(records: Records) -> Records:
+def _without_jobs(records: Records) -> Records:
     return [record for record in records if record["section"] != "jobs"]
 
 
 def _without_a_log(records: Records) -> Records:
     logs = [place for place, record in enumerate(records) if record["section"] == "log"]
-    return _whole(records[: logs[1]])
+    return _with_end(records[: logs[1]])
 
 
 def _cycle(records: Records) -> Records:
@@ -229,40 +229,40 @@ def _cycle(records: Records) -> Records:
         else record
         for record in records[:-1]
     ]
-    return _whole(changed)
+    return _with_end(changed)
 
 
-def _whole(records: Records) -> Records:
-    """End the records as an export ends."""
+def _with_end(records: Records) -> Records:
+    """Add the end that an export has, with its checksum."""
     checksum = Checksum()
     for record in records[1:]:
         checksum.add(record)
     return [*records, checksum.end()]
 
 
-def _twice(records: Records) -> Records:
+def _with_two_ends(records: Records) -> Records:
     return [*records, records[-1]]
 
 
 def _change(section: str, /, **values: Any) -> Callable[[Records], Records]:
-    """Change a section's first record, and make the checksum fit."""
+    """Change a section's first record, and adapt the checksum."""
 
     def change(records: Records) -> Records:
         place = [record["section"] for record in records].index(section)
         changed = [*records[:place], {**records[place], **values}, *records[place + 1 :]]
-        return changed if section in ("header", "end") else _whole(changed[:-1])
+        return changed if section in ("header", "end") else _with_end(changed[:-1])
 
     return change
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (_without_end, "cut short"),
-        (_without_one, "checksum"),
-        (_twice, "after the end"),
+        (_without_jobs, "checksum"),
+        (_with_two_ends, "after the end"),
         (_without_header, "no header"),
-        (_nothing, "cut short"),
+        (_without_records, "cut short"),
         (_change("header", version=9, writer="agent-runtime 9.0"), "written by agent-runtime 9.0"),
         (_change("header", thread=""), "names no thread"),
         (_change("end", sha256="0"), "checksum"),
@@ -291,7 +291,7 @@ async def test_a_damaged_export_is_refused_and_leaves_nothing(
     target: UserStore,
     tmp_path: Path,
     damage: Callable[[Records], Records],
-    told: str,
+    message: str,
 ) -> None:
     source = await open_store(f"file:{tmp_path / 'source.db'}")
     user = source.of("ann")
@@ -299,15 +299,15 @@ async def test_a_damaged_export_is_refused_and_leaves_nothing(
     records = await exported(user)
     await source.close()
 
-    with pytest.raises(InvalidExport, match=told):
+    with pytest.raises(InvalidExport, match=message):
         await target.upkeep.import_thread(stream(damage(records)), trusted=True)
 
     assert await target.threads.list() == [] and await target.runs.list() == []
-    # Nothing is hidden either: the whole one is taken.
+    # No hidden thread is left either: the undamaged export can be imported.
     assert await target.upkeep.import_thread(stream(records), trusted=True) == [PARENT, CHILD]
 
 
-async def test_a_sub_agents_thread_alone_is_a_thread_of_its_own(
+async def test_a_sub_agents_thread_can_be_imported_alone(
     user: UserStore, target: UserStore
 ) -> None:
     await fill(user, "amber")
@@ -319,9 +319,10 @@ async def test_a_sub_agents_thread_alone_is_a_thread_of_its_own(
     assert [thread.id for thread in await target.threads.list()] == [CHILD]
 
 
-async def test_runs_find_parents_that_come_later(user: UserStore, target: UserStore) -> None:
-    # The parent's id is the greater one, so it is exported after its child; and so it is with
-    # what a sub-agent on the first thread's own runs would be.
+async def test_runs_may_precede_their_parents_in_an_export(
+    user: UserStore, target: UserStore
+) -> None:
+    # Exports sort by id: each parent's id is greater than its child's, so it comes later.
     lease = await begin(user, "z-parent", "t1")
     await begin_child(user, "z-parent", "m-child", "t2", lease_seconds=-1.0)
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
@@ -339,7 +340,7 @@ async def test_runs_find_parents_that_come_later(user: UserStore, target: UserSt
     assert (run.parent_run_id, run.root_run_id) == ("m-child", "z-parent")
 
 
-async def test_a_run_that_died_in_an_exchange_goes_on_only_in_a_copy_of_ones_own(
+async def test_an_open_run_can_be_resumed_only_after_a_trusted_import(
     user: UserStore, target: UserStore
 ) -> None:
     lease = await begin(user, lease_seconds=-1.0)
@@ -364,7 +365,7 @@ async def test_a_run_that_died_in_an_exchange_goes_on_only_in_a_copy_of_ones_own
         await target.runs.take_lease(run.id, OTHER, seconds=60, replaces=run.epoch)
 
 
-async def test_pages_and_batches_join_without_a_seam(
+async def test_small_pages_and_batches_give_the_same_export(
     user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime_storage.upkeep.transfer._PAGE_ROWS", 7)
@@ -381,7 +382,7 @@ async def test_pages_and_batches_join_without_a_seam(
         assert await exported(target, thread_id) == records
 
 
-async def test_while_it_is_imported_a_thread_is_not_there(
+async def test_a_thread_is_invisible_during_its_import(
     user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime_storage.upkeep.importer._CHUNK_ROWS", 1)
@@ -421,7 +422,7 @@ async def test_a_cancelled_import_leaves_nothing(user: UserStore, target: UserSt
     assert await user.upkeep.import_thread(stream(records)) == [PARENT, CHILD]
 
 
-async def test_an_import_that_was_cleaned_up_does_not_go_on(
+async def test_an_import_that_was_cleaned_up_is_refused(
     store: Store, user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_runtime_storage.upkeep.retention._ABANDONED_SECONDS", -1.0)

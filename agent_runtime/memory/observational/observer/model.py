@@ -29,7 +29,7 @@ from agent_runtime.memory.transcript import (
     characters,
     nonce_for,
     pieces,
-    said,
+    transcript_messages,
 )
 from agent_runtime.messages import repeats
 from agent_runtime.models.base import Model, ModelInfo
@@ -138,6 +138,7 @@ class ModelObserver:
     def __post_init__(self) -> None:
         """Fit the limits to the model's window."""
         info = self.info
+        # A quarter of a small window: the transcript needs most of it.
         self.most_output = min(self.most_output, info.max_output, max(1, info.window // 4))
         room = int((info.window - self.most_output) / info.start_ratio) - self._frame()
         self.limit = max(LEAST, min(self.limit, room))
@@ -183,6 +184,8 @@ class ModelObserver:
         while True:
             try:
                 return await self._write_all(interval, calls)
+            # Our count underestimates some texts.  The new limit stays: the next interval is much
+            # like it.
             except ModelOverflow:
                 if self.limit <= LEAST:
                     raise
@@ -208,7 +211,7 @@ class ModelObserver:
         """Return a mark that occurs in none of the texts, and the transcript in pieces."""
         # Recalled messages happened before and have been observed.
         entries = [one for one in interval.entries if not repeats(one.message)]
-        messages = said(entries, result_limit=self.result_limit)
+        messages = transcript_messages(entries, result_limit=self.result_limit)
         texts = [text for one in messages for text in (one.text, one.speaker)]
         nonce = nonce_for([*texts, *(format_notes(one.notes) for one in interval.earlier)])
         return nonce, pieces(messages, limit=self.limit, nonce=nonce)
@@ -226,6 +229,7 @@ class ModelObserver:
             ModelError: the model failed, and there is no attempt or no time left.
             _UnusableError: no attempt gave usable notes.
         """
+        # Also the source to check names against: notes may repeat one from earlier notes.
         text = _message(piece, nonce, *_context(earlier, *self._budgets()))
         source = NotesSource(
             text=text,
@@ -248,6 +252,7 @@ class ModelObserver:
                     session=self.session,
                 )
             except (ModelUnavailable, ModelProtocolError):
+                # Sleeping into the deadline would replace the model's own error by a timeout.
                 if not left or not _time_for(self.wait):
                     raise
                 await anyio.sleep(self.wait)

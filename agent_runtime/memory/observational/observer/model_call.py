@@ -76,6 +76,8 @@ async def _ask(model: Model, request: ModelRequest, calls: list[MemoryCall]) -> 
                     lost = 0
                     calls.append(MemoryCall(event, counted))
                     return event
+                # Attempts that died before this one may be billed too, and it is in progress
+                # itself.
                 if isinstance(event, Retrying):
                     lost = event.lost + 1
         raise ModelProtocolError(f"{model.name} ended its stream without an answer.", lost=lost)

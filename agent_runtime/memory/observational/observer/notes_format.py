@@ -37,6 +37,7 @@ _MONTHS = ("%B %d %Y", "%b %d %Y", "%d %B %Y", "%d %b %Y")
 _OPEN, _CLOSE = r"[\[(<*_`\s]*", r"[\])>*_`]*\s*"
 _SEPARATOR = r"(?:[|:;,]|[-–—](?=\s))?\s*"
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+# Code fences, tags, rules and the header of a table, which many models put around notes.
 _SKIPPED = re.compile(
     r"\s*(?:`{3,}\s*\w*|~{3,}\s*\w*|</?[A-Za-z][\w-]*>|[-=*_|:\s]+"
     r"|\|?\s*(?:date|time|when)\b[^|]*\|\s*priority\s*\|.*)\s*",
@@ -131,6 +132,7 @@ def _read(parsed: ParsedNotes, raw: str) -> None:
         if not (parsed.open in parsed.last and not parsed.last[parsed.open]):
             parsed.open = ""
         return
+    # Bounded: the pattern backtracks, and nothing to skip is longer.
     if len(raw) < 200 and _SKIPPED.fullmatch(raw):
         return
     start = _BULLET.match(raw)
@@ -146,10 +148,12 @@ def _read(parsed: ParsedNotes, raw: str) -> None:
         parsed.day, parsed.open = day, ""
     elif line := _line(body, parsed.day):
         parsed.lines.append(line)
+        # A line with only a clock time is of the day that was named last.
         parsed.day = line.at[:10] or parsed.day
         parsed.proper, parsed.open = parsed.proper + 1, "line"
     elif parsed.open in parsed.last:
         parsed.last[parsed.open] = f"{parsed.last[parsed.open]} {_clean(body)}".strip()
+    # An indented bullet is a detail of the line before; one at the margin is a new note.
     elif parsed.open == "line" and (not bullet or raw[0].isspace()):
         before = parsed.lines[-1]
         parsed.lines[-1] = ObservationLine(
@@ -167,6 +171,7 @@ def _line(body: str, day: str) -> ObservationLine | None:
     """Parse a line that begins with a time or a priority; None if it begins with neither."""
     fields = body.strip("|" if body.startswith("|") else "").split("|", 2)
     if len(fields) == 3:
+        # Weak models swap the two fields.
         for first, second in ((0, 1), (1, 0)):
             priority = _WORDS.get(fields[second].strip(" *_`[]()").lower())
             when = _WHEN.fullmatch(fields[first].strip())
@@ -177,6 +182,7 @@ def _line(body: str, day: str) -> ObservationLine | None:
     at, rest, timed = "", body.lstrip("| "), False
     priority: Priority | None = None
     sign = False
+    # A time, a sign and a word, in any order.
     for _ in range(3):
         if not timed and (when := _WHEN.match(rest)):
             at, rest, timed = _time(when, day), rest[when.end() :], True

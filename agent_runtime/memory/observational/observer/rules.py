@@ -99,6 +99,7 @@ class RuleObserver:
 
 
 def _size(entry: Entry) -> int:
+    # Entries that were read from the store, outside of a view, are not counted yet.
     if entry.tokens:
         return entry.tokens
     return message_tokens(entry.message) + sum(count_text(result.text) for result in entry.results)
@@ -168,6 +169,7 @@ class NoteExtractor:
         forms = dict.fromkeys(
             min(shorten(plain, chars, gap), plain, key=len) for chars in STATEMENT
         )
+        # Bounded: a pasted text of megabytes is a statement too.
         priority: Priority = "critical" if binding(plain[:20_000]) else "important"
         self._add(NoteItem(at, seq, "user", priority, tuple(forms)))
 
@@ -198,7 +200,10 @@ class NoteExtractor:
         self._own.update(names.keys())
         output = result.text
         code = exit_code(output) if verb in ("run", "look") else None
+        # A file that is read may hold error texts; only what was run, or failed, has errors of its
+        # own.
         wrong = error_lines(output) if result.outcome != "ok" or verb == "run" else []
+        # grep exits with 1 if it finds nothing; that is a finding, not an error.
         silent = code == 1 and not wrong and verb == "look"
         if result.outcome != "ok" or (code and not silent) or (wrong and code is None):
             self._went_wrong(at, seq, call, f"{call.name} {text}", result, code, wrong)
@@ -211,6 +216,7 @@ class NoteExtractor:
         if verb in ("run", "other"):
             run.outcomes.append(shorten(outcome_line(output), 160))
         before = ""
+        # Bounded: a listing may name thousands, of which the notes can show few.
         for name in _names(output):
             if name not in run.seen and len(run.seen) < 4 * _MOST_NAMES:
                 run.seen[name] = 0
@@ -225,6 +231,7 @@ class NoteExtractor:
         same = run is not None and run.verb == verb and (verb != "other" or run.tool == tool)
         if run is None or not same or len(run.texts) >= (_RUN if verb == "look" else 3):
             self._run = run = _Run(at, seq, verb, tool)
+            # Its place among the items: a run grows after it began, so it is rendered at the end.
             self._runs.append((len(self._items), run))
         return run
 
@@ -233,6 +240,7 @@ class NoteExtractor:
         if text:
             self._own.update(set(_names(text)))
             item = NoteItem(at, seq, "plan", "info", (f"Plan: {shorten(text, 900)}",))
+            # Such a tool writes the whole plan, so the last call replaces the one before it.
             if self._plan is not None and call.name.lower().startswith(("todo", "plan", "update")):
                 self._items.remove(self._plan)
             self._plan = item
@@ -253,6 +261,8 @@ class NoteExtractor:
         lines = wrong or ends(result.text) or ["no output"]
         last = shorten(lines[-1], 240)
         key = f"{how} {lines[-1]}"
+        # The same command with the same last line: one item with a count instead of one per
+        # attempt.
         if (known := self._errors.get(key)) is not None and what[:60] in known.forms[0]:
             known.times += 1
             self._run = None
@@ -318,6 +328,7 @@ def _names(text: str) -> Iterator[str]:
         if (
             len(plain) <= LONGEST
             and len(plain) > 2
+            # `/word` is rarely a path: it is a closing tag, a route or a division.
             and not (plain[0] == "/" and plain.count("/") == 1)
         ):
             yield plain
@@ -325,6 +336,7 @@ def _names(text: str) -> Iterator[str]:
 
 def _values(value: object) -> Iterator[str]:
     """Yield the texts and numbers of a JSON value in order, at any depth."""
+    # Not recursive: arguments of a model may be nested deeper than Python allows.
     stack = [value]
     while stack:
         one = stack.pop()

@@ -83,6 +83,7 @@ def select_notes(
     about = count_text(base.task) + count_text(base.next_step) + 8
     spare = wanted - about
     notes = base
+    # Items are counted one by one, which is cheap but differs from the count of the whole.
     for most in (limit - about, int((limit - about) * 0.85), int((limit - about) * 0.6)):
         selected, dropped = _granted(items, min(spare, most), most)
         notes = replace(base, lines=_lines(selected, dropped))
@@ -108,6 +109,7 @@ def _granted(
     for item in items:
         item.granted, item.added, item.reached = -1, [], 0
     for kind, form in _REQUIRED:
+        # Room for the lines that name the nodes of what is dropped.
         used = _grant(items, kind, form, used, limit - 40)
     for kind, form in _WANTED:
         used = _grant(items, kind, form, used, wanted)
@@ -127,6 +129,7 @@ def _grant(items: Sequence[NoteItem], kind: ItemKind, form: int, used: int, limi
     for item in reversed(items):
         if item.kind != kind or not item.granted < form < len(item.forms):
             continue
+        # A longer form only for what has its shortest: others would be dropped for it.
         if form and item.granted < 0:
             continue
         cost = _cost(item.forms[form]) - (
@@ -158,6 +161,7 @@ def _name(selected: Sequence[NoteItem], used: int, limit: int, rounds: Sequence[
                     continue
                 cost = count_text(f", {name}")
                 if used + cost > limit:
+                    # No name is shorter, so the rest need not be tried.
                     if limit - used < 3:
                         return used
                     continue

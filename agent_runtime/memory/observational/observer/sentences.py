@@ -117,6 +117,7 @@ def read_part(text: str) -> str:
 
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences and lines of prose, without markup and code blocks."""
+    # Every second part lies inside of a code block.
     for number, part in enumerate(read_part(text).split("```")):
         if number % 2:
             continue
@@ -148,6 +149,7 @@ def binding(text: str) -> bool:
 
 def exit_code(text: str) -> int | None:
     """Return the exit status that a command's output names, if any."""
+    # Tools write it first or last; in between, the output may quote another command's.
     match = _EXIT.search(text[:400]) or _EXIT.search(text[-400:])
     return int(match[1]) if match else None
 
@@ -160,6 +162,7 @@ def error_lines(text: str, most: int = 6) -> list[str]:
         line = one_line(match[0])
         if line.startswith("Traceback ") or line in head or line in tail:
             continue
+        # The first error is often the cause and the last one the summary.
         (head if len(head) < most // 3 else tail).append(line)
     return [*head, *tail]
 
@@ -182,5 +185,6 @@ def verb_of(tool: str, command: str) -> Verb:
     parts = {part.lower() for part in _WORD.findall(tool)} | {tool.lower()}
     for verb, names in _VERBS.items():
         if parts & names:
+            # A shell runs anything; `cat` and `grep` change nothing, so their calls share a line.
             return "look" if verb == "run" and _LOOKING.match(command) else verb
     return "other"

@@ -51,7 +51,7 @@ _DATE = re.compile(r"[\d:./+-]+")
 
 @dataclass(frozen=True, slots=True)
 class NotesSource:
-    """What the notes were written of.
+    """What the notes were written from.
 
     Attributes:
         text: everything that the model read except its instructions.
@@ -101,6 +101,7 @@ def validate_notes(
         return wrong
     if parsed.nothing:
         return None
+    # After the other checks: a loop is cut off too, and asking for fewer lines would not end it.
     if cut_off:
         return NotesRejected(
             "cut off", "It was cut at its length limit. Write fewer, shorter lines."
@@ -109,6 +110,7 @@ def validate_notes(
     notes = _tidied(written, source.latest)
     if (wrong := _repeats(written.lines) or _echoes(notes, source.instructions)) is not None:
         return wrong
+    # As prompts show them, which is shorter than what the model wrote.
     tokens = count_text(render_notes(notes))
     return _too_long(tokens, most) if tokens > most else _unfounded(notes, source) or notes
 
@@ -158,7 +160,9 @@ def _shape(parsed: ParsedNotes) -> NotesRejected | None:
 def _tidied(notes: ObservationNotes, latest: str) -> ObservationNotes:
     """Remove repeated lines, and times later than `latest`."""
     lines = dict.fromkeys(
-        replace(line, at="") if latest and line.at[:16] > latest else line for line in notes.lines
+        # A time after the newest message is invented; the note itself may be right.
+        replace(line, at="") if latest and line.at[:16] > latest else line
+        for line in notes.lines
     )
     return replace(notes, lines=tuple(lines))
 
@@ -219,7 +223,7 @@ def _echoes(notes: ObservationNotes, instructions: str) -> NotesRejected | None:
 
 
 def _unfounded(notes: ObservationNotes, source: NotesSource) -> NotesRejected | None:
-    """Reject notes most of whose identifiers do not occur in the source."""
+    """Reject notes if most of their identifiers do not occur in the source."""
     named = {name for text in _texts(notes) for name in identifiers(text)}
     named = {name for name in named if not _DATE.fullmatch(name)}
     missing = sum(name not in source.text for name in named)

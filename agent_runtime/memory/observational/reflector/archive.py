@@ -39,6 +39,7 @@ def archived(
             continue
         if note.tokens < before and before - note.tokens >= least:
             return note
+    # Not small enough: the caller compares the sizes and gives up.
     return note or _note(parts, stated)
 
 
@@ -46,6 +47,7 @@ def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
     lines = [line for part in parts for line in part.notes.lines if not is_pointer(line)]
     critical = critical_lines(parts, stated)
     kept: list[ObservationLine] = []
+    # A third, or the note of short observations would not be smaller than they are.
     left = min(KEPT_TOKENS, sum(part.tokens for part in parts) // 3)
     for line in reversed(critical):
         shown = replace(line, text=shorten(line.text, _LINE_CHARS))
@@ -54,6 +56,7 @@ def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
             break
         kept.insert(0, shown)
     times = [line.at for line in lines if line.at]
+    # Counted without the lines that earlier archives hid: `_joined` adds those.
     own = Archive(
         first=parts[0].first,
         last=parts[-1].last,
@@ -98,7 +101,7 @@ def _joined(archives: Sequence[Archive]) -> Archive:
 
 
 def pointing(notes: ObservationNotes, archive: Archive | None) -> ObservationNotes:
-    """Return notes whose first line, and no other, points to an archive."""
+    """Return notes with exactly one line that points to an archive, the first."""
     lines = tuple(line for line in notes.lines if not is_pointer(line))
     if archive is None:
         return replace(notes, lines=lines)

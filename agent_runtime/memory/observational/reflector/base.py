@@ -180,6 +180,7 @@ def plan_reflection(
         gained += size_of(observations[stop]) * (1 - CONDENSED)
         stop += 1
     parts = tuple(observations[start:stop])
+    # Archiving loses more than condensing, so its goal is less ambitious than `TARGET`.
     excess = max(0, int(total - limit * ARCHIVED_TO)) if over else 0
     return replace(reflection_of(parts), room=not over, excess=excess, stated=stated)
 
@@ -207,6 +208,7 @@ def _movable(observations: Sequence[Observation], spared: int) -> int:
 
 def _settled(observations: Sequence[Observation], spared: int) -> int:
     """Return how many reflections at the front are left alone."""
+    # If reflections have grown beyond that, they are condensed again, with all that follows.
     count = next((i for i, one in enumerate(observations) if not one.level), len(observations))
     return count if sum(map(size_of, observations[:count])) <= spared else 0
 
@@ -216,15 +218,18 @@ def apply_reflections(
 ) -> tuple[Observation, ...]:
     """Replace observations by the reflections whose parts are all among them.
 
-    Parts may be reflections.  Of several for the same parts, one that is not provisional counts,
-    then the newest.
+    Parts may be reflections.  Of several for the same parts, the final one wins over provisional
+    ones, then the newest.
     """
     standing = list(observations)
+    # Lower levels first: what they make may be parts of higher ones.
     for one in sorted(reflections, key=lambda one: (one.level, one.provisional, -one.id)):
         ids = [each.id for each in standing]
         if not one.parts or one.parts[0] not in ids:
             continue
         place = ids.index(one.parts[0])
+        # All parts, in a row: on a fork, or after a gap, some may be missing, and text would be
+        # lost.
         if tuple(ids[place : place + len(one.parts)]) == one.parts:
             standing[place : place + len(one.parts)] = [one]
     return tuple(standing)
@@ -247,6 +252,7 @@ async def reflect_or_fallback(
     """
     ledger = ledger_of_reflection(reflection.parts)
     calls: tuple[MemoryCall, ...] = ()
+    # What holds if the deadline cancels the Reflector: it then reports neither cost nor reason.
     why, lost = f"It took longer than {deadline:g} seconds.", True
     with anyio.move_on_after(deadline + GRACE):
         try:
@@ -265,6 +271,7 @@ async def reflect_or_fallback(
         why = f"{why} {error.message}"
         if reflection.room:
             raise CannotCondense(why, calls, lost=lost) from None
+        # Above R, prompts would otherwise grow without bound; the log keeps what is archived.
         oldest = archived(reflection.parts, least=reflection.excess, stated=reflection.stated)
         if oldest.tokens >= reflection.tokens_of(oldest.parts):
             raise CannotCondense(why, calls, lost=lost) from None

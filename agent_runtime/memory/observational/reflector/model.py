@@ -134,6 +134,7 @@ class ModelReflector:
         except Exception as error:
             why = failure_reason(error, self.model, self.timeout, "to reflect")
         calls = tuple(attempts.calls)
+        # Even after a failure or the timeout: it is paid for and is progress.
         if attempts.best is not None:
             return ReflectorResult(attempts.best, calls, "model", self.model.name)
         why = why or f"{self.model.name} wrote no usable notes. {attempts.rejected}"
@@ -142,6 +143,8 @@ class ModelReflector:
     def bound(self, reflection: Reflection) -> tuple[int, int]:
         """Return upper bounds of the cost of all attempts: the model's tokens and nanodollars."""
         frame = count_text(INSTRUCTIONS) + 500 + 40 * len(reflection.parts)
+        # Prompts show observations with less per line than a model gets here: its time and
+        # priority.
         lines = sum(len(part.notes.lines) for part in reflection.parts)
         prompt = int((reflection.tokens + 12 * lines + frame) * self.info.start_ratio) + 1
         most = scale_amount(max_call_cost(self.info, prompt, self.most_output), len(STRENGTHS))
@@ -171,6 +174,8 @@ class _Attempts:
         self.best: ObservationNotes | None = None
         self.rejected = ""
         self._size = reflection.most + 1
+        # What is left if a model drops all it may: if that is no progress, many attempts are in
+        # vain.
         floor = restore_lost_lines(ObservationNotes(()), reflection.parts, reflection.stated)
         self._dense = notes_tokens(floor, ledger) > reflection.most
 
@@ -234,6 +239,7 @@ class _Attempts:
         if notes is None or isinstance(notes, NotesRejected):
             self.rejected = notes.detail if notes else "There is something to note."
             return False
+        # Counted before they are put back: the model is asked to keep them itself, in fewer words.
         missing = len(lost_critical_lines(notes, self._of.parts, self._of.stated))
         notes = restore_lost_lines(notes, self._of.parts, self._of.stated)
         size = notes_tokens(notes, self._ledger)

@@ -26,11 +26,13 @@ _QUOTED = re.compile(
     r"`([^`]{1,200})`|\"([^\"]{1,200})\"|“([^”]{1,200})”|(?<!\w)'([^']{2,200})'(?!\w)"
 )
 _WORD = re.compile(r"[^\W_]+")
+# These invert a meaning, so the covering line needs them; they also count if they are short.
 _TURNING = frozenset(
     ("not", "never", "no", "only", "must", "always", "without", "unless", "except", "don", "cannot")
 )
 _THEN = "Task then: "
 _SPEAKER = re.compile(r"^(?:User:|\(cont\.\)|The user (?:says|said):)\s*")
+# Shorter sentences ("Stop.") occur inside others by chance.
 _LEAST_STATED = 12
 
 
@@ -125,6 +127,7 @@ def lost_critical_lines(
 ) -> list[ObservationLine]:
     """Return the critical lines of observations that no critical line of notes covers."""
     critical = [line.text for line in notes.lines if line.priority == "critical"]
+    # Other lines may hold its names, but a line that is not critical may be dropped next time.
     others = [line.text for line in notes.lines if line.priority != "critical"]
     index = _CoverageIndex(critical, "\n".join((*others, notes.task)))
     wanted = critical_lines(parts, stated)
@@ -148,10 +151,12 @@ class _CoverageIndex:
         if text in self._exact:
             return self._exact[text]
         wanted = _words(text)
+        # Names may be in another line than the words: a model joins and splits lines.
         if not wanted or any(one not in self._whole for one in verbatim_terms(text)):
             return None
         shared = Counter(place for word in wanted for place in self._having.get(word, ()))
         turning = wanted & _TURNING
+        # In falling order, so the first one below the share ends the search.
         for place, count in shared.most_common():
             if count < OVERLAP * len(wanted):
                 break
@@ -161,6 +166,7 @@ class _CoverageIndex:
 
 
 def _words(text: str) -> frozenset[str]:
+    # Short English words say little, but in Chinese a few letters are a phrase.
     words = _WORD.findall(text.lower())
     return frozenset(
         word for word in words if len(word) > 3 or word in _TURNING or not word.isascii()

@@ -76,6 +76,7 @@ def condense_by_rule(
     lines = list(_distinct(parts, stated))
     most = goal - notes_tokens(base, ledger) - 24
     notes = base
+    # Restoring lost lines adds tokens, which are known only afterwards.
     for room in (most, int(most * 0.8), int(most * 0.5)):
         shorter = replace(base, lines=_within(lines, room))
         notes = restore_lost_lines(shorter, parts, stated)
@@ -117,9 +118,11 @@ def _within(lines: Sequence[ObservationLine], room: int) -> tuple[ObservationLin
 def _distinct(parts: Sequence[Observation], stated: Sequence[str]) -> Iterator[ObservationLine]:
     """Yield the lines of observations, dated by day; of equal ones only the last."""
     wanted = {line.text for line in critical_lines(parts, stated)}
+    # Pointers are left to `pointing`, which writes one for all archives.
     lines = [line for part in parts for line in part.notes.lines if not is_pointer(line)]
     seen: set[tuple[str, bool]] = set()
     newest: list[ObservationLine] = []
+    # From the newest on, so that the last of equal lines stays.
     for line in reversed(lines):
         key = (" ".join(line.text.split()), line.priority == "critical")
         if key in seen or (line.priority == "critical" and line.text not in wanted):

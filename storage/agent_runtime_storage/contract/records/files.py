@@ -1,4 +1,4 @@
-"""Files of threads as the store takes and gives them."""
+"""Records of the files of threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FileRow:
 
     Attributes:
         id: unique in its thread; an imported copy of the thread keeps it.
-        origin: `upload`, or `tool` for what a tool made.
+        origin: `upload`, or `tool` if a tool made it.
     """
 
     thread_id: str

@@ -1,4 +1,4 @@
-"""What the store takes and gives: plain records, with bodies that it does not interpret.
+"""Records of the log, its runs and jobs: plain values, with bodies that the store never interprets.
 
 A node's id is its `seq`: an integer that counts up within its thread, without gaps, in commit
 order.  `parent_id` is the seq of the node before it on its branch, always smaller than its own.
@@ -68,7 +68,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """A tool call of an exchange; its name and arguments lie in the exchange's body."""
+    """A tool call of an exchange; its name and arguments are in the exchange's body."""
 
     node_id: int
     index: int
@@ -78,9 +78,9 @@ class CallRow:
     body: bytes
     """The result, encoded by the engine; empty until it is done."""
     shown: int | None
-    """How many characters of the result prompts show; None for all of it."""
+    """The number of characters of the result that prompts show; None for all."""
     tokens: int
-    """Tokens of the result as shown."""
+    """The tokens of the result as shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Node:
     role: str
     run_id: str | None
     activation_id: int
-    """The activation that was in force when the node was appended; 0 for none."""
+    """The activation that applied when the node was appended; 0 for none."""
     body: bytes
     tokens: int
     created_at: float
@@ -103,7 +103,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a node is, without its content; `tokens` are those of its message alone."""
+    """A node without its content; `tokens` counts its message alone."""
 
     thread_id: str
     seq: int
@@ -123,21 +123,21 @@ class Activation:
     cause: str
     body: bytes
     prefix: bytes
-    """The system prompt and tool schemas, kept once for each distinct content."""
+    """The system prompt and tool schemas, stored once for each distinct content."""
     created_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
-    """Who holds a lease: enough to tell, on the same machine, whether the holder still lives.
+    """The process that holds a lease; on the same machine this shows whether it is still alive.
 
     Attributes:
         host: the machine's name, for people.
-        boot: the boot of its kernel, and the namespace of the process's id.
-        pid: the process, and when it
-        started: by the kernel's clock.
+        boot: the id of the kernel's boot, and of the namespace of process ids.
+        pid: the process id.
+        started: the start time of the process, by the kernel's clock.
         machine: the machine's id; empty if it has none.
-        instance: a random id of the process; empty if it has none, as of older versions.
+        instance: a random id of the process; empty in rows of older versions.
     """
 
     host: str
@@ -184,9 +184,9 @@ class Run:
     max_steps: int
     cancel_requested: bool
     spec: JsonObject
-    """What the caller kept with the run; no secrets."""
+    """The caller's data of the run; no secrets."""
     internal: JsonObject | None
-    """What the engine keeps with it; None where an earlier version kept that in `spec`."""
+    """The engine's data of the run; None in rows of earlier versions, which have it in `spec`."""
     output: bytes
     epoch: int
     owner: LeaseOwner | None
@@ -194,13 +194,13 @@ class Run:
     """Whether the lease had not expired, by the database's clock, when the row was read."""
     budget: Budget
     reserved: Amount
-    """Of the whole tree (on the root): reserved for calls under way."""
+    """Of the whole tree (on the root): reserved for calls in progress."""
     settled: Amount
     """Of the whole tree (on the root): reported by providers."""
     unsettled: Amount
-    """Of the whole tree (on the root): upper bounds of calls that died unreported."""
+    """Of the whole tree (on the root): upper bounds of calls that were never reported."""
     kept: Amount
-    """What the runs below (on the root) have to leave for its own next calls."""
+    """On the root: the amount that the runs below it have to leave for its own next calls."""
     created_at: float
     updated_at: float
     finished_at: float | None
@@ -208,7 +208,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """Something that happened, in commit order; refers to nodes and repeats none of their text."""
+    """An event of a thread; it refers to nodes and does not repeat their content."""
 
     id: int
     run_id: str | None
@@ -220,7 +220,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class InboxItem:
-    """Something posted to a thread from outside; the holder of the lease drains it."""
+    """An item posted to a thread from outside; the holder of the lease drains it."""
 
     id: int
     run_id: str | None
@@ -243,12 +243,9 @@ class Job:
     """The claim's fencing token."""
 
 
-# What the engine writes.
-
-
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """A node to append; `seq` must be the thread's next one, and so on for each that follows."""
+    """A node to append; `seq` must be the thread's next one."""
 
     seq: int
     parent_id: int | None
@@ -261,7 +258,7 @@ class NewNode:
     tools: tuple[str, ...] = ()
     """For an exchange, the tool of each call in order; each begins as `pending`."""
     text: str = ""
-    """What full text search finds it by; kept as an index only, up to 100,000 characters."""
+    """The text for full-text search; only its index is stored, up to 100,000 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +283,7 @@ class CallDone:
     tokens: int
     shown: int | None = None
     text: str = ""
-    """What full text search finds the result by, as for `NewNode`."""
+    """The text for full-text search, as for `NewNode`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +319,9 @@ class Finish:
 class Commit:
     """Everything that one transaction does for a run; each part is optional.
 
-    They apply in the order of the fields.  A commit misses, and writes nothing, if the lease is
-    lost, if a seq or activation id is not the next one, if a call is not in the state it must
-    leave, or if the reservation does not fit the budget.
+    The parts apply in the order of the fields.  A commit misses, and writes nothing, if the lease
+    is lost, if a seq or activation id is not the next one, if a call is not in the expected status,
+    or if the reservation does not fit the budget.
     """
 
     start: tuple[tuple[int, int], ...] = ()
@@ -332,9 +329,9 @@ class Commit:
     done: tuple[CallDone, ...] = ()
     """Calls from `pending` or `started` to `done`."""
     shown: tuple[CallShown, ...] = ()
-    """Of done calls (those in `done` here included), how much of the result prompts show."""
+    """For done calls (those in `done` included), how much of the result prompts show."""
     close: tuple[int, ...] = ()
-    """Exchanges to close: all their calls must be done (those in `done` here included)."""
+    """Exchanges to close: all their calls must be done (those in `done` included)."""
     nodes: tuple[NewNode, ...] = ()
     head: int | None = None
     """The new head, which must be closed; None leaves it where it is."""
@@ -347,21 +344,21 @@ class Commit:
     """Inbox items that these nodes stand for."""
     usage: tuple[Usage, ...] = ()
     release: Amount | None = None
-    """What to take back of the tree's reservation (and of this run's own)."""
+    """The amount to subtract from the tree's reservation (and from this run's own)."""
     settle: Amount | None = None
     unsettle: Amount | None = None
     reserve: Amount | None = None
-    """What to reserve on the root for the next model call."""
+    """The amount to reserve on the root for the next model call."""
     limits: Limits = NO_LIMITS
     """The limits that the reservation has to fit, in addition to the tree's budget."""
     keep: Amount | None = None
-    """Of a root: what the runs below have to leave for its next calls from now on."""
+    """Of a root: the amount that runs below have to leave for its next calls from now on."""
     steps: int | None = None
     """The run's number of steps from now on."""
     finish: Finish | None = None
     questions: tuple[NewQuestion, ...] = ()
     quiet_inbox: bool = False
-    """Whether all this is only to be if nothing else waits in the inbox."""
+    """Whether the commit misses if other items wait in the inbox."""
     events: tuple[NewEvent, ...] = ()
 
 
@@ -401,13 +398,13 @@ class NewRun:
     reserve: Amount | None = None
     events: tuple[NewEvent, ...] = ()
     internal: JsonObject = field(default_factory=dict[str, Any])
-    """What the engine keeps with the run, apart from the caller's `spec`."""
+    """The engine's data of the run, apart from the caller's `spec`."""
 
 
 Vet = Callable[[Literal["node", "call", "observation", "plan"], bytes], tuple[str, int]]
-"""Reads a body as the engine wrote it; raises `ValueError` if it did not.
+"""Reads a body as the engine writes it; raises `ValueError` if it is another.
 
-Of a node it returns the role and the number of calls; of the others nobody looks at the result.
+For a node it returns the role and the number of calls; for others the result is ignored.
 """
 TextOf = Callable[[Literal["node", "call"], bytes], str]
-"""From the body of a node, or of a call's result, to the text that search finds it by."""
+"""Returns the text for full-text search from the body of a node or of a call's result."""

@@ -1,4 +1,4 @@
-"""What a store of objects and the places where they lie have in common."""
+"""Records and the protocol of the object store, and the check of its folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from agent_runtime_storage.contract.errors import ObjectsUnavailable
 
 Version: TypeAlias = Mapping[str, str]
-"""What tells the content of an object from any other; only the place that gave it knows how."""
+"""Identifies the content of an object; only the backend that returned it can interpret it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,11 @@ class ObjectStore(Protocol):
 
 
 def check_folder(root: Path) -> None:
-    """Raise `ObjectsUnavailable` if the folder is none, or would have to be made elsewhere."""
+    """Raise `ObjectsUnavailable` if the path is no folder, or its parent does not exist."""
     try:
         mode = root.stat().st_mode
     except FileNotFoundError:
+        # The first write creates it.
         if root.parent.is_dir():
             return
         raise ObjectsUnavailable(

@@ -1,4 +1,4 @@
-"""Observations as the store takes and gives them; it does not interpret their bodies."""
+"""Records of observations, whose bodies the store never interprets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ObservationRow:
-    """What stands for an interval of a branch: a node and its ancestors down to another one.
+    """A row that stands for an interval of a branch: a node and its ancestors down to another one.
 
     Attributes:
-        level: 0 over nodes, more over other observations.
-        parent_id: the node before the first; None if that is the root.
+        level: 0 if it stands for nodes, higher if it stands for other observations.
+        parent_id: the node before the first; None if the first is a root.
         parts: the observations that it replaces, in order; empty at level 0.
-        provisional: whether it is to be written again.
+        provisional: whether a later observation is to replace it.
     """
 
     id: int

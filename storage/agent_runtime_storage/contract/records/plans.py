@@ -1,4 +1,4 @@
-"""Plans as the store takes and gives them; it does not interpret their bodies."""
+"""Records of plans, whose bodies the store never interprets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class PlanRow:
 
     Attributes:
         id: counts up within the thread, over all its branches.
-        node_id: the exchange whose call made it; it is of the branches that this node is on.
+        node_id: the exchange whose call made it; branches with this node have the version.
         call_id: the call that made it.
     """
 

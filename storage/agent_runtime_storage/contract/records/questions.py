@@ -1,4 +1,4 @@
-"""What runs ask people, and what people allow, as the store takes and gives it."""
+"""Records of questions to people, and of the approvals that people grant."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ QuestionStatus = Literal["open", "answered", "expired", "withdrawn"]
 
 @dataclass(frozen=True, slots=True)
 class NewQuestion:
-    """A question to be asked in the commit that suspends its run.
+    """A question to ask in the commit that suspends its run.
 
     Attributes:
         node_id: the exchange that asks.
-        position: which of its calls does; None where it is the run itself.
-        seconds: how long it can be answered.
+        position: the index of the call that asks; None if the run itself asks.
+        seconds: the time until it expires.
     """
 
     id: str
@@ -33,8 +33,7 @@ class QuestionRow:
     """A question, and its answer if there is one.
 
     Attributes:
-        status: `expired` from `expires_at` on, if it was open until then; `withdrawn` if its run
-            ended first.
+        status: `expired` if it was still open at `expires_at`; `withdrawn` if its run ended first.
     """
 
     id: str
@@ -53,12 +52,12 @@ class QuestionRow:
 
 @dataclass(frozen=True, slots=True)
 class NewApproval:
-    """What is allowed for the rest of a thread: calls of a tool whose arguments match.
+    """An approval for the rest of a thread: of calls of a tool whose arguments match.
 
     Attributes:
-        arguments: by argument, the pattern that its value has to match; none matches every call.
+        arguments: the pattern for each argument's value; without patterns every call matches.
         thread_id: None for the thread of the question that is answered.
-        binding: a digest of the tool; no other tool of its name is meant.
+        binding: a digest of the tool; another tool of the same name is not approved.
     """
 
     id: str
@@ -70,10 +69,10 @@ class NewApproval:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRow:
-    """Calls that are allowed on a thread.
+    """An approval of calls on a thread.
 
     Attributes:
-        binding: a digest of the tool; empty for one that an older version allowed.
+        binding: a digest of the tool; empty if an older version wrote the row.
     """
 
     thread_id: str

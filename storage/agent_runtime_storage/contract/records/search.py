@@ -1,4 +1,4 @@
-"""What full text and vectors are made of, and what is found by them."""
+"""Records of full-text and vector search: the inputs and the hits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NodeText:
-    """What full text search finds a node by, or (with `call`) the result of one of its calls."""
+    """The text for full-text search of a node, or (with `call`) of the result of a call."""
 
     node_id: int
     call: int | None
@@ -17,7 +17,7 @@ class NodeText:
 
 @dataclass(frozen=True, slots=True)
 class TextHit:
-    """A node, or the result of a call, that a search found; a higher score is a better hit."""
+    """A node or a call's result that a search found; a higher score is a better hit."""
 
     thread_id: str
     node_id: int
@@ -27,7 +27,7 @@ class TextHit:
 
 @dataclass(frozen=True, slots=True)
 class VectorKey:
-    """What a vector was made of: a part of a source of a thread, such as `message` 17."""
+    """The origin of a vector: a part of a source in a thread, such as `message` 17."""
 
     thread_id: str
     source: str
@@ -37,10 +37,10 @@ class VectorKey:
 
 @dataclass(frozen=True, slots=True)
 class VectorItem:
-    """A vector, kept in single precision, and what it was made of.
+    """A vector, stored in single precision, and its origin.
 
     Attributes:
-        digest: of its text, by which it is found for the same text again; empty for none.
+        digest: of its text, so that the same text need not be embedded again; empty for none.
     """
 
     thread_id: str
@@ -53,7 +53,7 @@ class VectorItem:
 
 @dataclass(frozen=True, slots=True)
 class VectorHit:
-    """What a search found; `similarity` is the cosine, from -1 (opposite) to 1 (the same)."""
+    """A hit of a vector search; `similarity` is the cosine, from -1 (opposite) to 1 (equal)."""
 
     thread_id: str
     source: str
@@ -64,7 +64,7 @@ class VectorHit:
 
 @dataclass(frozen=True, slots=True)
 class EmbedderRow:
-    """A model that made vectors of an owner's, their dimensions, and how many there are."""
+    """A model that made vectors for an owner, their dimensions and their number."""
 
     model: str
     dimensions: int

@@ -1,4 +1,4 @@
-"""Records of what may be spent and what was: budgets, limits, the books of threads and days."""
+"""Records of budgets, limits and spending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NANO = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of a run tree, kept on its root, or of a thread or a day; None means unlimited."""
+    """The budget of a run tree (on its root), of a thread or of a day; None means unlimited."""
 
     tokens: int | None = None
     cost: int | None = None
@@ -31,14 +31,14 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a reservation has to fit, in addition to the budget of its run tree.
+    """Limits that a reservation has to fit, in addition to the budget of its run tree.
 
     Attributes:
-        thread: of all run trees whose root is on the same thread, together.
-        day: of all that the owner spends on a day, by UTC.
+        thread: for all run trees whose root is on the same thread, together.
+        day: for everything that the owner spends on a day, by UTC.
         steps: the most steps of the run tree; None for no limit.
-        kept_steps: how many of these the runs below the root have to leave.
-        spare: whether a reservation of the root's own leaves what it keeps as well.
+        kept_steps: the steps that the runs below the root have to leave for it.
+        spare: whether a reservation by the root has to leave the kept amount as well.
     """
 
     thread: Budget = UNLIMITED
@@ -54,13 +54,13 @@ NO_AMOUNT = Amount()
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What a thread's runs, or an owner's on a day, have spent.
+    """The spending of a thread's runs, or of an owner's runs on a day.
 
     Attributes:
         settled: reported by providers.
-        unsettled: upper bounds of calls that died unreported.
-        reserved: for calls under way.
-        ends_at: when the day is over, by the database's clock; None of a thread.
+        unsettled: upper bounds of calls that were never reported.
+        reserved: for calls in progress.
+        ends_at: the end of the day, by the database's clock; None for a thread.
     """
 
     settled: Amount = NO_AMOUNT
@@ -70,14 +70,14 @@ class Spending:
 
     @property
     def spent(self) -> Amount:
-        """What counts as spent: at most that much was billed."""
+        """The most that was billed."""
         return Amount(
             self.settled.tokens + self.unsettled.tokens, self.settled.cost + self.unsettled.cost
         )
 
 
 def step_budget_exceeded(steps: int, most: int) -> BudgetExceeded:
-    """Return the refusal of a step for which a run tree has no room."""
+    """Return the error for a step beyond the limit of a run tree."""
     return BudgetExceeded(
         f"The run and its sub-agents have used up their {most:,} steps: {steps:,} are made, the "
         "others in progress or kept for the run itself.",
@@ -89,11 +89,11 @@ def step_budget_exceeded(steps: int, most: int) -> BudgetExceeded:
 def over_budget(
     which: str, limit: Budget, spending: Spending, wanted: Amount, kept: Amount | None = None
 ) -> BudgetExceeded:
-    """Return the refusal of a reservation.
+    """Return the error for a reservation that does not fit a budget.
 
     Args:
         which: `run` (a run and those below it), `thread` or `day`.
-        kept: what is to be left for the root of the tree.
+        kept: the amount to leave for the root of the tree.
     """
     whose = {
         "run": "of the run and its sub-agents",
@@ -119,7 +119,7 @@ def over_budget(
 
 
 def _show(amount: Amount, limit: Budget) -> str:
-    """Return an amount, by what is limited."""
+    """Return an amount in the units of the limit; tokens if nothing is limited."""
     tokens = f"{amount.tokens:,} tokens"
     cost = f"${amount.cost / _NANO:.6g}"
     if limit.cost is None:

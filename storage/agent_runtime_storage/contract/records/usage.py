@@ -23,9 +23,9 @@ class Usage:
     counted_tokens: int
     """Our own uncalibrated count of the prompt as it was sent."""
     cost: int | None
-    """Nanodollars; None where the price is unknown."""
+    """In nanodollars; None if the price is unknown."""
     reported: bool = True
-    """False where the provider reported nothing and the figures are our own bound."""
+    """False if the provider reported nothing, and the figures are our own upper bound."""
     id: int = 0
     created_at: float = 0.0
 

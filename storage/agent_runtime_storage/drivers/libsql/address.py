@@ -63,6 +63,7 @@ def parse_address(url: str, *, auth_token: str | None) -> Address:
                 cure="Use only `authToken=…`, `tls=0` and `tls=1`.",
             )
     scheme = _scheme(parts.scheme, tls, port, shown)
+    # Not `parts.hostname`, which drops the port and the brackets of an IPv6 address.
     _, _, host = parts.netloc.rpartition("@")
     login = None
     if parts.username is not None:
@@ -71,16 +72,17 @@ def parse_address(url: str, *, auth_token: str | None) -> Address:
 
 
 def _scheme(
-    given: str, tls: bool | None, port: int | None, shown: str
+    name: str, tls: bool | None, port: int | None, shown: str
 ) -> Literal["http", "https", "ws", "wss"] | str:
-    known = _TLS if tls or (tls is None and given in _TLS) else _PLAIN
-    scheme = known.get(given)
+    schemes = _TLS if tls or (tls is None and name in _TLS) else _PLAIN
+    scheme = schemes.get(name)
     if scheme is None:
         raise StoreError(
-            f"The database URL {shown} contradicts itself: {given} with `tls={int(bool(tls))}`.",
-            cure="Leave `tls` away, or write `libsql://host:port?tls=0` for a plain connection.",
+            f"The database URL {shown} contradicts itself: {name} with `tls={int(bool(tls))}`.",
+            cure="Remove `tls`, or write `libsql://host:port?tls=0` for a plain connection.",
         )
-    if given == "libsql" and scheme == "http" and port is None:
+    # libSQL's own clients have no default port for it either.
+    if name == "libsql" and scheme == "http" and port is None:
         raise StoreError(
             f"The database URL {shown} asks for a plain connection and names no port.",
             cure="Write `libsql://host:8080?tls=0`.",

@@ -67,10 +67,10 @@ def refused_token(shown: str) -> StoreUnavailable:
     )
 
 
-def not_a_server(shown: str, found: str) -> StoreUnavailable:
+def not_a_server(shown: str, why: str) -> StoreUnavailable:
     """Return the error for a URL that is not a libSQL server's."""
     return StoreUnavailable(
-        f"What answers under {shown} is no libSQL server: {found}.",
+        f"What answers under {shown} is no libSQL server: {why}.",
         cure="Check host, port and path of the database URL.",
     )
 
@@ -88,6 +88,7 @@ _TEXTS = (
     ("readonly database", "SQLITE_READONLY"),
 )
 
+# Nothing was written; `batch_rows` treats a COMMIT that a replica reports as failed apart.
 _TRANSIENT = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
@@ -140,9 +141,7 @@ _MAPPING: tuple[tuple[tuple[str, ...], type[StoreError], str, str], ...] = (
 
 
 def map_libsql_error(code: str | None, message: str, shown: str) -> Exception:
-    """Return the error of the store, or a `TransientFailure`, for what a server says of a
-    statement.
-    """
+    """Return the store's error, or a `TransientFailure`, for a server's error."""
     code = code or ""
     message = message.removeprefix(_FROM_PRIMARY).removeprefix("SQLite error: ").rstrip(".")
     if code in ("", "SQLITE_UNKNOWN", "ARGS_INVALID", PROXY_ERROR):

@@ -124,6 +124,7 @@ def plan_batch(
     elif foreign_keys:
         add(encode_hrana_statement("PRAGMA foreign_keys = ON", {}, rows=False))
     begin = len(steps)
+    # A deferred transaction that reads first can fail to get the lock when it writes.
     add(encode_hrana_statement("BEGIN IMMEDIATE", {}, rows=False))
     for index, item in enumerate(statements):
         results.append(len(steps))
@@ -177,6 +178,7 @@ def batch_rows(plan: HranaBatchPlan, answer: BatchAnswer, shown: str) -> list[li
         if step in plan.missed and _MISSED in message:
             raise BatchMissed(*plan.missed[step])
         if step == plan.commit and code == PROXY_ERROR:
+            # A replica reports any failure of its primary like this; the commit may be done.
             raise TransientFailure("lost", message)
         raise map_libsql_error(code, message, shown)
     results = answer["step_results"]
@@ -203,9 +205,10 @@ def encode_hrana_value(value: Value) -> dict[str, Any]:
         case int():
             if not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
                 raise _cannot_store("the integer needs more than 64 bits")
-            # As text: JSON numbers are exact up to 53 bits only.
+            # As text: JSON numbers are exact up to 53 bits only.  `int`, as True is one as well.
             return {"type": "integer", "value": str(int(value))}
         case float():
+            # SQLite stores NaN as NULL, and JSON has neither NaN nor infinity.
             if math.isnan(value):
                 return {"type": "null"}
             if math.isinf(value):

@@ -29,7 +29,9 @@ from agent_runtime_storage.drivers.libsql.remote import RemoteDriver
 # The time that a server lets a transaction hold its lock; each batch of a request may wait for it.
 _LOCK_SECONDS = 5.0
 _KEEP_ALIVE = 30.0
+# Only v3 has cursors, for answers that are too large for a pipeline.
 _VERSIONS = ("v3", "v2")
+# Without it the server keeps the stream, and a connection to the database, until it expires.
 _CLOSE = {"type": "close"}
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
@@ -119,6 +121,7 @@ class HttpTransport:
     async def write(self, plans: Sequence[HranaBatchPlan]) -> list[BatchAnswer | Exception]:
         """Run batches one after another; see `Transport`."""
         requests = [{"type": "batch", "batch": {"steps": plan.steps}} for plan in plans]
+        # They run one after another, each after a wait for the lock, and are answered together.
         timeout = self._timeout + _LOCK_SECONDS * (len(plans) - 1)
         answers: list[BatchAnswer | Exception] = []
         for answer in await self._pipeline(requests, timeout):
@@ -154,6 +157,7 @@ class HttpTransport:
         """Detect the server's protocol version."""
         newest, older = _VERSIONS
         version, response = newest, await self._post(f"{newest}/pipeline", content, timeout)
+        # A server without this version has run nothing, so the request can be repeated.
         if response.status_code == 404:
             version, response = older, await self._post(f"{older}/pipeline", content, timeout)
         if response.is_success:
@@ -212,6 +216,7 @@ class HttpTransport:
         match status := response.status_code:
             case _ if response.is_success:
                 return
+            # A token that only reads: the server tells it apart from a wrong one in words only.
             case 403 if "write permission" in response.text.lower():
                 raise map_libsql_error("SQLITE_PERM", "the token only reads", self._shown)
             case 401 | 403:

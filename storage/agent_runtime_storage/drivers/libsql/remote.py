@@ -43,11 +43,14 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.5
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
+# While opening, a wrong host or port is more likely than a server that restarts.
 _OPENING_SECONDS = 5.0
+# It brought `unixepoch('subsec')`, the clock of all rows.
 _OLDEST_SQLITE = (3, 42)
 # The server writes one transaction at a time.  Two requests in flight keep it busy; more compete
 # for its lock (895 commits/s with 2, 435 with 16).
 _WRITE_LANES = 2
+# Each batch of a request may wait for the lock, so more would need longer timeouts.
 _WRITE_GROUP = 8
 
 
@@ -191,6 +194,7 @@ class RemoteDriver:
             StoreUnavailable: the server stayed down; `StoreBusy`: it stayed busy.
             StoreError: it refused a statement.
         """
+        # In each batch, because each request has a new stream, and with it the server's default.
         switch_on = self._features is not None and not self._features.foreign_keys
         foreign_keys = True if switch_on else None
         return await self._write(statements, foreign_keys=foreign_keys, repeatable=repeatable)
@@ -215,6 +219,7 @@ class RemoteDriver:
         async def attempt() -> list[list[Row]]:
             answer = await self._writes.send(plan, plan.size)
             rows = batch_rows(plan, answer, self._shown)
+            # Requests run at the same time, so an older answer may come later.
             self._written = max(self._written, int(answer.get("replication_index") or 0))
             return rows
 
@@ -261,6 +266,7 @@ class RemoteDriver:
         vector_function: VectorFunction | None = None
         names: tuple[VectorFunction, ...] = ("vec_distance_cosine", "vector_distance_cos")
         for name in names:
+            # The blob is the float32 1.0.
             if await self._answers(f"SELECT {name}(x'0000803f', x'0000803f')"):
                 vector_function = name
                 break
@@ -270,6 +276,7 @@ class RemoteDriver:
         try:
             await self.read(sql, {})
         except StoreUnavailable:
+            # The server gave no answer, which is not a no.
             raise
         except StoreError:
             return False
@@ -303,6 +310,7 @@ class RemoteDriver:
                     raise retries_exhausted_error(
                         failure, self._shown, in_doubt=in_doubt
                     ) from failure
+                # Sleep, unless the driver is closed meanwhile.
                 with anyio.move_on_after(wait):
                     await self._closing.wait()
                     raise libsql_closed_error(self._shown) from failure

@@ -88,6 +88,7 @@ class Sender(Generic[Item, Answer]):
 
     async def close(self) -> None:
         """Wait until everything in flight is answered."""
+        # One at a time, as a request that ends sends what waits.
         while self._sent:
             await wait_shielded(next(iter(self._sent)))
 
@@ -123,6 +124,7 @@ class Sender(Generic[Item, Answer]):
             _settle(jobs, [TransientFailure("lost", "the program ended") for _ in jobs])
             raise
         except Exception as error:
+            # One object raised in several tasks would collect all their tracebacks.
             answers = [copy.copy(error) for _ in jobs]
         _settle(jobs, answers)
 

@@ -14,6 +14,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+# By their first word, or the first one after WITH: the store's own statements need no parser.
 _QUERIES = frozenset({"SELECT", "VALUES"})
 _WRITES = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 

@@ -157,6 +157,7 @@ class WebSocketTransport:
     async def write(self, plans: Sequence[HranaBatchPlan]) -> list[BatchAnswer | Exception]:
         """Run batches one after another; see `Transport`."""
         stream = (await self._connected()).open_stream()
+        # All are sent before the first answer comes; a stream runs its batches in order.
         waiting = [self._send(stream, plan) for plan in plans]
         stream.close()
         answers: list[BatchAnswer | Exception] = []

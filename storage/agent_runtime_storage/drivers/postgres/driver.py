@@ -67,6 +67,7 @@ from agent_runtime_storage.drivers.shielding import wait_shielded
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.sql.loader import load_queries
 
+# Random waits of at most 2.5 seconds in all; what clashes for longer is reported as busy.
 _CLASH_TRIES = 8
 _SHORTEST_WAIT = 0.05
 _LONGEST_WAIT = 1.0
@@ -74,11 +75,13 @@ _CONNECT_SECONDS = 10
 # While opening, a wrong host or port is more likely than a server that restarts.
 _OPENING_SECONDS = 5.0
 _MIGRATIONS = "migrations"
+# A migration may build an index over all rows, or wait for another process that does.
 _MIGRATION_SECONDS = 3600
 _DEFAULTS: Mapping[str, str | int] = {
     "application_name": "agent_runtime",
     "client_encoding": "utf8",
     "connect_timeout": _CONNECT_SECONDS,
+    # Notice a peer that vanished after a minute; the system's default is two hours.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
@@ -93,7 +96,7 @@ class _Operation(Generic[_T]):
     """Work that needs a connection.
 
     Attributes:
-        work: what is done with it.
+        work: uses the connection.
         repeatable: whether running it twice has the same effect as once.
         begun: whether it runs, or ran with an unknown outcome.
     """
@@ -200,9 +203,11 @@ class PostgresDriver:
             StoreInDoubt: the connection broke during a batch that is not repeatable.
         """
         migrating = _MIGRATIONS in locks
+        # Before the prologue, whose wait for the lock the limits bound as well.
         prologue = [_patient()] if migrating else []
         prologue.append(self._prologue(owner, locks, read_only=False))
         own = [
+            # A migration's statements run once; preparing them would only fill the cache.
             batch_command(statement, place, prepare=not migrating)
             for place, statement in enumerate(statements)
         ]
@@ -262,6 +267,7 @@ class PostgresDriver:
     async def _close(self) -> None:
         while self._running:
             await asyncio.wait(self._running)
+        # Before the connections, because it sends what is still pending.
         await self._postgres_signals.close()
         self._connections.close()
 
@@ -289,6 +295,7 @@ class PostgresDriver:
             try:
                 await wait_shielded(task)
             finally:
+                # Retrieved, or asyncio would log the error that the cancellation replaces.
                 if not task.cancelled():
                     task.exception()
             raise
@@ -311,11 +318,13 @@ class PostgresDriver:
                 ):
                     raise
                 clashes += 1
+                # Random, or the batches that clashed would meet again.
                 await asyncio.sleep(random.uniform(0, 0.005 * 2**clashes))
                 continue
             except ConnectionLost as lost:
                 if lost.doubtful and not operation.repeatable:
                     raise doubt_error(str(lost), self._shown) from None
+                # A cancelled caller may drop the retry only if surely nothing was written.
                 operation.begun = lost.doubtful
                 failure = lost_error(str(lost), self._shown)
             except Unreachable as refused:
@@ -323,6 +332,7 @@ class PostgresDriver:
                 if refused.lasting:
                     raise failure from None
             now = time.monotonic()
+            # From the first failure: a long wait for a connection or a lock takes nothing of it.
             deadline = now + self._patience if deadline is None else deadline
             if now >= deadline or self._closing is not None:
                 raise failure
@@ -348,6 +358,7 @@ class PostgresDriver:
 
         It is separate, so that the statements after it see what was committed while it waited.
         """
+        # All batches take their locks in one order, so none waits for another in a circle.
         keys = sorted({_lock_key(owner, name) for name in locks})
         params: dict[str, Value] = {"owner": owner or ""}
         params |= {f"key{place}": key for place, key in enumerate(keys)}
@@ -408,6 +419,7 @@ class PostgresDriver:
 
     async def _notify(self, topics: Sequence[str]) -> None:
         sent = {"topics": orjson.dumps(list(topics)).decode()}
+        # Not by `_perform`, which refuses work once the driver closes: the last topics go then.
         await self._attempt(_run([query_command(NOTIFY, sent)], repeatable=True))
 
 
@@ -418,19 +430,20 @@ def _parse_url(url: str, shown: str) -> str:
         "special characters as %XX.",
     )
     try:
-        given = conninfo_to_dict(url)
+        parameters = conninfo_to_dict(url)
     except psycopg.Error:
         # libpq's message quotes the part of the URL that it cannot parse.
         raise unreadable from None
     # If a password has an unescaped `@` or `/`, libpq takes a part of it for one of these, and
     # would show it in its error.
-    named = {name: str(given.get(name) or "") for name in ("host", "port", "dbname")}
+    named = {name: str(parameters.get(name) or "") for name in ("host", "port", "dbname")}
     if "@" in named["host"] + named["dbname"] or not re.fullmatch(r"[\d,]*", named["port"]):
         raise unreadable
-    return make_conninfo("", **{**_DEFAULTS, **given})
+    return make_conninfo("", **{**_DEFAULTS, **parameters})
 
 
 def _lock_key(owner: str | None, name: str) -> int:
+    # The length keeps owner and name apart.  Two names with one key would only wait for each other.
     named = f"{'' if owner is None else len(owner)}:{owner or ''}:{name}"
     digest = hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
@@ -452,6 +465,7 @@ def _patient() -> PipelineCommand:
 
 @functools.cache
 def _prologue_sql(locks: int, *, as_app: bool, owned: bool, read_only: bool) -> str:
+    # `true` ends each setting with the transaction: the connection's next user has another owner.
     parts = ["set_config('agent_runtime.user_id', :owner, true)"]
     if not owned:
         parts.append("set_config('agent_runtime.system', 'on', true)")

@@ -22,9 +22,11 @@ from agent_runtime_storage.drivers.protocol import ConstraintFailed
 
 # A deadlock or a serialization failure: the batch can be retried.
 RETRYABLE_STATES = frozenset({"40P01", "40001"})
-# The server has lost a prepared statement, or must plan it again.
+# The server has lost a prepared statement (behind a pooler, say), or a migration has changed the
+# columns that it returns ("cached plan must not change result type").
 STALE_STATEMENT_STATES = frozenset({"26000", "0A000"})
 
+# The first prefix that fits wins, so a state comes before its class.
 _BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
     (
         "53100",

@@ -25,6 +25,7 @@ NOTIFY = (
 _POLL_SECONDS = 5.0
 # The pause between two sends, so that many commits share one.
 _REST_SECONDS = 0.005
+# Of more the oldest are dropped: a server that is down must not fill the memory.
 _PENDING = 10_000
 _LONGEST_WAIT = 5.0
 
@@ -106,12 +107,13 @@ class PostgresSignals(Signals):
     async def _hear_others(self) -> None:
         wait = 0.1
         while True:
+            # Whatever goes wrong, listeners poll meanwhile, and this connects again.
             with contextlib.suppress(Exception):
                 connection = await self._connect()
                 try:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     wait = 0.1
-                    # Earlier notifications are lost.
+                    # Notifications from before LISTEN are lost.
                     self.hear_all()
                     async for notification in connection.notifies():
                         if not self._is_own(notification.pid):

@@ -122,6 +122,7 @@ class PipelineSession:
             expected = self._send(commands)
         except psycopg.Error as error:
             self.discard()
+            # libpq may have sent everything up to the commit before it failed.
             raise ConnectionLost(str(error), doubtful=True) from None
         try:
             return await self._collect(expected, silence)
@@ -169,6 +170,7 @@ class PipelineSession:
             result = await self._next(silence)
             while result is not None:
                 if result.status in (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED):
+                    # What was prepared before the error stays, although the transaction does not.
                     if prepares is not None:
                         self._prepared.pop(prepares, None)
                     if result.status == ExecStatus.FATAL_ERROR:
@@ -196,9 +198,11 @@ class PipelineSession:
         primary = result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b"unknown error"
         message = primary.decode("utf-8", "replace")
         if state is None:
+            # libpq made this error, not the server: how far the server came is not known.
             self.discard()
             raise ConnectionLost(message, doubtful=True)
         if result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in _FATAL:
+            # The server said so instead of committing.
             self.discard()
             raise ConnectionLost(message, doubtful=False)
         return ServerError(state.decode(), message)
@@ -252,6 +256,7 @@ class PipelineSession:
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):
                 await self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
+                # Up to the pipeline's end, or the next run would read results of this one.
                 while True:
                     result = await self._next(None)
                     if result is not None and result.status == ExecStatus.PIPELINE_SYNC:

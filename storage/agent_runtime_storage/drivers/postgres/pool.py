@@ -48,6 +48,7 @@ class ConnectionPool:
         """
         await self._slots.acquire()
         try:
+            # The last one used, so that those which are not needed stay idle and are closed.
             while self._idle:
                 session = self._idle.pop()
                 if session.alive():
@@ -67,6 +68,7 @@ class ConnectionPool:
             self._idle.append(session)
         else:
             self._discard(session)
+        # One stays, so that a rare operation does not wait for a new connection.
         while len(self._idle) > 1 and now - self._idle[0].used > _IDLE_SECONDS:
             self._discard(self._idle.popleft())
         self._slots.release()

@@ -24,6 +24,7 @@ from agent_runtime_storage.sql.loader import parse_blocks
 
 SCHEMA = "agent_runtime"
 APP_ROLE = "agent_runtime_app"
+# "agent_rt" in ASCII; other programs lock numbers of their own.
 _LOCK = 0x6167656E745F7274
 _OLDEST_SERVER = 140000
 _OLDEST_VECTOR = (0, 8)
@@ -114,8 +115,10 @@ class Setup:
             )
         usable = await self._roles_usable()
         if not (found.schema and found.vector and usable) and not found.standby:
+            # A lock of the session: each statement here is a transaction of its own.
             await self._query("lock", key=_LOCK)
             try:
+                # Look again: another process may have created it while this one waited.
                 found = await self._create(await self._look())
                 usable = await self._roles_usable()
             finally:
@@ -159,6 +162,7 @@ class Setup:
                 f'Run as an administrator: CREATE SCHEMA {SCHEMA} AUTHORIZATION "{found.login}";',
             )
         if not found.vector:
+            # A database has an extension only once: in `public` its other programs can use it.
             await self._must(
                 "create_extension_in_public" if found.public else "create_extension",
                 "The extension pgvector cannot be created",

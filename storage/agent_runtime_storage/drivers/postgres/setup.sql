@@ -1,4 +1,4 @@
--- What the driver needs of a database before any migration, and what it asks about it.
+-- Prepare a database before any migration, and report how it separates owners.
 
 -- name: look
 SELECT current_setting('server_version_num')::int8,
@@ -25,8 +25,8 @@ SELECT coalesce(
     false);
 
 -- name: policies
--- How many tables are guarded for the system role, how many for the setting, how many are not the
--- login's own.
+-- The number of tables guarded by the system role, of those guarded by the setting, and of those
+-- that the login does not own.
 SELECT count(*) FILTER (WHERE NOT p.polroles @> ARRAY[0::oid]),
        count(*) FILTER (WHERE p.polroles @> ARRAY[0::oid]),
        count(*) FILTER (WHERE NOT pg_has_role(current_user, c.relowner, 'USAGE'))
@@ -63,7 +63,7 @@ CREATE EXTENSION IF NOT EXISTS vector SCHEMA public;
 CREATE EXTENSION IF NOT EXISTS vector SCHEMA agent_runtime;
 
 -- name: create_role_app
--- Roles are the whole cluster's: another database may create them at the same time.
+-- Roles belong to the whole cluster: another database may create them at the same time.
 DO $$ BEGIN
     CREATE ROLE agent_runtime_app NOLOGIN;
 EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
@@ -90,9 +90,9 @@ END $$;
 SELECT 1 FROM (SELECT agent_runtime.guard_all()) AS g;
 
 -- name: settings
--- Those of a connection.  A plan is kept for as long as the connection, and one that was made while
--- a table was small must not read all of it for ever: every query has an index.  Compiling a query
--- costs more than it runs.
+-- For each connection.  No sequential scans: connections cache plans, a plan that was made while a
+-- table was small would read all of it for ever, and every query has an index.  No JIT: compiling a
+-- query takes longer than running it.
 SELECT set_config('search_path', :path, false),
        set_config('statement_timeout', :statement_timeout, false),
        set_config('lock_timeout', :lock_timeout, false),

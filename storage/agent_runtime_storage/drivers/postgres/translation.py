@@ -34,6 +34,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 _MISSED = re.compile(r"agent_runtime: statement (\d+) affected")
 
+# The types' OIDs; 0 lets the server choose.
 _INT8, _FLOAT8, _BYTEA, _UNKNOWN = 20, 701, 17, 0
 _pack_int = struct.Struct("!q").pack
 _pack_float = struct.Struct("!d").pack

@@ -57,7 +57,9 @@ _TABLES = """
 SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'table'),
        EXISTS (SELECT 1 FROM pragma_table_info('schema_migrations') WHERE name = 'checksum')
 """
+# Without a limit the write-ahead log keeps the size of the largest burst.
 _JOURNAL_LIMIT = 64 * 2**20
+# The store has nearly 300 statements, of which apsw's default keeps 100.
 _STATEMENT_CACHE = 256
 _BUSY = (apsw.BusyError, apsw.LockedError)
 
@@ -75,6 +77,7 @@ def map_sqlite_error(error: Exception, path: Path) -> Exception:
     if isinstance(error, apsw.Error):
         return StoreError(f"The database {path} refused a statement: {error}.")
     if isinstance(error, UnicodeDecodeError):
+        # The store writes valid UTF-8 only.
         return NotADatabase(
             f"A text in the database {path} is damaged: {error}.",
             cure="Restore the file from a backup.",
@@ -155,6 +158,7 @@ def open_connection(
     if write:
         check_database_path(path)
         make_private(path)
+    # A reader never creates the file: if it is gone, that is an error, not an empty database.
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
     try:
         opened = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENT_CACHE)
@@ -163,6 +167,7 @@ def open_connection(
     connection = cast("SqliteConnection", opened)
     try:
         connection.set_busy_timeout(round(busy_seconds * 1000))
+        # SQLite opens a file that it may not write for reading only, without an error.
         if connection.readonly("main"):
             raise StoreReadOnly(
                 f"The database {path} can be read but not written.",
@@ -176,9 +181,11 @@ def open_connection(
         connection.pragma("secure_delete", True)
         connection.pragma("journal_size_limit", _JOURNAL_LIMIT)
         if not write:
+            # A statement that writes would compete with the writer thread for the lock.
             connection.pragma("query_only", True)
         connection.enable_load_extension(True)
         connection.load_extension(sqlite_vec.loadable_path())
+        # Off again, so that no SQL can load other code.
         connection.enable_load_extension(False)
     except apsw.Error as error:
         connection.close()
@@ -194,6 +201,7 @@ def _use_wal(connection: SqliteConnection, path: Path, busy_seconds: float) -> N
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
+            # Only a change of mode writes; `apply_migrations` checks files that are in it already.
             if connection.pragma("journal_mode") != "wal":
                 _refuse_another_programs(connection, path)
             mode = connection.pragma("journal_mode", "wal")

@@ -19,10 +19,7 @@ def check_database_path(path: Path) -> None:
     Raises:
         StoreUnavailable: it is a folder or not a regular file, or its folder does not exist.
     """
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        mode = None
+    mode = _mode(path)
     if mode is not None and stat.S_ISDIR(mode):
         raise StoreUnavailable(
             f"The database path {path} is a folder.", cure="Name a file inside of it."
@@ -31,11 +28,20 @@ def check_database_path(path: Path) -> None:
         raise StoreUnavailable(
             f"The database path {path} is no regular file.", cure="Choose another path."
         )
-    if not path.parent.is_dir():
+    folder = _mode(path.parent)
+    if folder is None or not stat.S_ISDIR(folder):
         raise StoreUnavailable(
             f"The database's folder {path.parent.absolute()} is not there.",
             cure="Create the folder, or choose another path.",
         )
+
+
+def _mode(path: Path) -> int | None:
+    # `Path.is_dir` raises for some paths, such as those with a name that is too long.
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return None
 
 
 def make_private(path: Path) -> None:
@@ -72,18 +78,18 @@ class OpenDatabaseFile:
     def remember(self) -> None:
         """Remember the present files as the database's; call it once the database is open."""
         for file in self._files:
-            if found := _identity(file):
-                self._known[file] = found
+            if identity := _identity(file):
+                self._known[file] = identity
 
     def look(self) -> StoreError | None:
         """Return the problem if a file is missing or was replaced, else None."""
         self._looked = time.monotonic()
         self._problem = None
         for file in self._files:
-            found = _identity(file)
+            present = _identity(file)
             # The first write creates the write-ahead log.
-            known = self._known.setdefault(file, found) if found else self._known.get(file)
-            if found != known:
+            known = self._known.setdefault(file, present) if present else self._known.get(file)
+            if present != known:
                 self._problem = StoreUnavailable(
                     f"The file {file} was deleted or replaced while the database was open; what "
                     "is being written would be lost.",
@@ -109,7 +115,7 @@ class OpenDatabaseFile:
 
 def _identity(file: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(file)  # noqa: PTH116  # half the time of Path.stat
+        status = os.stat(file)  # noqa: PTH116  # half the time of Path.stat
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -127,6 +127,7 @@ class SqliteDriver:
 
         The file has zeros where deleted rows were, but the log may still hold them.
         """
+        # By the writer thread, so that no transaction of this process is open.
         [[(done,)]] = await self._writer.write([], "scrub")
         return bool(done)
 

@@ -77,6 +77,7 @@ class Readers:
         connection: SqliteConnection | None = None
         try:
             while (query := self._queue.get()) is not None:
+                # Its caller left before it began.
                 if query.future.cancelled():
                     continue
                 answer: list[Row] | Exception
@@ -88,6 +89,7 @@ class Readers:
                 except Exception as error:
                     answer = map_sqlite_error(error, self._path)
                 self._call(_answer, query.future, answer)
+                # Or the thread would hold the rows until its next query.
                 del query, answer
         finally:
             if connection is not None:

@@ -36,9 +36,12 @@ _Result: TypeAlias = list[list[Row]]
 _Kind: TypeAlias = Literal["batch", "purge", "scrub", "vacuum"]
 """A purge is a batch without checks of foreign keys; a scrub empties the write-ahead log."""
 
+# More batches in one transaction save no more syncs, but the first of them waits for the last.
 _GROUP = 256
+# SQLite checkpoints by itself as the log grows, but only a truncating checkpoint shrinks the file.
 _CHECKPOINT_SECONDS = 30.0
 _SCRUB_SECONDS = 2.0
+# The size of a statement without its values.
 _STATEMENT_BYTES = 256
 
 
@@ -110,6 +113,7 @@ class Writer:
         except BaseException:
             await self.close()
             if self._opened.done():
+                # Retrieved, or asyncio would log it as forgotten after a cancellation.
                 self._opened.exception()
             raise
 
@@ -121,6 +125,7 @@ class Writer:
         """
         size = sum(_size(statement) for statement in statements)
         await self._admit(size)
+        # It may have been closed between the admission and this task's turn.
         if self._closed:
             self._release(size)
             raise sqlite_closed_error(self._path)
@@ -133,6 +138,7 @@ class Writer:
         except asyncio.CancelledError:
             if not self._withdraw(job):
                 await wait_shielded(job.future)
+                # The cancellation is raised instead of the job's error, which counts as retrieved.
                 job.future.exception()
             raise
 
@@ -150,6 +156,8 @@ class Writer:
     # On the event loop
 
     async def _admit(self, size: int) -> None:
+        # In order of arrival, or small batches would keep a large one waiting; and one that is
+        # larger than the whole queue is admitted to an empty one.
         if not self._waiting and (self._used == 0 or self._used + size <= self._capacity):
             self._used += size
             return
@@ -159,10 +167,12 @@ class Writer:
             await admitted
         except asyncio.CancelledError:
             if admitted.done() and not admitted.cancelled() and admitted.exception() is None:
+                # Admitted and cancelled in the same turn of the event loop.
                 self._release(size)
             else:
                 with contextlib.suppress(ValueError):
                     self._waiting.remove((size, admitted))
+                # Those behind it may fit without it.
                 self._release(0)
             raise
 
@@ -234,6 +244,7 @@ class Writer:
             live = [job for job in group if not job.withdrawn]
             for job in live:
                 job.started = True
+        # Neighbours of one kind only: the jobs run in the order in which they came.
         for kind, jobs in itertools.groupby(live, key=lambda job: job.kind):
             if kind == "batch":
                 self._write_group(connection, list(jobs))
@@ -255,6 +266,7 @@ class Writer:
             self._transaction(connection, jobs)
         except Exception as error:
             mapped = map_sqlite_error(error, self._path)
+            # Each retry of a busy file would wait for the lock again, to the whole deadline.
             if len(jobs) == 1 or isinstance(error, apsw.BusyError):
                 for job in jobs:
                     job.result = mapped
@@ -274,8 +286,10 @@ class Writer:
                 if kind == "vacuum":
                     connection.execute("VACUUM")
                 if kind != "purge":
+                    # A vacuum too: it writes the whole new database to the write-ahead log.
                     job.result = [[(self._truncate(connection, _SCRUB_SECONDS),)]]
                     continue
+                # SQLite ignores this pragma inside a transaction.
                 connection.pragma("foreign_keys", False)
                 try:
                     self._write_group(connection, [job])
@@ -286,6 +300,8 @@ class Writer:
 
     def _transaction(self, connection: SqliteConnection, jobs: Sequence[_Job]) -> None:
         self._place.check()
+        # A deferred transaction that reads and then writes fails at once (SQLITE_BUSY_SNAPSHOT) if
+        # another process has written in between, whatever the busy timeout.
         connection.execute("BEGIN IMMEDIATE")
         try:
             for job in jobs:
@@ -307,6 +323,7 @@ class Writer:
             connection.execute("ROLLBACK TO job")
             result = map_sqlite_error(error, self._path)
         except apsw.Error:
+            # A full disk or a failing device: nothing of the transaction can be trusted.
             raise
         except Exception as error:
             # A value cannot be bound: only this job fails.

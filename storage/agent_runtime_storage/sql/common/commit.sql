@@ -1,8 +1,8 @@
 -- The parts of a commit, in the order in which they run.
 
 -- name: commit_guard
--- Whoever lost the lease misses here, before anything else is written, and so does a commit that is
--- tried again although it went through.
+-- A writer that lost the lease misses here, before it writes anything.  So does the second try of a
+-- commit in doubt, if the first one was written: :after_commit is then no longer the newest.
 UPDATE runs
 SET commit_id = :commit_id, steps = coalesce(:steps, steps),
     own_reserved_tokens = own_reserved_tokens + :own_tokens,
@@ -16,6 +16,8 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'runni
 SELECT commit_id FROM runs WHERE user_id = :user_id AND id = :run_id;
 
 -- name: commit_thread
+-- Allocates the ids of all that the commit appends.  The update locks the row, so ids rise in the
+-- order of the commits; a reader with a cursor over a sequence would miss events.
 UPDATE threads
 SET last_seq = last_seq + :nodes, last_activation = last_activation + :activations,
     last_event = last_event + :events, last_usage = last_usage + :usage,
@@ -43,6 +45,7 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
   AND position = :position AND status = 'done';
 
 -- name: close_node
+-- From now on the node's tokens include those of its results.
 UPDATE nodes
 SET status = 'closed',
     tokens = tokens + (SELECT coalesce(sum(tokens), 0){as_bigint} FROM calls
@@ -57,7 +60,7 @@ UPDATE runs SET open_node = NULL
 WHERE user_id = :user_id AND id = :run_id AND open_node = :id;
 
 -- name: append_node
--- Nothing is appended under an open exchange, nor under a node that is not there.
+-- Nothing is appended under an open exchange, nor under a node that does not exist.
 INSERT INTO nodes (user_id, thread_id, id, parent_id, kind, status, role, run_id, activation_id,
                    body, blob, tokens, created_at)
 SELECT :user_id, :thread_id, :id, :parent_id, :kind, :status, :role, :run_id, :activation_id,
@@ -91,18 +94,19 @@ VALUES (:user_id, :thread_id, :id, :anchor, :run_id, :cause, :body, :blob, :pref
 DELETE FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;
 
 -- name: require_quiet_inbox
+-- An update, not a SELECT: `post` waits for the row's lock, so nothing arrives before the commit.
 UPDATE threads SET updated_at = updated_at
 WHERE user_id = :user_id AND id = :thread_id
   AND NOT EXISTS (SELECT 1 FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id);
 
 -- name: node_is_there_filter
--- Instead of a foreign key, for which a deletion of a thread would read it for each node.
+-- Instead of a foreign key, which would search all events and usage for each node that is deleted.
 (:node_id{as_bigint} IS NULL OR EXISTS (
     SELECT 1 FROM nodes
     WHERE user_id = :user_id AND thread_id = :thread_id AND id = :node_id))
 
 -- name: append_usage
--- `back` counts from the last of the commit's rows, whose number the thread's counter holds.
+-- `commit_thread` has raised the counter to the last row of the commit; `back` counts from there.
 INSERT INTO usage (user_id, thread_id, id, run_id, root_run_id, node_id, purpose, model,
                    prompt_tokens, cached_tokens, cache_write_tokens, completion_tokens,
                    counted_tokens, cost, reported, created_at)
@@ -112,6 +116,7 @@ SELECT user_id, id, last_usage - :back, :run_id, :root_run_id, :node_id, :purpos
 FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there_filter};
 
 -- name: finish_run
+-- A suspended run will resume, so it is not finished and keeps its reserve for the root.
 UPDATE runs
 SET status = :status, stop_reason = :stop_reason, detail = :detail, output = :output,
     output_blob = :output_blob,

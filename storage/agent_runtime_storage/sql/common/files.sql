@@ -22,7 +22,7 @@ WHERE f.user_id = :user_id AND f.thread_id = :thread_id
 ORDER BY f.id;
 
 -- name: files_by_id
--- The copies of a thread have files of the same ids, and the same content.
+-- Copies of a thread have files with the same ids and the same content; the oldest comes first.
 SELECT {file_columns}
 FROM files AS f {shown_filter}
 WHERE f.user_id = :user_id AND f.id IN (SELECT value FROM {each_text}(:ids{as_jsonb}))

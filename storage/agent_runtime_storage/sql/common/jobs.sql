@@ -12,11 +12,12 @@ SELECT id, thread_id, kind, key, payload, blob, attempts, token FROM jobs
 WHERE user_id = :user_id AND kind = :kind AND status = 'claimed' AND token = :token;
 
 -- name: finish_job
+-- Accepts a job that the same token has finished, so that it can be repeated if its answer is lost.
 UPDATE jobs SET status = 'done', finished_at = {now}
 WHERE user_id = :user_id AND id = :id AND token = :token AND status IN ('claimed', 'done');
 
 -- name: end_job
--- As a part of the commit of what the job was for.
+-- Part of the commit that writes the job's result; a job that has ended makes the commit miss.
 UPDATE jobs SET status = 'done', finished_at = {now}
 WHERE user_id = :user_id AND id = :id AND token = :token AND status = 'claimed';
 

@@ -1,10 +1,10 @@
--- Reading the log.  Nodes (tag 0) and their calls (tag 1) come in one result, so that both are of
+-- Read the log.  Nodes (tag 0) and their calls (tag 1) come in one result, so that both are from
 -- one snapshot:
 --   0, id, parent_id, kind, status, role, run_id, activation_id, body..., tokens, created_at
 --   1, node_id, position, tool, status, outcome, NULL, shown, body..., tokens, NULL
--- where body... is three columns: the inline body; where the rest of it is ('' for inline only, the
--- codec of the data in the next column, the key of an object, 'lost' if the blob is missing); and
--- the blob's data.
+-- where body... is three columns: the inline body; its place ('' for inline only, the codec of the
+-- data in the next column, the key of an object, 'lost' if the blob is missing); and the blob's
+-- data.
 
 -- name: node_columns
 SELECT 0, n.id, n.parent_id, n.kind, n.status, n.role, n.run_id, n.activation_id,
@@ -20,7 +20,8 @@ SELECT 1, k.node_id, k.position, k.tool, k.status, k.outcome, NULL, k.shown,
        k.tokens, NULL
 
 -- name: branch
--- The walk ends by itself in a damaged thread too: it follows only parents that are smaller.
+-- The walk ends in a damaged thread too, because it follows only parents that are smaller.  It
+-- carries keys; bodies are joined afterwards.  Without ORDER BY, which would sort with the bodies.
 WITH RECURSIVE chain (id, parent_id, depth) AS (
     SELECT id, parent_id, 1 FROM nodes
     WHERE user_id = :user_id AND thread_id = :thread_id AND id = :head
@@ -41,7 +42,7 @@ FROM chain AS c
 {call_blob};
 
 -- name: lineage
--- Only keys are read, and the walk ends at :first, whether that is on the branch or not.
+-- Reads only keys; the walk ends at :first, whether that is on the branch or not.
 WITH RECURSIVE chain (id, parent_id) AS (
     SELECT id, parent_id FROM nodes
     WHERE user_id = :user_id AND thread_id = :thread_id AND id = :head
@@ -88,6 +89,7 @@ SELECT coalesce(object, codec), data FROM blobs
 WHERE user_id = :user_id AND thread_id = :thread_id AND hash = :hash;
 
 -- name: put_blob
+-- The key is the hash of the content, so a blob that exists is the same one.
 INSERT INTO blobs (user_id, thread_id, hash, codec, data, object, object_bytes)
 VALUES (:user_id, :thread_id, :hash, :codec, :data, :object, :object_bytes)
 ON CONFLICT (user_id, thread_id, hash) DO NOTHING;

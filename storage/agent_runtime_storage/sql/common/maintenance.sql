@@ -1,4 +1,4 @@
--- Looking at a database as a whole.  These queries are of all owners.
+-- Check and measure a database as a whole.  These queries read the rows of all owners.
 
 -- name: owners
 SELECT DISTINCT user_id FROM threads WHERE hidden = '' ORDER BY user_id;
@@ -37,6 +37,7 @@ UNION ALL
 SELECT user_id, id, 'usage', last_usage FROM threads WHERE hidden = ''
 
 -- name: check_counters
+-- Ids count up without gaps, so number, largest id and counter are equal.
 SELECT t.user_id, t.id, t.what, coalesce(c.number, 0), coalesce(c.last, 0), t.counter
 FROM ({counters_select}) AS t
 LEFT JOIN ({counted_select}) AS c
@@ -44,6 +45,7 @@ LEFT JOIN ({counted_select}) AS c
 WHERE coalesce(c.number, 0) <> t.counter OR coalesce(c.last, 0) <> t.counter LIMIT :limit;
 
 -- name: check_inbox
+-- Drained items leave gaps, so only the largest id can be compared.
 SELECT t.user_id, t.id, max(i.id), t.last_inbox
 FROM threads AS t JOIN inbox AS i ON i.user_id = t.user_id AND i.thread_id = t.id
 GROUP BY t.user_id, t.id, t.last_inbox HAVING max(i.id) > t.last_inbox LIMIT :limit;
@@ -94,7 +96,7 @@ WHERE n.status = 'open' AND NOT EXISTS (
 LIMIT :limit;
 
 -- name: check_unfinished
--- What a run that is over left open: only a resume of that run closes it.
+-- Exchanges that a finished run left open: only resuming that run closes them.
 SELECT r.user_id, r.thread_id, r.open_node, r.id, r.status
 FROM runs AS r
 WHERE r.open_node IS NOT NULL AND r.status NOT IN ('queued', 'running', 'suspended')

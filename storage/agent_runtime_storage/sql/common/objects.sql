@@ -1,4 +1,4 @@
--- Objects: bodies that lie outside of the database.  These queries are of all owners.
+-- Objects: bodies outside of the database.  These queries read the rows of all owners.
 
 -- name: room
 SELECT name FROM rooms;

@@ -1,6 +1,7 @@
--- What runs ask people, and what people have allowed.
+-- Questions of runs to people, and the approvals that people granted.
 
 -- name: question_status_columns
+-- Nothing writes that a question expires; it follows from the time.
 CASE WHEN q.status = 'open' AND q.expires_at <= {now} THEN 'expired'
      ELSE q.status END
 
@@ -39,7 +40,7 @@ VALUES (:user_id, :id, :thread_id, :run_id, :node_id, :position, :kind, :body, '
         '{}', {now}, {now} + :seconds, NULL);
 
 -- name: answer
--- Only a run that waits can be answered: one that is over has withdrawn its questions.
+-- Only a suspended run can take an answer; one that is being cancelled will not.
 UPDATE questions
 SET status = 'answered', answer = :answer, answered_at = {now}
 WHERE user_id = :user_id AND id = :id AND status = 'open' AND expires_at > {now}

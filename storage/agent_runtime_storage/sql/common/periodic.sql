@@ -1,4 +1,4 @@
--- What is done for an owner from time to time.
+-- Periodic work for an owner: each kind has one row, which the first process to claim it takes.
 
 -- name: claim_periodic
 INSERT INTO periodic (user_id, kind, due_at, token)
@@ -11,6 +11,6 @@ RETURNING token;
 SELECT token FROM periodic WHERE user_id = :user_id AND kind = :kind AND token = :token;
 
 -- name: finish_periodic
--- It can be written twice by who holds the token, should the first answer be lost on its way.
+-- Keeps the token, so that it can be repeated if the answer is lost.
 UPDATE periodic SET due_at = {now} + :again_after
 WHERE user_id = :user_id AND kind = :kind AND token = :token;

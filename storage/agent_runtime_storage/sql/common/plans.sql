@@ -7,12 +7,13 @@ SELECT p.id, p.node_id, p.call_id, p.run_id,
        p.created_at
 
 -- name: stretch_start
--- Where the run of nodes, of which each follows the one before, begins that ends at `last`.
+-- The first node of a stretch, an unbroken row of nodes that each follow the one before.  The
+-- condition is that of the partial index `nodes_forks`, so the index answers in one step.
 SELECT max(n.id) FROM nodes AS n
 WHERE n.user_id = :user_id AND n.thread_id = :thread_id AND n.parent_id {differs_from} n.id - 1
 
 -- name: plan
--- The branch is walked by its stretches, and no further than to the first one that has a plan.
+-- Walks the branch by its stretches, back to the newest one with a plan.
 WITH RECURSIVE stretch (first, last) AS (
     SELECT ({stretch_start} AND n.id <= :head), :head{as_bigint}
     UNION ALL
@@ -57,7 +58,7 @@ ORDER BY p.id DESC LIMIT :limit;
 SELECT max(id) FROM plans WHERE user_id = :user_id AND thread_id = :thread_id;
 
 -- name: append_plan
--- Ids count up within the thread: of two who change the same version one misses.
+-- Ids count up within the thread: of two changes to the same version one misses.
 INSERT INTO plans (user_id, thread_id, id, node_id, call_id, run_id, body, blob, created_at)
 SELECT :user_id, :thread_id, :id, :node_id, :call_id, :run_id, :body, :blob, {now}
 WHERE :id = 1 + (SELECT coalesce(max(id), 0) FROM plans

@@ -1,4 +1,4 @@
--- Deleting threads.  `:threads` is a JSON list: a thread and those of its runs' child runs.
+-- Delete threads.  `:threads` is a JSON list: a thread and those of its runs' child runs.
 
 -- name: family_filter
 (SELECT value FROM {each_text}(:threads{as_jsonb}))
@@ -8,7 +8,7 @@ SELECT DISTINCT root_run_id FROM runs
 WHERE user_id = :user_id AND thread_id IN {family_filter};
 
 -- name: family_at_work
--- A run counts as being at work until its lease has expired.
+-- A run whose lease has expired belongs to a dead process and does not protect its thread.
 SELECT thread_id, id FROM runs
 WHERE user_id = :user_id AND thread_id IN {family_filter}
   AND status IN ('queued', 'running', 'suspended') AND lease_until > {now}
@@ -23,7 +23,7 @@ WHERE user_id = :user_id AND thread_id IN {family_filter}
   AND status IN ('queued', 'running', 'suspended') AND lease_until > {now}
 
 -- name: require_whole_family
--- No run of it has a child run on a thread outside of it.
+-- Misses if a run of the family has started a child on a new thread since the family was read.
 SELECT 1 WHERE NOT EXISTS (
     SELECT 1 FROM runs AS r
     JOIN runs AS child ON child.user_id = r.user_id AND child.parent_run_id = r.id
@@ -31,7 +31,8 @@ SELECT 1 WHERE NOT EXISTS (
       AND child.thread_id NOT IN {family_filter});
 
 -- name: hide_family
--- Also takes over from who was deleting it before.
+-- Also takes over an earlier deletion, which then misses at its own token.  `head` and `active_run`
+-- refer to rows that are deleted before the thread.
 UPDATE threads
 SET hidden = :token, head = NULL, active_run = NULL, updated_at = {now}
 WHERE user_id = :user_id AND id IN {family_filter}
@@ -39,11 +40,12 @@ WHERE user_id = :user_id AND id IN {family_filter}
   AND (:thread_id <> id OR :unchanged_since{as_double} IS NULL OR updated_at < :unchanged_since);
 
 -- name: require_hidden
+-- The new time shows that the deletion makes progress, so that `clean_up` leaves it alone.
 UPDATE threads SET updated_at = {now}
 WHERE user_id = :user_id AND id IN {family_filter} AND hidden = :token;
 
 -- name: unsettle_family
--- What its dead runs had reserved on a root outside of it may have been billed.
+-- As `unsettle_own`, for dead runs of the family whose root stays.
 UPDATE runs AS root
 SET tree_reserved_tokens = root.tree_reserved_tokens - own.tokens,
     tree_reserved_cost = root.tree_reserved_cost - own.cost,
@@ -57,10 +59,12 @@ WHERE root.user_id = :user_id AND root.id = own.root_run_id
   AND root.thread_id NOT IN {family_filter};
 
 -- name: unlink_runs
+-- They refer to nodes and blobs, which are deleted before them.
 UPDATE runs SET open_node = NULL, output_blob = NULL, own_reserved_tokens = 0, own_reserved_cost = 0
 WHERE user_id = :user_id AND thread_id IN {family_filter};
 
 -- name: unlink_inbox
+-- Items that the family's runs posted to other threads stay.
 UPDATE inbox SET run_id = NULL
 WHERE user_id = :user_id AND thread_id NOT IN {family_filter} AND run_id IN (
     SELECT id FROM runs WHERE user_id = :user_id AND thread_id IN {family_filter});
@@ -85,7 +89,7 @@ DELETE FROM search_texts
 WHERE user_id = :user_id AND thread_id IN {family_filter} AND node_id > :after;
 
 -- name: purge_totals
--- Where foreign keys are not looked at, nothing is deleted by them either.
+-- `ON DELETE CASCADE` does nothing while the checks of foreign keys are off.
 DELETE FROM search_totals WHERE user_id = :user_id AND thread_id IN {family_filter};
 
 -- name: purge_events
@@ -132,7 +136,7 @@ DELETE FROM blobs WHERE user_id = :user_id AND thread_id IN {family_filter};
 DELETE FROM threads WHERE user_id = :user_id AND id IN {family_filter} AND hidden = :token;
 
 -- name: idle_threads
--- Not those of sub-agents, which go with the thread that they worked for.
+-- Threads of sub-agents are deleted with the thread that they worked for.
 SELECT {thread_columns}
 FROM threads AS t
 WHERE user_id = :user_id AND updated_at < {now} - :seconds AND hidden = ''

@@ -16,6 +16,7 @@ LEFT JOIN blobs AS b
     ON b.user_id = r.user_id AND b.thread_id = r.thread_id AND b.hash = r.output_blob
 
 -- name: visible_run_filter
+-- Runs of a thread that is being imported or deleted do not exist for readers.
 EXISTS (SELECT 1 FROM threads AS t
         WHERE t.user_id = r.user_id AND t.id = r.thread_id AND t.hidden = '')
 
@@ -55,6 +56,7 @@ SELECT r.thread_id, r.root_run_id FROM runs AS r
 WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
 
 -- name: parent_can_spawn
+-- A cancelled tree must not grow.
 SELECT 1 FROM runs
 WHERE user_id = :user_id AND id = :parent_run_id AND root_run_id = :root_run_id
   AND status = 'running' AND cancel_requested = 0;
@@ -71,6 +73,7 @@ VALUES (:user_id, :run_id, :thread_id, :parent_run_id, :root_run_id, :agent, 'ru
         :machine, :instance);
 
 -- name: begin_thread
+-- Of two runs that begin on a thread at once, the second finds `active_run` set and misses.
 UPDATE threads
 SET active_run = :run_id, last_seq = last_seq + :nodes,
     last_activation = last_activation + :activations, last_event = last_event + :events,
@@ -83,13 +86,13 @@ RETURNING last_event;
 -- name: take_run
 UPDATE runs
 SET status = 'running', stop_reason = NULL, detail = '', output = {no_bytes}, output_blob = NULL,
-    -- A takeover of a run that has ended revokes an earlier cancel; else the cancel still applies.
+    -- Resuming a run that has ended revokes its cancel; otherwise the cancel still applies.
     finished_at = NULL, epoch = epoch + 1,
     cancel_requested = CASE WHEN status IN ('queued', 'running', 'suspended')
                             THEN cancel_requested ELSE 0 END,
     lease_host = :host, lease_boot = :boot, lease_pid = :pid, lease_started = :started,
     lease_machine = :machine, lease_instance = :instance,
-    -- Of a process that died nobody knows more than when it last wrote, or renewed its lease.
+    -- A process that died worked at least until it last wrote or renewed its lease.
     worked_seconds = worked_seconds
         + coalesce({greatest}(updated_at - working_since,
                               lease_until - :seconds - working_since, 0), 0),
@@ -106,6 +109,7 @@ WHERE user_id = :user_id
   AND hidden = '' AND (active_run IS NULL OR active_run = :run_id);
 
 -- name: free_thread
+-- Only if the run holds the thread.
 UPDATE threads SET active_run = NULL, updated_at = {now}
 WHERE user_id = :user_id
   AND id = (SELECT thread_id FROM runs WHERE user_id = :user_id AND id = :run_id)
@@ -117,6 +121,7 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'runni
 RETURNING cancel_requested;
 
 -- name: cancel_runs
+-- Only marks the runs: whoever holds the lease of a run ends it.
 WITH RECURSIVE subtree (id) AS (
     SELECT id FROM runs WHERE user_id = :user_id AND id = :run_id
     UNION
@@ -135,8 +140,8 @@ FROM runs AS r
 WHERE r.user_id = :user_id AND r.id = :run_id AND r.epoch = :epoch AND r.status = 'running';
 
 -- name: spend
--- On the root.  Spending is booked whatever the limit.  Only a new reservation has to fit; that of a
--- run below the root has to leave what the root keeps for itself.
+-- On the root.  Spending is booked in any case: it has happened.  Only a new reservation has to fit
+-- the budget; one of a run below the root also has to leave what the root keeps for itself.
 UPDATE runs
 SET tree_reserved_tokens = tree_reserved_tokens - :release_tokens + :reserve_tokens,
     tree_reserved_cost = tree_reserved_cost - :release_cost + :reserve_cost,
@@ -158,7 +163,7 @@ WHERE user_id = :user_id AND id = :root_run_id
           + CASE WHEN :below = 1 THEN kept_cost ELSE 0 END <= budget_cost)));
 
 -- name: set_budget
--- A run at work keeps to the kinds of limits that it began with.
+-- A running run plans with the kinds of limits that it began with; none can be added.
 UPDATE runs SET budget_tokens = coalesce(:tokens{as_bigint}, budget_tokens),
     budget_cost = coalesce(:cost{as_bigint}, budget_cost)
 WHERE user_id = :user_id AND id = :run_id AND root_run_id = id
@@ -168,7 +173,7 @@ WHERE user_id = :user_id AND id = :run_id AND root_run_id = id
           AND (:cost{as_bigint} IS NULL OR budget_cost IS NOT NULL));
 
 -- name: unsettle_own
--- What a dead run had reserved may have been billed: it counts as spent at its bound.
+-- A call that was never reported may have been billed, so its whole reservation counts as spent.
 UPDATE runs AS root
 SET tree_reserved_tokens = root.tree_reserved_tokens - own.own_reserved_tokens,
     tree_reserved_cost = root.tree_reserved_cost - own.own_reserved_cost,

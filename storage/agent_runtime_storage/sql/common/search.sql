@@ -1,5 +1,5 @@
--- Full text: what is found in the index, ranked by the owner's own figures.
+-- Full-text search, ranked by the owner's own statistics.
 --
 -- A text's score is the sum, over the words that it has, of weight * n * 2.2 / (n + norm), where n
--- is how often it has the word, in whatever form: BM25 with k1 = 1.2 and b = 0.75.  The forms of a
--- word are terms with the same number.
+-- is the number of times that it has the word, in any form: BM25 with k1 = 1.2 and b = 0.75.  The
+-- forms of a word are terms with the same number.

@@ -1,7 +1,7 @@
--- What was spent, by day and thread, and whether a reservation leaves it within its limits.
+-- Spending by day and by thread, and checks of reservations against their limits.
 --
--- A day has what was booked on it; what is reserved counts on whatever day it is.  A thread has
--- what the trees of its runs have, so nothing of it is counted twice or has to be moved along.
+-- A day counts what was booked on it, and every open reservation.  A thread has no row of its own:
+-- it is the sum over the roots of its run trees, so nothing is counted twice.
 
 -- name: book_day
 INSERT INTO spending (user_id, day, settled_tokens, settled_cost, unsettled_tokens, unsettled_cost)
@@ -19,7 +19,7 @@ SET unsettled_tokens = spending.unsettled_tokens + excluded.unsettled_tokens,
     unsettled_cost = spending.unsettled_cost + excluded.unsettled_cost
 
 -- name: book_own
--- What a run still holds at its end, or at its death, may have been billed.
+-- As `unsettle_own`, on the day.
 INSERT INTO spending (user_id, day, unsettled_tokens, unsettled_cost)
 SELECT user_id, {today_filter}, own_reserved_tokens, own_reserved_cost
 FROM runs
@@ -37,12 +37,13 @@ GROUP BY user_id
 {book_unsettled_filter};
 
 -- name: held_filter
+-- The condition is that of the partial index `runs_at_work`.
 SELECT coalesce(sum(own_reserved_tokens), 0){as_bigint} AS tokens,
        coalesce(sum(own_reserved_cost), 0){as_bigint} AS cost
 FROM runs WHERE user_id = :user_id AND status = 'running'
 
 -- name: room_of_day
--- After the reservation was made.
+-- Runs after the reservation was made, so the sums include it.
 SELECT 1
 FROM runs AS root
 CROSS JOIN ({held_filter}) AS held
@@ -70,7 +71,7 @@ HAVING (:tokens{as_bigint} IS NULL
            + CASE WHEN :below = 1 THEN root.kept_cost ELSE 0 END <= :cost);
 
 -- name: room_of_steps
--- A run that holds something is at a step that is not recorded yet.
+-- A run with a reservation is making a step that is not recorded yet.
 SELECT 1
 FROM runs
 WHERE user_id = :user_id AND root_run_id = :root_run_id

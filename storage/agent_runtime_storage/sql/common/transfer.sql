@@ -1,9 +1,9 @@
--- Exporting threads, a page at a time, and importing them.  For each section there is a block that
--- tells the size of what has which key, one that gives the rows of a range of keys, in the order of
--- the section's columns, and one that writes a row.  A body is three columns, as in `log.sql`.
+-- Export threads in pages, and import them.  Each section has three blocks: one returns the sizes
+-- by key, one the rows of a range of keys, in the order of the section's columns, and one writes a
+-- row.  A body is three columns, as in `log.sql`.
 
 -- name: export_stamp
--- What changes whenever anything of a thread does.
+-- These values change with every change of a thread's exported rows.
 SELECT t.id, t.hidden, t.updated_at, t.head, t.active_run, t.last_seq, t.last_activation,
        t.last_event, t.last_inbox, t.last_usage, t.created_at,
        (SELECT max(updated_at) FROM runs WHERE user_id = t.user_id AND thread_id = t.id),
@@ -118,7 +118,7 @@ WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
 ORDER BY x.id LIMIT :limit;
 
 -- name: export_jobs
--- A claim belongs to a process of this database: elsewhere the job waits again.
+-- A claim belongs to a process that uses this database; in the copy the job is ready again.
 SELECT x.id, x.kind, x.key, x.payload, {section_columns},
        CASE x.status WHEN 'claimed' THEN 'ready' ELSE x.status END, x.attempts, x.due_at,
        x.detail, x.created_at, x.finished_at
@@ -240,7 +240,7 @@ VALUES (:user_id, :id, :thread_id, :run_id, :node_id, :position, :kind, :body, :
         :answer, :asked_at, :expires_at, :answered_at);
 
 -- name: import_link
--- Of a run that came before its parent.
+-- For a run that came before its parent.
 UPDATE runs SET parent_run_id = :parent_run_id, root_run_id = :root_run_id
 WHERE user_id = :user_id AND id = :id;
 
@@ -255,7 +255,7 @@ WHERE user_id = :user_id AND id = :id AND EXISTS (
       AND n.status = 'open');
 
 -- name: import_show
--- The thread is there from now on, if its head and its active run are what they may be.
+-- Makes the thread visible, if its head is a closed node and its active run is an unfinished one.
 UPDATE threads
 SET hidden = '', head = :head, active_run = :active_run, updated_at = :updated_at
 WHERE user_id = :user_id AND id = :id AND hidden = :token

@@ -1,4 +1,4 @@
--- Vectors.  They are compared with every candidate: exact, and fast enough up to about 100K.
+-- Vectors, and the models that made them.
 
 -- name: embedder_dimensions
 SELECT dimensions FROM embedders WHERE user_id = :user_id AND model = :model;
@@ -9,7 +9,7 @@ VALUES (:user_id, :model, :dimensions, {now})
 ON CONFLICT (user_id, model) DO NOTHING;
 
 -- name: resize_embedder
--- Only a model that has no vectors (any more) may have another length.
+-- Only a model without vectors may change its number of dimensions.
 UPDATE embedders SET dimensions = :dimensions
 WHERE user_id = :user_id AND model = :model AND dimensions <> :dimensions
   AND NOT EXISTS (

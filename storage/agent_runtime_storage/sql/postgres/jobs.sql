@@ -1,6 +1,8 @@
 -- Durable jobs.
 
 -- name: claim_job
+-- SKIP LOCKED: two processes that claim at once take two jobs, and neither waits for the other.  A
+-- claim that has expired is due again.
 UPDATE jobs
 SET status = 'claimed', token = :token, attempts = attempts + 1,
     due_at = unix_seconds() + :seconds

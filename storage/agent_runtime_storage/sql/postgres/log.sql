@@ -1,5 +1,5 @@
--- Reading the log.  OFFSET 0 makes Postgres look a blob up by its key: a plan made while there were
--- few blobs reads all blobs of the thread, and is cached.
+-- Read the log.  OFFSET 0 makes Postgres look up each blob by its key.  Without it a plan that was
+-- made while there were few blobs reads all blobs of the thread, and connections cache plans.
 
 -- name: node_blob
 LEFT JOIN LATERAL (
@@ -12,8 +12,8 @@ LEFT JOIN LATERAL (
     WHERE user_id = :user_id AND thread_id = :thread_id AND hash = k.blob OFFSET 0) AS b ON true
 
 -- name: stretches
--- The branches of the threads' heads, as intervals of nodes of which each follows the one before,
--- back to the first node that is asked for.
+-- The branches of the threads' heads as stretches (see `stretch_start`), back to the first node
+-- that is wanted.
 WITH RECURSIVE asked (thread_id, least) AS (
     SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(:threads::json)
 ), stretch (thread_id, least, first, last) AS (
@@ -44,6 +44,7 @@ JOIN nodes AS n
 ORDER BY n.thread_id, n.id;
 
 -- name: children
+-- Two queries, because no index serves `IS NOT DISTINCT FROM`.
 WITH child (id) AS (
     SELECT id FROM nodes
     WHERE user_id = :user_id AND thread_id = :thread_id AND parent_id = :parent_id
@@ -63,8 +64,9 @@ JOIN calls AS k ON k.user_id = :user_id AND k.thread_id = :thread_id AND k.node_
 {call_blob};
 
 -- name: activation
--- One row if the thread is there: the head as it was found, the activation that should be in
--- force, then the activation's columns, NULL where there is none.
+-- One row if the thread exists: the head if it exists, the id of the activation that applies, then
+-- the activation's columns, NULL if its row is missing.  One that is anchored at the head was made
+-- after the head, which still names the one before.
 WITH wanted (head, id) AS (
     SELECT n.id, coalesce(
         (SELECT max(id) FROM activations

@@ -1,10 +1,10 @@
--- Looking at a database as a whole.  These queries are of all owners.
+-- Check and measure a database as a whole.  These queries read the rows of all owners.
 
 -- name: server_version
 SELECT 'Postgres ' || current_setting('server_version');
 
 -- name: thread_ids
--- Threads of sub-agents come last: who takes a thread takes them with it.
+-- Threads of sub-agents come last, as a copy of a thread includes them.
 SELECT id, child FROM (
     SELECT t.id AS id, (EXISTS (
         SELECT 1 FROM runs AS r
@@ -14,14 +14,14 @@ SELECT id, child FROM (
 WHERE (child, id) > (:child, :after)
 ORDER BY child, id LIMIT :limit;
 
--- Checks.  Each gives the owner, the thread, and what its message needs.
+-- Checks.  Each returns the owner, the thread, and the values for its message.
 
 -- name: check_file
--- The server checks its files by itself, if it was made to (`data_checksums`).
+-- The server checks its files itself, if `data_checksums` is on.
 SELECT '', '', '' WHERE false LIMIT :limit;
 
 -- name: check_references
--- Those that are no foreign keys.
+-- References without a foreign key; the server checks the others.
 SELECT n.user_id, n.thread_id, 'node ' || n.id, 'run ' || n.run_id
 FROM nodes AS n LEFT JOIN runs AS r ON r.user_id = n.user_id AND r.id = n.run_id
 WHERE n.run_id IS NOT NULL AND r.id IS NULL

@@ -1,4 +1,4 @@
--- Deleting threads.  `:threads` is a JSON list: a thread and those of its runs' child runs.
+-- Delete threads.  `:threads` is a JSON list: a thread and those of its runs' child runs.
 
 -- name: family
 -- A thread and, in any order, those of its runs' child runs, whether hidden or not.

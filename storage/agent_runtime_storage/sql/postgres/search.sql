@@ -1,8 +1,4 @@
--- Full text: what is found in the index, ranked by the owner's own figures.
---
--- A text's score is the sum, over the words that it has, of weight * n * 2.2 / (n + norm), where n
--- is how often it has the word, in whatever form: BM25 with k1 = 1.2 and b = 0.75.  The forms of a
--- word are terms with the same number.
+-- Full-text search; `common/search.sql` explains the ranking.
 
 -- name: index_text
 WITH added AS (
@@ -25,8 +21,8 @@ WITH totals AS (
 DELETE FROM search_texts WHERE user_id = :user_id AND thread_id = :thread_id;
 
 -- name: search_figures
--- What the owner has in all (under no term), and how many texts have each term, counted up to
--- `:most`.  A term is one owner's, so the count tells nothing of others.
+-- The owner's totals (under the empty term), and the number of texts with each term, up to `:most`.
+-- A term belongs to one owner, so the count reveals nothing about others.
 SELECT '', coalesce(sum(texts), 0)::bigint, coalesce(sum(length), 0)::bigint
 FROM search_totals WHERE user_id = :user_id
 UNION ALL
@@ -37,8 +33,8 @@ SELECT t.term,
 FROM json_array_elements_text(:terms::json) AS t (term);
 
 -- name: search_scores_select
--- Materialized, or a text's terms would be carried along; OFFSET, or the planner, who cannot know
--- how few texts are found, would read those of all owners.
+-- MATERIALIZED, so that the terms of a text are not carried along.  OFFSET in the next block, as
+-- the planner cannot know how few texts are found and would read those of all owners.
 word (query, weight, number) AS MATERIALIZED (
     SELECT (value ->> 0)::tsquery, (value ->> 1)::double precision, (value ->> 2)::integer
     FROM json_array_elements(:words::json)
@@ -61,6 +57,7 @@ FROM best AS s CROSS JOIN LATERAL (
 WHERE t.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
 -- name: search_any
+-- Rounded, so that equal scores stay equal in spite of the order in which they were summed.
 WITH {search_scores_select}, found AS (SELECT id, score FROM scored), {search_best_select}
 {search_hits_select}
 ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;
@@ -74,7 +71,8 @@ WITH {search_scores_select}, found (id, score) AS (
 ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;
 
 -- name: search_best_select
--- Where nothing else is to be looked at, only as many as are wanted, and those that equal the last.
+-- Cuts off early, ties with the last included, unless a later filter (one thread, hidden threads)
+-- may still remove some.
 best (id, score) AS MATERIALIZED (
     SELECT id, score FROM found ORDER BY round(score::numeric, 9) DESC
     FETCH FIRST (

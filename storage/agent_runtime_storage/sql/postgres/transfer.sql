@@ -1,5 +1,5 @@
--- The joins of blobs that an export reads.  A plain join would be planned over all blobs of the
--- thread where statistics are old.
+-- The joins of blobs for an export.  With old statistics a plain join would be planned over all
+-- blobs of the thread.
 
 -- name: section_blob_columns
 LEFT JOIN LATERAL (

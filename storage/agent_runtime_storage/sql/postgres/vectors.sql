@@ -1,9 +1,10 @@
--- Vectors.  What is compared with what, and how, is decided in `nearest_vectors`.
+-- Vectors.  `nearest_vectors` (migration 3) chooses between an exact search and an index.
 
 -- name: vector_index_is_due
 SELECT vector_index_is_due(:user_id::text, :model::text, :dimensions::integer);
 
 -- name: allow_time
+-- An index over many vectors takes longer than any other statement may.
 SELECT set_config('statement_timeout', '0', true);
 
 -- name: make_vector_index
@@ -11,6 +12,7 @@ SELECT index_vectors(id, dimensions) FROM embedders
 WHERE user_id = :user_id AND model = :model;
 
 -- name: put_vector
+-- Affects no row, and misses, unless the model has this number of dimensions.
 INSERT INTO vectors
     (user_id, thread_id, model, source, source_id, part, embedder, dimensions, embedding, digest)
 SELECT user_id, :thread_id, model, :source, :source_id, :part, id, dimensions, :embedding::vector,

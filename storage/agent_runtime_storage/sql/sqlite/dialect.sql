@@ -23,7 +23,8 @@ x''
 json_each
 
 -- name: ordered_join
--- Fixes the order of a join: the planner cannot know how short a chain is and scans the thread.
+-- CROSS JOIN fixes the order of the tables: the planner cannot know how short a chain is, and would
+-- scan the whole thread.
 CROSS JOIN
 
 -- Values need no types here.

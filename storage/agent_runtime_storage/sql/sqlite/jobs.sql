@@ -1,6 +1,8 @@
 -- Durable jobs.
 
 -- name: claim_job
+-- A claim that has expired is due again.  The condition on the status is that of the partial index
+-- `jobs_unfinished`, which also gives the order.
 UPDATE jobs
 SET status = 'claimed', token = :token, attempts = attempts + 1,
     due_at = unixepoch('subsec') + :seconds

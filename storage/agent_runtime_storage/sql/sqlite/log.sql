@@ -1,4 +1,4 @@
--- Reading the log.
+-- Read the log.
 
 -- name: node_blob
 LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = n.blob
@@ -7,8 +7,8 @@ LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.
 LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = k.blob
 
 -- name: stretches
--- The branches of the threads' heads, as intervals of nodes of which each follows the one before,
--- back to the first node that is asked for.
+-- The branches of the threads' heads as stretches (see `stretch_start`), back to the first node
+-- that is wanted.
 WITH RECURSIVE asked (thread_id, least) AS (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:threads)
 ), stretch (thread_id, least, first, last) AS (
@@ -55,8 +55,9 @@ CROSS JOIN calls AS k ON k.user_id = :user_id AND k.thread_id = :thread_id AND k
 {call_blob};
 
 -- name: activation
--- One row if the thread is there: the head as it was found, the activation that should be in
--- force, then the activation's columns, NULL where there is none.
+-- One row if the thread exists: the head if it exists, the id of the activation that applies, then
+-- the activation's columns, NULL if its row is missing.  One that is anchored at the head was made
+-- after the head, which still names the one before.
 WITH wanted (head, id) AS (
     SELECT n.id, coalesce(
         (SELECT max(id) FROM activations

@@ -1,10 +1,10 @@
--- Looking at a database as a whole.  These queries are of all owners.
+-- Check and measure a database as a whole.  These queries read the rows of all owners.
 
 -- name: server_version
 SELECT 'SQLite ' || sqlite_version();
 
 -- name: thread_ids
--- Threads of sub-agents come last: who takes a thread takes them with it.
+-- Threads of sub-agents come last, as a copy of a thread includes them.
 SELECT id, child FROM (
     SELECT t.id AS id, EXISTS (
         SELECT 1 FROM runs AS r
@@ -13,7 +13,7 @@ SELECT id, child FROM (
 WHERE (child, id) > (:child, :after)
 ORDER BY child, id LIMIT :limit;
 
--- Checks.  Each gives the owner, the thread, and what its message needs.
+-- Checks.  Each returns the owner, the thread, and the values for its message.
 
 -- name: check_file
 SELECT '', '', quick_check FROM pragma_quick_check WHERE quick_check <> 'ok' LIMIT :limit;

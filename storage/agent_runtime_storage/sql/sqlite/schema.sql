@@ -1,4 +1,4 @@
--- What the migrations need to know of a database.
+-- Queries of the migrations.
 
 -- name: create_schema_migrations
 CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -15,6 +15,7 @@ SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%
 SELECT version, name, checksum FROM schema_migrations ORDER BY version;
 
 -- name: schema_record
+-- Affects no row if another process was faster, and the migration's batch misses.
 INSERT INTO schema_migrations (version, name, checksum, applied_at)
 VALUES (:version, :name, :checksum, unixepoch('subsec'))
 ON CONFLICT (version) DO NOTHING;

@@ -1,8 +1,4 @@
--- Full text: what is found in the index, ranked by the owner's own figures.
---
--- A text's score is the sum, over the words that it has, of weight * n * 2.2 / (n + norm), where n
--- is how often it has the word, in whatever form: BM25 with k1 = 1.2 and b = 0.75.  The forms of a
--- word are terms with the same number.
+-- Full-text search; `common/search.sql` explains the ranking.
 
 -- name: index_text
 INSERT INTO search_writer (user_id, thread_id, node_id, call, length, terms)
@@ -12,8 +8,8 @@ VALUES (:user_id, :thread_id, :node_id, :call, :length, :terms);
 DELETE FROM search_texts WHERE user_id = :user_id AND thread_id = :thread_id;
 
 -- name: search_figures
--- What the owner has in all (under no term), and how many texts have each term, counted up to
--- `:most`.  A term is one owner's, so the vocabulary shows nothing of others.
+-- The owner's totals (under the empty term), and the number of texts with each term, up to `:most`.
+-- A term belongs to one owner, so the vocabulary reveals nothing about others.
 SELECT '', coalesce(sum(texts), 0), coalesce(sum(length), 0)
 FROM search_totals WHERE user_id = :user_id
 UNION ALL
@@ -21,6 +17,7 @@ SELECT v.term, min(v.doc, :most), 0
 FROM json_each(:terms) AS t CROSS JOIN search_vocabulary AS v ON v.term = t.value;
 
 -- name: search_scores_select
+-- A column of the index is a bit of the number of times: their sum is that number.
 word (term, weight, number) AS MATERIALIZED (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
     FROM json_each(:words)
@@ -42,6 +39,7 @@ FROM scored AS s
 WHERE s.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
 -- name: search_any
+-- Rounded, so that equal scores stay equal in spite of the order in which they were summed.
 WITH {search_scores_select}
 {search_hits_select}
 ORDER BY round(s.score, 9) DESC, s.thread_id, s.node_id, s.call LIMIT :limit;

@@ -1,4 +1,4 @@
--- The joins of blobs that an export reads.
+-- The joins of blobs for an export.
 
 -- name: section_blob_columns
 LEFT JOIN blobs AS b

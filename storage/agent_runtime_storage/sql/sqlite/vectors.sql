@@ -1,7 +1,7 @@
--- Vectors.  They are compared with every candidate: exact, and fast enough up to about 100K.
+-- Vectors.  A search compares every candidate: exact, and fast enough up to about 100,000.
 
 -- name: vector_index_is_due
--- There is no index to make: every candidate is compared.
+-- There is no index.
 SELECT 0;
 
 -- name: allow_time
@@ -11,6 +11,7 @@ SELECT 0;
 SELECT 0;
 
 -- name: put_vector
+-- Its foreign key to `embedders` holds the dimensions to those of the model.
 INSERT INTO vectors
     (user_id, thread_id, model, source, source_id, part, dimensions, embedding, digest)
 VALUES
