@@ -113,8 +113,8 @@ def embedding_price(name: str) -> int | None:
 
 
 @functools.cache
-def _table() -> dict[str, dict[str, Any]]:
-    """Return the entries of language models."""
+def language_models() -> dict[str, dict[str, Any]]:
+    """Return the table's entries of language models, by name."""
     return {name: one for name, one in _whole_table().items() if one.get("mode") in _MODES}
 
 
@@ -146,7 +146,7 @@ def entry_of(name: str) -> dict[str, Any]:
     numbered parts at its end (`gpt-4.1-2025-04-14`), longest first, and never a shorter family
     name: `gpt-4.1-x` may match `gpt-4.1` but not `gpt-4`.
     """
-    table = _table()
+    table = language_models()
     candidates = [name]
     while "/" in candidates[-1]:
         candidates.append(candidates[-1].split("/", 1)[1])

@@ -51,7 +51,8 @@ def affordable_output(
         return info.max_output
     output = left.tokens - prompt_tokens
     if info.price is not None:
-        output = min(output, affordable_completion(info.price, left.cost, prompt_tokens, terms))
+        paid = affordable_completion(info.price, left.cost, prompt_tokens, terms)
+        output = output if paid is None else min(output, paid)
     return output
 
 

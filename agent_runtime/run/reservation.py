@@ -107,7 +107,7 @@ class Reservation:
         return max_call_cost(self.setup.info, prompt_tokens, self.usual_output, self._terms(view))
 
     def _terms(self, view: View) -> CallTerms:
-        """Return what sets the price of a call with a view, beside the sizes."""
+        """Return what sets the price of a call with a view, apart from its sizes."""
         settings = self.setup.model_settings
         prompt = (*view.front, *(message for one in view.entries for message in one.prompt))
         files = frozenset[FileKind](file.kind for message in prompt for file in message.files)

@@ -49,7 +49,8 @@ class ModelSettings:
     @property
     def service(self) -> str:
         """The service tier that is asked for, which `extra_body` may name too; empty for none."""
-        own = self.extra_body.get("service_tier", self.service_tier)
+        named = (self.extra_body.get(name) for name in ("service_tier", "serviceTier"))
+        own = next((one for one in named if one is not None), self.service_tier)
         return own if isinstance(own, str) else ""
 
     def over(self, defaults: ModelSettings) -> ModelSettings:

@@ -16,7 +16,7 @@ _SEEN: frozenset[FileKind] = frozenset({"image", "document", "video"})
 
 @dataclass(frozen=True, slots=True)
 class CallTerms:
-    """What is known before a call that sets its price, beside the sizes.
+    """What is known before a call that sets its price, apart from its sizes.
 
     Attributes:
         service: the service tier that is asked for; empty for the provider's default.
@@ -84,13 +84,18 @@ def most_cost(price: Price, prompt: int, output: int, terms: CallTerms = PLAIN) 
     return rounded_up(fixed + prompt * into + output * out)
 
 
-def affordable_completion(price: Price, cost: int, prompt: int, terms: CallTerms = PLAIN) -> int:
-    """Return the most output tokens with which a call costs no more; negative if it is too dear.
+def affordable_completion(
+    price: Price, cost: int, prompt: int, terms: CallTerms = PLAIN
+) -> int | None:
+    """Return the most output tokens with which a call costs no more; None for no limit.
 
-    A free output has no limit here; it is taken as one token per thousandth of a nanodollar.
+    It is negative if the call costs more without any.
     """
     into, out, fixed = _dearest(price, prompt, terms)
-    return (scaled(cost) - fixed - prompt * into) // max(1, out)
+    rest = scaled(cost) - fixed - prompt * into
+    if rest < 0:
+        return -1
+    return rest // out if out else None
 
 
 def affordable_prompt(price: Price, cost: int, output: int, terms: CallTerms = PLAIN) -> int | None:
@@ -101,19 +106,17 @@ def affordable_prompt(price: Price, cost: int, output: int, terms: CallTerms = P
     borders = sorted({tier.above for one in _reachable(price, terms) for tier in one.tiers})
     longest = -1
     for border in (*borders, None):
-        # A longer prompt than the border pays by another tier: that is the next round's.
-        start = longest + 1
-        into, out, fixed = _dearest(price, start, terms)
+        # A prompt that is longer than the last border has other rates.
+        into, out, fixed = _dearest(price, longest + 1, terms)
         rest = scaled(cost) - fixed - output * out
         if rest < 0:
             return longest
-        room = rest // into if into else None
-        if room is None or (border is not None and room >= border):
-            if border is None:
-                return None
-            longest = border
-            continue
-        return max(longest, room)
+        if border is None and not into:
+            return None
+        room = rest // into if into else border
+        if border is None or room is None or room < border:
+            return max(longest, room or 0)
+        longest = border
     return longest
 
 

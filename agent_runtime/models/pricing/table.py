@@ -31,13 +31,15 @@ _FOLLOWS = {
     "audio_output": "output",
     "image_output": "output",
 }
-"""The prices that another tier may leave out although it changes the price beside them."""
+"""The prices that another tier may leave out although it changes the price that they follow."""
 _SCALED = ("cache_write_hour", "reasoning")
 """Those that change with it.  Audio and images often have one price in all tiers."""
 _SERVICES = ("flex", "balanced", "priority", "ultrafast")
 """The service tiers whose prices the table has; batches are another API."""
 _SAME = {"fast": "priority"}
 """Other words for them."""
+_CACHED = {"fireworks_ai": 0.5}
+"""The price of cached tokens as a share of the input's, at providers that name none by model."""
 _BORDER = re.compile(r"_above_(\d+)(k?)_tokens(?:_([a-z]+))?$")
 # xAI charges a prompt by the higher tier as soon as it has that many tokens, others above that.
 _INCLUSIVE = ("xai",)
@@ -84,14 +86,14 @@ def _of_service(entry: _Entry, service: str) -> Price:
     found = {name: entry.get(key) for name, key in _KEYS.items()}
     if service:
         found = _over(found, entry, f"_{service}")
-    base, tiers = _rates(found), list[Tier]()
+    base, tiers = _rates(found, entry), list[Tier]()
     inclusive = entry.get("litellm_provider") in _INCLUSIVE
     for border in _borders(entry):
         suffix = f"_above_{border}_tokens"
         found = _over(found, entry, suffix)
         if service:
             found = _over(found, entry, f"{suffix}_{service}")
-        tiers.append(Tier(_tokens(border) - inclusive, _rates(found)))
+        tiers.append(Tier(_tokens(border) - inclusive, _rates(found, entry)))
     return _price(base, tiers, entry)
 
 
@@ -106,12 +108,13 @@ def _over(found: Mapping[str, Any], entry: _Entry, suffix: str) -> dict[str, Any
     return joined
 
 
-def _rates(found: Mapping[str, Any]) -> Rates:
+def _rates(found: Mapping[str, Any], entry: _Entry) -> Rates:
     known = {name: None if one is None else nanodollars(one) for name, one in found.items()}
     plain = cast("float", known["input"])
     # The table has a write price of 0 where a provider does not charge writing apart.
     known["cache_write"] = known["cache_write"] or plain
-    known["cache_read"] = plain if known["cache_read"] is None else known["cache_read"]
+    if known["cache_read"] is None:
+        known["cache_read"] = plain * _CACHED.get(entry.get("litellm_provider", ""), 1)
     return Rates(**cast("dict[str, Any]", known))
 
 
@@ -119,7 +122,9 @@ def _ranges(entry: _Entry) -> list[Tier]:
     """Return the tiers of a list of ranges, in rising order; the first is for short prompts."""
     listed = cast("list[_Entry]", entry.get("tiered_pricing") or [])
     tiers = [
-        Tier(int(one["range"][0]), _rates({name: one.get(key) for name, key in _KEYS.items()}))
+        Tier(
+            int(one["range"][0]), _rates({name: one.get(key) for name, key in _KEYS.items()}, entry)
+        )
         for one in listed
         if one.get(_KEYS["input"]) is not None and one.get(_KEYS["output"]) is not None
     ]

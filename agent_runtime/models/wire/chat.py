@@ -354,7 +354,7 @@ def _usage(usage: Json, service: object) -> TokenUsage:
     prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     reasoning = answered.get("reasoning_tokens") or 0
     if reasoning and (usage.get("total_tokens") or 0) >= prompt + completion + reasoning:
-        # xAI charges reasoning beside the completion, others as a part of it.
+        # xAI charges reasoning on top of the completion, others as a part of it.
         completion += reasoning
     return TokenUsage(
         prompt=prompt,
