@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from agent_runtime.files.references import Detail
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
 from agent_runtime.models.pricing.price import Price
+from agent_runtime.models.pricing.usage import TokenUsage
 from agent_runtime_config.request_settings import NO_SETTINGS, ModelSettings
 
 Json: TypeAlias = dict[str, Any]
@@ -135,35 +136,6 @@ class RawCall:
 
     name: str
     arguments: str
-
-
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
-    """The tokens that the provider reported for a call; `prompt` includes all cached ones.
-
-    Attributes:
-        cache_write_hour: those of `cache_write` that are kept for an hour, which cost more.
-        reasoning: those of `completion` that the model thought with.
-        audio: those of `prompt` that are audio, cached ones included.
-        cached_audio: those of `cached` that are audio.
-        image: those of `prompt` that are images.
-        audio_output: those of `completion` that are audio.
-        image_output: those of `completion` that are images.
-        service: the service tier that served the call, in the provider's word; empty if unknown.
-    """
-
-    prompt: int
-    completion: int
-    cached: int = 0
-    cache_write: int = 0
-    cache_write_hour: int = 0
-    reasoning: int = 0
-    audio: int = 0
-    cached_audio: int = 0
-    image: int = 0
-    audio_output: int = 0
-    image_output: int = 0
-    service: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_runtime.messages import FileKind
-from agent_runtime.models.base import TokenUsage
 from agent_runtime.models.pricing.price import Price, Rates, rounded_up, scaled
+from agent_runtime.models.pricing.usage import TokenUsage
 
 _NO_FILES: frozenset[FileKind] = frozenset()
 _HEARD: frozenset[FileKind] = frozenset({"audio", "video"})
