@@ -147,7 +147,9 @@ class NativeModel:
         for name in sent.ignored:
             yield SettingIgnored(name)
         attempt = functools.partial(self._attempt, wire, sent)
-        async with aclosing(with_retries(attempt, retries=self._retries, info=info)) as events:
+        service = "" if "service_tier" in sent.ignored else request.settings.service
+        events = with_retries(attempt, retries=self._retries, info=info, service=service)
+        async with aclosing(events):
             async for event in events:
                 yield event
 
