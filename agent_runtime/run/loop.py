@@ -34,6 +34,7 @@ from agent_runtime.models.base import (
     Retrying,
     SettingIgnored,
     TextDelta,
+    Waiting,
 )
 from agent_runtime.models.cost import scale_amount, usage_of
 from agent_runtime.prompt.attachments import masked_parts
@@ -130,6 +131,8 @@ class AgentLoop:
             max_output=pending.next_output,
             marks=prompt.marks,
             session=self.log.lease.thread_id,
+            run=self.log.lease.root_run_id,
+            prompt_tokens=self.setup.calibration.estimate(prompt.counted),
             settings=self.setup.model_settings,
             files=masked_parts(files, self.log.view.start.nonce),
         )
@@ -453,8 +456,10 @@ def no_output(cutoff: AnswerCutoff | None) -> Finish:
     return Finish("failed", "length", f"{detail} The last was cut at {cutoff.at}. {cutoff.cure}")
 
 
-def live_event(event: TextDelta | ReasoningDelta | Retrying | SettingIgnored) -> NewEvent:
-    """Return the event of a part of an answer, or of a retry, for listeners only."""
+def live_event(
+    event: TextDelta | ReasoningDelta | Retrying | Waiting | SettingIgnored,
+) -> NewEvent:
+    """Return the event of a part of an answer, of a retry or of a wait, for listeners only."""
     match event:
         case TextDelta(text):
             return NewEvent("text-delta", data={"text": text})
@@ -463,6 +468,8 @@ def live_event(event: TextDelta | ReasoningDelta | Retrying | SettingIgnored) ->
         case Retrying(reason, attempt, wait):
             data = {"reason": reason, "attempt": attempt, "wait": wait}
             return NewEvent("model-retry", data=data)
+        case Waiting(reason, wait):
+            return NewEvent("model-wait", data={"reason": reason, "wait": wait})
         case SettingIgnored(name):
             return NewEvent("setting-ignored", data={"setting": name})
 
