@@ -11,6 +11,7 @@ EventKind = Literal[
     "text-delta",
     "reasoning-delta",
     "model-retry",
+    "model-wait",
     "setting-ignored",
     "answer",
     "file",
@@ -55,6 +56,9 @@ class Event:
         - `reason` (str): what failed.
         - `attempt` (int): which attempt failed, from 1.
         - `wait` (float): seconds until the next one.
+    - `model-wait` (live): a call waits until the provider's rate limit lets it through.
+        - `reason` (str): which limit, and what is left of it.
+        - `wait` (float): seconds until it resets, as far as is known; others may go first then.
     - `setting-ignored` (live): a setting was not sent, because the model does not take it.
         - `setting` (str): its name in `ModelSettings`.
     - `answer`: the model's answer is recorded; the event's node holds it.

@@ -26,6 +26,8 @@ STATUS_WIDTH = 60
 """Length of the status text for what the run is doing, or what the model says."""
 
 
+SHOWN_WAIT = 1.0
+"""Seconds: shorter waits for a rate limit are shown in the status only."""
 DELEGATED = ("role", "task_key", "background")
 """The arguments to show of a call of `delegate`."""
 
@@ -108,6 +110,10 @@ class Tally:
             case "model-retry":
                 self.doing = f"waiting to retry the model: {data['reason']}"
                 return [f"  retry {data['attempt']} in {data['wait']:.1f} s: {data['reason']}"]
+            case "model-wait":
+                self.doing = f"waiting: {data['reason']}"
+                if data["wait"] >= SHOWN_WAIT:
+                    return [f"  waits, up to {data['wait']:.1f} s until a reset: {data['reason']}"]
             case "setting-ignored":
                 return [f"  the model does not take the setting {data['setting']}"]
             case "activation":

@@ -89,6 +89,8 @@ class SubAgents:
             case "model-retry":
                 why = f"waiting to retry the model: {data['reason']}"
                 one.doing = shorten(why, DOING_WIDTH)
+            case "model-wait":
+                one.doing = shorten(f"waiting: {data['reason']}", DOING_WIDTH)
             case "run-suspend" | "run-finish":
                 return self._stop(one, data)
             case _:

@@ -51,6 +51,8 @@ def model_from_name(
     if _transport(name, settings, arguments.get("base_url")) == "native":
         from agent_runtime.models.native import NativeModel
 
+        if settings is not None:
+            arguments.setdefault("rate_limits", settings.model_rate_limits)
         return NativeModel(name, **arguments)
     from agent_runtime.models.litellm import LiteLLMModel
 

@@ -82,6 +82,8 @@ class ModelRequest:
         marks: indices of `messages` after which a provider may cache, in rising order.
         max_output: the most tokens of the answer.
         session: the same for all calls of a thread; some providers route by it.
+        run: the run at the root of the tree; runs take turns where a rate limit makes them wait.
+        prompt_tokens: an estimate of the prompt's tokens; 0 if there is none.
         files: by index of the message, its files in the form for the model; a file that is missing
             here can only be named, or sent by its URL.
     """
@@ -91,6 +93,8 @@ class ModelRequest:
     max_output: int = 4096
     marks: tuple[int, ...] = ()
     session: str = ""
+    run: str = ""
+    prompt_tokens: int = 0
     settings: ModelSettings = NO_SETTINGS
     files: Mapping[int, Sequence[FilePart]] = field(default_factory=dict[int, Sequence[FilePart]])
 
@@ -121,6 +125,18 @@ class Retrying:
     attempt: int
     wait: float
     lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The call waits until the provider's rate limit lets it through.
+
+    Attributes:
+        wait: seconds until the limit resets, as far as is known; others may go first then.
+    """
+
+    reason: str
+    wait: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +180,9 @@ class ModelAnswer:
     word: str = ""
 
 
-ModelEvent: TypeAlias = TextDelta | ReasoningDelta | Retrying | SettingIgnored | ModelAnswer
+ModelEvent: TypeAlias = (
+    TextDelta | ReasoningDelta | Retrying | Waiting | SettingIgnored | ModelAnswer
+)
 
 
 class Model(Protocol):

@@ -10,6 +10,7 @@ import functools
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Literal
 from urllib.parse import urlsplit
 
 import anyio
@@ -22,15 +23,19 @@ from agent_runtime.models.access import ModelAccess
 from agent_runtime.models.attempts import AttemptError, stalled, until, with_retries
 from agent_runtime.models.base import (
     FilePart,
+    ModelAnswer,
     ModelEvent,
     ModelInfo,
     ModelRequest,
     Price,
     SettingIgnored,
+    TokenUsage,
+    Waiting,
 )
 from agent_runtime.models.catalog import entry_of, model_info, provider_of
-from agent_runtime.models.error_bodies import read_response
+from agent_runtime.models.error_bodies import ErrorBody, read_response
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
+from agent_runtime.models.rate_limits.limiter import Limiter, Need, Ticket, limiter_for
 from agent_runtime.models.wire.base import (
     Decoder,
     HoppingDecoder,
@@ -50,15 +55,23 @@ PINGS = 600.0
 THREADS = 64
 """The prompts of how many threads are kept encoded."""
 
+CACHED = 240.0
+"""Seconds in which a provider surely still has a prompt in its cache."""
+
 _LONGEST_ERROR = 1_000_000
 """Bytes of an error response that are read."""
 _LONGEST_ANSWER = 64_000_000
 """Bytes of an answer that is not streamed."""
+_BYTES_A_TOKEN = 4
 _NOTHING: tuple[FilePart, ...] = ()
 
 
 class NativeModel:
     """A language model called by a wire of ours; its arguments are those of `LiteLLMModel`.
+
+    Args:
+        rate_limits: whether calls `wait` for what the provider's headers say is left; `off` leaves
+            its rate limits to the provider.
 
     Raises:
         ConfigError: the name is empty, there is no wire for its provider, or its server's address
@@ -79,6 +92,7 @@ class NativeModel:
         max_output: int | None = None,
         takes: Iterable[FileKind] | None = None,
         local_only: bool = False,
+        rate_limits: Literal["wait", "off"] = "wait",
     ) -> None:
         self._access = ModelAccess.of(
             name, base_url=base_url, api_key=api_key, local_only=local_only
@@ -92,6 +106,7 @@ class NativeModel:
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
         self._retries = retries
+        self._limits = rate_limits
         self._known = functools.partial(
             model_info,
             self._name,
@@ -143,10 +158,11 @@ class NativeModel:
         if self._wire is None:
             self._wire = await anyio.to_thread.run_sync(wire_for, self._access, info)
         wire = self._wire
-        sent = self._prompt(request).request(wire, request)
+        prompt = self._prompt(request)
+        sent = prompt.request(wire, request)
         for name in sent.ignored:
             yield SettingIgnored(name)
-        attempt = functools.partial(self._attempt, wire, sent)
+        attempt = functools.partial(self._in_turn, wire, sent, request, prompt)
         service = "" if "service_tier" in sent.ignored else request.settings.service
         events = with_retries(attempt, retries=self._retries, info=info, service=service)
         async with aclosing(events):
@@ -162,7 +178,39 @@ class NativeModel:
                 self._encoded.popitem(last=False)
         return prompt
 
-    async def _attempt(self, wire: Wire, sent: WireRequest) -> AsyncGenerator[ModelEvent]:
+    async def _in_turn(
+        self, wire: Wire, sent: WireRequest, request: ModelRequest, prompt: _EncodedPrompt
+    ) -> AsyncGenerator[ModelEvent]:
+        """Call the model once, as soon as the provider's rate limits let it.
+
+        Raises:
+            AttemptError: with the failure and whether to retry.
+        """
+        ticket = self._limiter(sent).enter(
+            request.run or request.session, prompt.need(request, sent)
+        )
+        try:
+            if not ticket.passed.is_set():
+                yield Waiting(ticket.reason, ticket.wait)
+                await ticket.turn()
+            async with aclosing(self._attempt(wire, sent, ticket)) as events:
+                async for event in events:
+                    if isinstance(event, ModelAnswer) and event.usage is not None:
+                        ticket.finished(event.usage.completion)
+                        prompt.answered(event.usage)
+                    yield event
+        finally:
+            ticket.leave()
+
+    def _limiter(self, sent: WireRequest) -> Limiter:
+        if self._limits == "off":
+            # One that knows nothing lets everything through.
+            return Limiter(first_alone=False)
+        return limiter_for(urlsplit(sent.url).netloc, _key(self._access), self._name)
+
+    async def _attempt(
+        self, wire: Wire, sent: WireRequest, ticket: Ticket
+    ) -> AsyncGenerator[ModelEvent]:
         """Call the model once.
 
         Raises:
@@ -177,9 +225,10 @@ class NativeModel:
                 start = anyio.current_time()
                 with until(start + self._first_byte_timeout):
                     response = await post(following)
+                _tell(ticket, response)
                 if response.status != 200:
                     text = await response.text(_LONGEST_ERROR, start + self._first_byte_timeout)
-                    raise AttemptError(self._refused(response, text))
+                    raise AttemptError(self._refused(response, text, ticket))
                 async with aclosing(self._read(response, decoder, start)) as events:
                     async for event in events:
                         began = True
@@ -194,7 +243,7 @@ class NativeModel:
         except ModelProtocolError as error:
             raise AttemptError(AttemptFailure(error, retry=True, billed=True)) from None
         except StreamFailedError as error:
-            raise AttemptError(self._failed(error, began=began)) from None
+            raise AttemptError(self._failed(error, ticket, began=began)) from None
         except ValueError as error:
             broken = ModelProtocolError(
                 f"{self._name} broke its protocol: {error}",
@@ -247,16 +296,18 @@ class NativeModel:
             elif latest > start + self._first_byte_timeout:
                 deadline = now + self._idle_timeout
 
-    def _refused(self, response: StreamedResponse, text: str) -> AttemptFailure:
+    def _refused(self, response: StreamedResponse, text: str, ticket: Ticket) -> AttemptFailure:
         """Return the failure of an error response."""
         said = read_response(response.status, response.headers, text)
+        _hold_back(ticket, said)
         raw = said.message or f"HTTP status {response.status}"
         secrets = self._access.secrets()
         return failure_of_body(said, raw, self._name, streaming=False, secrets=secrets)
 
-    def _failed(self, error: StreamFailedError, *, began: bool) -> AttemptFailure:
+    def _failed(self, error: StreamFailedError, ticket: Ticket, *, began: bool) -> AttemptFailure:
         """Return the failure of an error in mid-stream."""
         said = read_response(200, {}, orjson.dumps(error.body).decode())
+        _hold_back(ticket, said)
         raw = said.message or "no reason given"
         secrets = self._access.secrets()
         return failure_of_body(said, raw, self._name, streaming=began, secrets=secrets)
@@ -277,6 +328,8 @@ class _EncodedPrompt:
         self._pieces: dict[tuple[int, bool], tuple[PromptMessage, Sequence[FilePart], Piece]] = {}
         self._tools: tuple[ToolSpec, ...] | None = None
         self._encoded_tools = b""
+        self._usage: TokenUsage | None = None
+        self._answered = 0.0
 
     def request(self, wire: Wire, request: ModelRequest) -> WireRequest:
         """Return a request; only messages that are new are encoded."""
@@ -297,6 +350,20 @@ class _EncodedPrompt:
         if self._tools != request.tools:
             self._tools, self._encoded_tools = request.tools, wire.tools(request)
         return wire.request(request, pieces, self._encoded_tools)
+
+    def answered(self, usage: TokenUsage) -> None:
+        """Remember what of the prompt the provider has in its cache now."""
+        self._usage, self._answered = usage, anyio.current_time()
+
+    def need(self, request: ModelRequest, sent: WireRequest) -> Need:
+        """Return what a request takes of rate limits."""
+        prompt = request.prompt_tokens or len(sent.body) // _BYTES_A_TOKEN
+        cached, last = 0, self._usage
+        # Usually a prompt extends the one before; a shorter one is another prompt.
+        if last is not None and last.prompt <= prompt:
+            fresh = anyio.current_time() - self._answered < CACHED
+            cached = last.cached + last.cache_write if fresh else 0
+        return Need(prompt, prompt - min(cached, prompt), request.max_output)
 
 
 def can_call(name: str, base_url: str | None = None) -> bool:
@@ -326,6 +393,19 @@ def wire_for(access: ModelAccess, info: ModelInfo) -> Wire:
             from agent_runtime.models.wire.gemini import GeminiWire
 
             return GeminiWire(target)
+
+
+def _tell(ticket: Ticket, response: StreamedResponse) -> None:
+    """Pass on what the headers of a response say about rate limits."""
+    limited = response.status == 429
+    wait = read_response(429, response.headers, "").wait if limited else None
+    ticket.answered(response.headers, limited=limited, wait=wait)
+
+
+def _hold_back(ticket: Ticket, said: ErrorBody) -> None:
+    """Hold back other requests too if a provider refuses one for its rate."""
+    if said.limited and not said.used_up:
+        ticket.refused(said.wait)
 
 
 def _deltas(decoder: Decoder, event: ServerEvent) -> Iterator[ModelEvent]:

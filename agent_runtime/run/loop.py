@@ -36,6 +36,7 @@ from agent_runtime.models.base import (
     Retrying,
     SettingIgnored,
     TextDelta,
+    Waiting,
 )
 from agent_runtime.models.cost import scale_amount, usage_of
 from agent_runtime.prompt.attachments import masked_parts
@@ -140,6 +141,8 @@ class AgentLoop:
             max_output=pending.next_output,
             marks=prompt.marks,
             session=self.log.lease.thread_id,
+            run=self.log.lease.root_run_id,
+            prompt_tokens=self.setup.calibration.estimate(prompt.counted),
             settings=self.setup.model_settings,
             files=masked_parts(files, self.log.view.start.nonce),
         )
@@ -481,8 +484,10 @@ class AgentLoop:
         return finish
 
 
-def live_event(event: TextDelta | ReasoningDelta | Retrying | SettingIgnored) -> NewEvent:
-    """Return the event of a part of an answer, or of a retry, for listeners only."""
+def live_event(
+    event: TextDelta | ReasoningDelta | Retrying | Waiting | SettingIgnored,
+) -> NewEvent:
+    """Return the event of a part of an answer, of a retry or of a wait, for listeners only."""
     match event:
         case TextDelta(text):
             return NewEvent("text-delta", data={"text": text})
@@ -491,5 +496,7 @@ def live_event(event: TextDelta | ReasoningDelta | Retrying | SettingIgnored) ->
         case Retrying(reason, attempt, wait):
             data = {"reason": reason, "attempt": attempt, "wait": wait}
             return NewEvent("model-retry", data=data)
+        case Waiting(reason, wait):
+            return NewEvent("model-wait", data={"reason": reason, "wait": wait})
         case SettingIgnored(name):
             return NewEvent("setting-ignored", data={"setting": name})

@@ -258,6 +258,13 @@ class Settings(RoleSettings):
     model_retries: Natural = Field(
         default=4, description="How often a failed model call is tried again."
     )
+    model_rate_limits: Annotated[Literal["wait", "off"], Lower] = Field(
+        default="wait",
+        description="Whether calls `wait` while the provider's headers say that they would exceed "
+        "its rate limits, and after it refused a call for its rate. The runs of a process take "
+        "turns. `off` sends every call at once and leaves the limits to the provider. Only for "
+        "calls by a wire of our own.",
+    )
     model_base_url: HttpUrl | None = Field(
         default=None,
         description="The address of the model's server, such as an OpenAI-compatible one. It is "

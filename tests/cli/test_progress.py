@@ -87,6 +87,15 @@ def test_a_retry_shows_its_reason_and_wait() -> None:
     assert line == "  retry 2 in 1.5 s: rate limit"
 
 
+def test_a_long_wait_for_a_rate_limit_is_shown_and_a_short_one_in_the_status() -> None:
+    tally = Tally()
+    reason = "the provider's rate limit leaves 0 of 50 requests"
+    (line,) = tally.update(_event("model-wait", reason=reason, wait=12.34))
+    assert line == f"  waits, up to 12.3 s until a reset: {reason}"
+    assert tally.update(_event("model-wait", reason="a limit", wait=0.2)) == []
+    assert tally.status().endswith("waiting: a limit")
+
+
 def test_an_activation_is_shown_if_messages_left_the_prompt() -> None:
     data: dict[str, Any] = {"cause": "window", "left_out": 12, "cut": 3, "tokens": 4000}
     (line,) = Tally().update(_event("activation", **data))

@@ -1,0 +1,1 @@
+"""Rate limits: requests wait for what a provider's headers say is left, fairly among runs."""
