@@ -11,6 +11,7 @@ EventKind = Literal[
     "text-delta",
     "reasoning-delta",
     "model-retry",
+    "model-fallback",
     "setting-ignored",
     "answer",
     "file",
@@ -55,6 +56,13 @@ class Event:
         - `reason` (str): what failed.
         - `attempt` (int): which attempt failed, from 1.
         - `wait` (float): seconds until the next one.
+    - `model-fallback`: of several models, another one is in use; deltas of the answer so far are
+      void.
+        - `from`, `to` (str): the names of the models.
+        - `why` (str): what failed: `unavailable`, `stalled`, `protocol`, `key` or `unknown`; or
+          `cool-down`, if none failed now.
+        - `reason` (str): the same as a sentence.
+        - `warning` (str, optional): what a person has to mend; only once until it is.
     - `setting-ignored` (live): a setting was not sent, because the model does not take it.
         - `setting` (str): its name in `ModelSettings`.
     - `answer`: the model's answer is recorded; the event's node holds it.
@@ -63,6 +71,7 @@ class Event:
         - `prompt_tokens`, `cached_tokens`, `completion_tokens` (int or None): usage as the provider
           reported it.
         - `cost` (int or None): nanodollars; None where the price is unknown.
+        - `model` (str, optional): which of several models answered.
         - `raw_tokens`, `observed_tokens` (int, optional): the prompt's messages and observations.
     - `file`: the model is not shown a file; the prompt names it instead.
         - `name`, `uri` (str): the file.
@@ -80,8 +89,8 @@ class Event:
     - `note`: the runtime wrote a message into the log.
         - `source` (str): what it is about, such as `steer`, `background` or `recall`.
     - `activation`: the prompt is rewritten.
-        - `cause` (str): `start`, `agent` (it changed), `messages`, `tokens`, `overflow`, `note`,
-          `observed`, `price`, `late` or `idle`.
+        - `cause` (str): `start`, `agent` (it changed), `model` (another one of several is in use),
+          `messages`, `tokens`, `overflow`, `note`, `observed`, `price`, `late` or `idle`.
         - `left_out` (int): nodes that left the prompt.
         - `cut` (int): results that were shortened.
         - `tokens` (int): the prompt's size now, in our count.

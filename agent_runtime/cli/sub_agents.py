@@ -88,6 +88,8 @@ class SubAgents:
             case "model-retry":
                 why = f"waiting to retry the model: {data['reason']}"
                 one.doing = shorten(why, DOING_WIDTH)
+            case "model-fallback":
+                one.doing = shorten(f"asking {data['to']}", DOING_WIDTH)
             case "run-suspend" | "run-finish":
                 return self._stop(one, data)
             case _:

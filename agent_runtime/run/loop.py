@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import orjson
 
@@ -19,6 +20,7 @@ from agent_runtime.errors import (
     InvariantError,
     ModelError,
     ModelOverflow,
+    ModelProtocolError,
     ModelRejected,
     PromptTooLarge,
 )
@@ -103,6 +105,7 @@ class AgentLoop:
         What is made smaller: files are only named, the answer's limit is lowered (some providers
         refuse a prompt and an answer that might not fit together), then the prompt is shortened.
         """
+        await self.state.choose_model()
         prompt, narrowed = await self.next_prompt(), False
         while True:
             files = await self.state.files.parts(prompt.messages)
@@ -117,13 +120,18 @@ class AgentLoop:
                     prompt, narrowed = await self.shorter_prompt(refused), True
                 else:
                     raise
+            except ModelError as failed:
+                await self.state.fall_back(failed)
+                # The other model gets a prompt of its own, under an activation for it.
+                prompt, narrowed = await self.next_prompt(), False
             else:
+                self.setup.choice.answered()
                 self.state.files.accepted(files)
                 return prompt, answer
 
     async def call(self, prompt: Prompt, files: Mapping[int, Sequence[FilePart]]) -> ModelAnswer:
         """Call the model once and return its answer; emit deltas as live events."""
-        state, pending = self.state, self.state.reservation
+        state, pending, model = self.state, self.state.reservation, self.setup.choice.model
         request = ModelRequest(
             messages=prompt.messages,
             tools=prompt.tools,
@@ -136,7 +144,7 @@ class AgentLoop:
         counted = 0
         state.previous, pending.calling = prompt, True
         try:
-            async with self.setup.model.stream(request) as events:
+            async with model.stream(request) as events:
                 async for event in events:
                     if isinstance(event, ModelAnswer):
                         pending.lost += event.lost - counted
@@ -149,7 +157,7 @@ class AgentLoop:
                             continue
                         self.ignored.add(event.name)
                     self.log.tell(live_event(event))
-            raise ModelError(f"{self.setup.model.name} ended its stream without an answer.")
+            raise ModelProtocolError(f"{model.name} ended its stream without an answer.")
         except ModelError as error:
             pending.calling, pending.lost = False, pending.lost + error.lost - counted
             raise
@@ -187,9 +195,9 @@ class AgentLoop:
         if state.memory is not None:
             # Not earlier: before the activation the worker would see what is about to leave.
             state.memory.wake()
-        if log.reserved is None or recalled:
+        if state.reservation.missing or recalled:
             await state.reservation.reserve()
-        prompt = build_prompt(log.view, cache_marks=self.setup.info.cache_marks)
+        prompt = build_prompt(log.view, cache_marks=self.setup.choice.info.cache_marks)
         check_prompt(
             log.view,
             prompt,
@@ -263,7 +271,7 @@ class AgentLoop:
     def answer_event(self, message: AssistantMessage, answer: ModelAnswer) -> NewEvent:
         """Return the event of an answer."""
         usage = answer.usage
-        data = {
+        data: dict[str, Any] = {
             "step": self.log.steps + 1,
             "calls": len(message.calls),
             "prompt_tokens": usage.prompt if usage else None,
@@ -271,6 +279,8 @@ class AgentLoop:
             "completion_tokens": usage.completion if usage else None,
             "cost": answer.cost,
         }
+        if self.setup.choice.several:
+            data["model"] = answer.model
         if (memory := self.state.memory) is not None:
             data["raw_tokens"], data["observed_tokens"] = memory.sizes(self.log.view)
         return NewEvent("answer", self.log.next_seq, data)
