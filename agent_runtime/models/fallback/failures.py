@@ -12,6 +12,7 @@ from agent_runtime.errors import (
     ModelProtocolError,
     ModelStalled,
     ModelUnavailable,
+    RealModelForbidden,
 )
 from agent_runtime.models.access import environment_keys
 from agent_runtime.models.error_mapping import scrub
@@ -47,6 +48,8 @@ def all_failed(failures: Sequence[tuple[str, ModelError]]) -> ModelError:
     last = failures[-1][1]
     if len(failures) == 1:
         return last
-    kind = next((one for one, _ in _KINDS if isinstance(last, one)), ModelError)
+    # Not its own class, whose constructor may be another.
+    kinds = (*(one for one, _ in _KINDS), RealModelForbidden, ModelError)
+    kind = next(one for one in kinds if isinstance(last, one))
     reasons = " ".join(f"{name}: {reason_of(error)}" for name, error in failures)
     return kind(f"All {len(failures)} models failed. {reasons}", cure=last.cure, lost=last.lost)
