@@ -162,7 +162,8 @@ class ThreadMemory:
             )
         role: Role = "observer" if kind == OBSERVE else "reflector"
         await _check(role, setup.model, self.settings)
-        require_price(setup.info, in_money(self.budget, setup.limits), self.settings)
+        for info in setup.choice.infos:
+            require_price(info, in_money(self.budget, setup.limits), self.settings)
         run_id = new_id()
         with leases.at_work(run_id):
             async with _lease(store, thread, setup, kind, run_id, self.budget, on_event) as log:

@@ -14,6 +14,7 @@ from agent_runtime.memory.observational.configure import MemorySetup, configure_
 from agent_runtime.messages import encodable
 from agent_runtime.models.base import Model, ModelInfo, ModelSettings, default_reserve
 from agent_runtime.models.fallback.choice import ModelChoice
+from agent_runtime.models.fallback.model import dearest
 from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
 from agent_runtime.prompt.incomplete_answers import OutputLimit
@@ -98,8 +99,8 @@ async def resolve_run(
     await load_vocabulary()
     agent = _with_plan_tool(agent, settings)
     model = model_of(agent, settings, default, offline, child=child)
-    info = await model.info()
     choice = await ModelChoice.of(model, partial(_calibration, store))
+    info = await _info(model, choice, settings)
     room = _room(agent, settings, default, choice)
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
@@ -144,6 +145,15 @@ def _room(
             cure="Set AGENT_RUNTIME_RESPONSE_RESERVE to less than AGENT_RUNTIME_CONTEXT_WINDOW.",
         )
     return PromptLimits(window, reserve, agent.last_messages or settings.last_messages)
+
+
+async def _info(model: Model, choice: ModelChoice, settings: Settings) -> ModelInfo:
+    """Return what holds for each of the agent's models."""
+    info = await model.info()
+    if info.price is None and settings.unknown_price == "tokens":
+        # The models whose prices are known keep to the budget in dollars all the same.
+        return replace(info, price=dearest([one.price for one in choice.infos if one.price]))
+    return info
 
 
 async def _calibration(store: UserStore, model: Model, info: ModelInfo) -> Calibration:

@@ -12,7 +12,13 @@ import pytest
 
 from agent_runtime import Agent, Event, FallbackModel, RunResult, Runtime, Settings
 from agent_runtime.cli.progress import Tally
-from agent_runtime.errors import ModelError, ModelOverflow, ModelProtocolError, ModelUnavailable
+from agent_runtime.errors import (
+    ConfigError,
+    ModelError,
+    ModelOverflow,
+    ModelProtocolError,
+    ModelUnavailable,
+)
 from agent_runtime.messages import Opaque
 from agent_runtime.models.base import ModelAnswer, Price, RawCall
 from agent_runtime.models.scripted import ScriptedModel, call, say
@@ -212,12 +218,23 @@ async def test_a_budget_is_kept_by_all_models_together(
 
 
 async def test_a_budget_in_dollars_needs_the_price_of_each_model(tmp_path: Path) -> None:
-    from agent_runtime.errors import ConfigError
-
     session = Session(tmp_path, budget_usd=1.0)
     model = FallbackModel([ScriptedModel([]), ScriptedModel([], name="other", price=None)])
-    with pytest.raises(ConfigError, match="price of 'scripted,other' is unknown"):
+    with pytest.raises(ConfigError, match="price of 'other' is unknown"):
         await session.run(model)
+
+
+async def test_a_model_of_known_price_keeps_to_the_budget_beside_one_of_unknown_price(
+    tmp_path: Path,
+) -> None:
+    session = Session(tmp_path, budget_usd=0.02, unknown_price="tokens")
+    async with two_providers([CALL], [OK], prices=(DEAR, DEAR)) as pair:
+        models = [ScriptedModel([ModelUnavailable("Down.")] * 9, price=None), pair.model]
+        result = await session.run(FallbackModel(models, cool_down=FOR_EVER))
+        billed = bill(pair.first, DEAR).cost
+    run = await session.row()
+    assert (result.stop_reason, run.settled.cost) == ("budget", billed)
+    assert 0 < billed + run.unsettled.cost <= 0.02 * 1e9
 
 
 # Interruptions
