@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agent_runtime.models import model_from_name
     from agent_runtime.models.base import Model, ModelSettings
     from agent_runtime.models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
+    from agent_runtime.models.fallback.model import FallbackModel
     from agent_runtime.models.litellm import LiteLLMModel
     from agent_runtime.models.native import NativeModel
     from agent_runtime.models.scripted import ScriptedModel
@@ -60,6 +61,7 @@ __all__ = [
     "Delegation",
     "Embedder",
     "Event",
+    "FallbackModel",
     "File",
     "FilePolicy",
     "FileRef",
@@ -115,6 +117,7 @@ _HOMES = {
     "Embedder": ".models.embedding",
     "Event": ".events",
     "File": ".files.attach",
+    "FallbackModel": ".models.fallback.model",
     "FilePolicy": ".files.references",
     "FileRef": ".messages",
     "LiteLLMEmbedder": ".models.embedding",

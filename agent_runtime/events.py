@@ -12,6 +12,7 @@ EventKind = Literal[
     "reasoning-delta",
     "model-retry",
     "model-wait",
+    "model-fallback",
     "setting-ignored",
     "answer",
     "file",
@@ -59,6 +60,13 @@ class Event:
     - `model-wait` (live): a call waits until the provider's rate limit lets it through.
         - `reason` (str): which limit, and what is left of it.
         - `wait` (float): seconds until it resets, as far as is known; others may go first then.
+    - `model-fallback`: of several models, another one is in use; deltas of the answer so far are
+      void.
+        - `from`, `to` (str): the names of the models.
+        - `why` (str): what failed: `unavailable`, `stalled`, `protocol`, `key` or `unknown`; or
+          `cool-down`, if none failed now.
+        - `reason` (str): the same as a sentence.
+        - `warning` (str, optional): what a person has to mend; only once until it is.
     - `setting-ignored` (live): a setting was not sent, because the model does not take it.
         - `setting` (str): its name in `ModelSettings`.
     - `answer`: the model's answer is recorded; the event's node holds it.
@@ -67,6 +75,7 @@ class Event:
         - `prompt_tokens`, `cached_tokens`, `completion_tokens` (int or None): usage as the provider
           reported it.
         - `cost` (int or None): nanodollars; None where the price is unknown.
+        - `model` (str, optional): which of several models answered.
         - `raw_tokens`, `observed_tokens` (int, optional): the prompt's messages and observations.
     - `file`: the model is not shown a file; the prompt names it instead.
         - `name`, `uri` (str): the file.
@@ -84,8 +93,8 @@ class Event:
     - `note`: the runtime wrote a message into the log.
         - `source` (str): what it is about, such as `steer`, `background` or `recall`.
     - `activation`: the prompt is rewritten.
-        - `cause` (str): `start`, `agent` (it changed), `messages`, `tokens`, `overflow`, `note`,
-          `observed`, `price`, `late` or `idle`.
+        - `cause` (str): `start`, `agent` (it changed), `model` (another one of several is in use),
+          `messages`, `tokens`, `overflow`, `note`, `observed`, `price`, `late` or `idle`.
         - `left_out` (int): nodes that left the prompt.
         - `cut` (int): results that were shortened.
         - `tokens` (int): the prompt's size now, in our count.

@@ -396,7 +396,8 @@ class Runtime(RunControl):
                 _log.warning("%s", warning)
         for warning in setup.memory.warnings if setup.memory else ():
             _log.warning("Observational memory: %s", warning)
-        require_price(setup.info, in_money(budget, setup.limits), self.settings)
+        for info in setup.choice.infos:
+            require_price(info, in_money(budget, setup.limits), self.settings)
         return setup
 
     def _state(

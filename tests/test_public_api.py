@@ -26,6 +26,7 @@ PUBLIC = {
     "Embedder",
     "Event",
     "File",
+    "FallbackModel",
     "FilePolicy",
     "FileRef",
     "LiteLLMEmbedder",

@@ -40,6 +40,7 @@ CAUSES = {
     "overflow": "the provider found the prompt too long",
     "messages": "the window moved",
     "agent": "the agent changed",
+    "model": "another model is in use",
 }
 """Texts for the causes of activations."""
 
@@ -108,12 +109,18 @@ class Tally:
                 if data["outcome"] != "ok":
                     return [f"  {data['tool']}: {data['outcome']}"]
             case "model-retry":
+                # What the failed attempt said is void.
+                self._said = ""
                 self.doing = f"waiting to retry the model: {data['reason']}"
                 return [f"  retry {data['attempt']} in {data['wait']:.1f} s: {data['reason']}"]
             case "model-wait":
                 self.doing = f"waiting: {data['reason']}"
                 if data["wait"] >= SHOWN_WAIT:
                     return [f"  waits, up to {data['wait']:.1f} s until a reset: {data['reason']}"]
+            case "model-fallback":
+                self._said, self.doing = "", "thinking"
+                lines = [f"  model {data['to']} replaces {data['from']}: {data['reason']}"]
+                return [*lines, f"  {data['warning']}"] if data.get("warning") else lines
             case "setting-ignored":
                 return [f"  the model does not take the setting {data['setting']}"]
             case "activation":

@@ -91,6 +91,8 @@ class SubAgents:
                 one.doing = shorten(why, DOING_WIDTH)
             case "model-wait":
                 one.doing = shorten(f"waiting: {data['reason']}", DOING_WIDTH)
+            case "model-fallback":
+                one.doing = shorten(f"asking {data['to']}", DOING_WIDTH)
             case "run-suspend" | "run-finish":
                 return self._stop(one, data)
             case _:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from agent_runtime.models.base import Price
     from agent_runtime.models.embedding import LiteLLMEmbedder
+    from agent_runtime.models.fallback.model import FallbackModel
     from agent_runtime.models.litellm import LiteLLMModel
     from agent_runtime.models.native import NativeModel
     from agent_runtime_config import Settings
@@ -24,13 +25,14 @@ OFFLINE = ("", "scripted", "offline")
 
 def model_from_name(
     name: str, settings: Settings | None = None, *, role: Role = "model", **options: Any
-) -> NativeModel | LiteLLMModel:
+) -> NativeModel | LiteLLMModel | FallbackModel:
     """Return the language model of a name, without loading or calling anything.
 
     It is called by a wire of ours where there is one for its provider, else through litellm.
 
     Args:
-        name: litellm's name, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
+        name: litellm's name, such as `anthropic/claude-sonnet-4-5`; also `provider:model`, and
+            several with commas between them for a `FallbackModel`.
         settings: for deadlines and retries, and for address, key, limits and prices if they are
             for this model; None for the defaults.
         role: the role that the model is used in.
@@ -46,6 +48,10 @@ def model_from_name(
             f"{name!r} names no language model.",
             cure="Leave the model unset to work offline, or name one as provider/model.",
         )
+    if "," in name:
+        from agent_runtime.models.fallback.model import FallbackModel
+
+        return FallbackModel(name.split(","), settings=settings, role=role, **options)
     known = {} if settings is None else _options(name, settings, role)
     arguments = known | options
     if _transport(name, settings, arguments.get("base_url")) == "native":

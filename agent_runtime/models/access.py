@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -147,12 +148,14 @@ class ModelAccess:
 
     def secrets(self) -> list[str]:
         """Return the keys that an error's text may contain: the given one and the environment's."""
-        keys = [
-            value
-            for name, value in os.environ.items()
-            if name.endswith(("_API_KEY", "_TOKEN", "_SECRET", "_ACCESS_KEY"))
-        ]
-        return [*keys, self.api_key or "", urlsplit(self.base_url or "").password or ""]
+        password = urlsplit(self.base_url or "").password or ""
+        return [*environment_keys(os.environ), self.api_key or "", password]
+
+
+def environment_keys(environment: Mapping[str, str]) -> list[str]:
+    """Return the values of an environment's variables that hold keys."""
+    endings = ("_API_KEY", "_TOKEN", "_SECRET", "_ACCESS_KEY")
+    return [value for name, value in environment.items() if name.endswith(endings)]
 
 
 def _root(url: str, provider: str) -> str:

@@ -46,8 +46,13 @@ def place_for_model(name: str, settings: Settings, role: Role) -> ModelPlace:
 
 
 def is_main(name: str, settings: Settings) -> bool:
-    """Return whether the main model's settings apply to a model that was made in code."""
-    return not settings.model or _same(settings.model, name, settings)
+    """Return whether the main model's settings apply to a model that was made in code.
+
+    Args:
+        name: that of the model, or of several with commas between them.
+    """
+    main = settings.place("model").name
+    return not main or _same(main, name.partition(",")[0], settings)
 
 
 def _same(one: str, other: str, settings: Settings) -> bool:
@@ -62,7 +67,7 @@ def _full(name: str, settings: Settings) -> str:
 
 def _provider(name: str, settings: Settings) -> str:
     full = full_name(name)
-    main = full_name(settings.model)
+    main = full_name(settings.place("model").name)
     if not full or (settings.model_base_url and full == main and "/" not in full):
         return "openai"
     return provider_of(full) or "openai"

@@ -11,7 +11,17 @@ from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.observation import Observation
 
 ActivationCause = Literal[
-    "start", "agent", "messages", "tokens", "overflow", "note", "observed", "price", "late", "idle"
+    "start",
+    "agent",
+    "model",
+    "messages",
+    "tokens",
+    "overflow",
+    "note",
+    "observed",
+    "price",
+    "late",
+    "idle",
 ]
 """Why an activation was made."""
 

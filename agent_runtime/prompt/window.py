@@ -156,7 +156,7 @@ def plan_activation(
         return plan.view(keep, _cuts(plan, keep, uncut) if cause in REWRITES else {**base.cuts})
     keep = _keep_messages(view.entries, room.last_messages)
     goal = int(room.limit * (TARGET if cause == "overflow" else FITS))
-    if cause in ("start", "agent", "note"):
+    if cause in ("start", "agent", "model", "note"):
         # Not caused by the prompt's length, so nothing leaves that may still stay.
         keep, goal = _keep_messages(view.entries, _most(view, room)), room.limit
     planned = plan.view(keep, {**base.cuts})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import orjson
 
@@ -109,6 +110,7 @@ class AgentLoop:
         First files are only named, then the answer's limit is lowered, then the prompt is
         shortened.
         """
+        await self.state.choose_model()
         prompt, narrowed = await self.next_prompt(), False
         while True:
             files = await self.state.files.parts(prompt.messages)
@@ -128,13 +130,18 @@ class AgentLoop:
                     prompt, narrowed = await self.shorter_prompt(refused), True
                 else:
                     raise
+            except ModelError as failed:
+                await self.state.fall_back(failed)
+                # The other model gets a prompt of its own, under an activation for it.
+                prompt, narrowed = await self.next_prompt(), False
             else:
+                self.setup.choice.answered()
                 self.state.files.accepted(files)
                 return prompt, answer
 
     async def call(self, prompt: Prompt, files: Mapping[int, Sequence[FilePart]]) -> ModelAnswer:
         """Call the model once and return its answer; emit deltas as live events."""
-        state, pending = self.state, self.state.reservation
+        state, pending, model = self.state, self.state.reservation, self.setup.choice.model
         request = ModelRequest(
             messages=prompt.messages,
             tools=prompt.tools,
@@ -152,7 +159,7 @@ class AgentLoop:
         # Before the request leaves: whatever interrupts this, `finish` counts the call as billed.
         state.previous, pending.calling = prompt, True
         try:
-            async with self.setup.model.stream(request) as events:
+            async with model.stream(request) as events:
                 async for event in events:
                     if isinstance(event, ModelAnswer):
                         pending.lost += event.lost - counted
@@ -166,7 +173,7 @@ class AgentLoop:
                         self.ignored.add(event.name)
                     self.log.tell(live_event(event))
             raise ModelProtocolError(
-                f"{self.setup.model.name} ended its stream without an answer.", lost=counted + 1
+                f"{model.name} ended its stream without an answer.", lost=counted + 1
             )
         except ModelError as error:
             # The error counts the last attempt itself, if that may be billed.
@@ -209,9 +216,9 @@ class AgentLoop:
             # Not earlier: before the activation the worker would see what is about to leave.
             state.memory.wake()
         # The reservation of the last exchange does not include recalled messages.
-        if log.reserved is None or recalled:
+        if state.reservation.missing or recalled:
             await state.reservation.reserve()
-        prompt = build_prompt(log.view, cache_marks=self.setup.info.cache_marks)
+        prompt = build_prompt(log.view, cache_marks=self.setup.choice.info.cache_marks)
         check_prompt(
             log.view,
             prompt,
@@ -289,7 +296,7 @@ class AgentLoop:
     def answer_event(self, message: AssistantMessage, answer: ModelAnswer) -> NewEvent:
         """Return the event of an answer."""
         usage = answer.usage
-        data = {
+        data: dict[str, Any] = {
             "step": self.log.steps + 1,
             "calls": len(message.calls),
             "prompt_tokens": usage.prompt if usage else None,
@@ -297,6 +304,8 @@ class AgentLoop:
             "completion_tokens": usage.completion if usage else None,
             "cost": answer.cost,
         }
+        if self.setup.choice.several:
+            data["model"] = answer.model
         if (memory := self.state.memory) is not None:
             data["raw_tokens"], data["observed_tokens"] = memory.sizes(self.log.view)
         return NewEvent("answer", self.log.next_seq, data)

@@ -163,11 +163,14 @@ class ThreadMemory:
             )
         role: Role = "observer" if kind == OBSERVE else "reflector"
         await _check(role, setup.model, self.settings)
-        require_price(setup.info, in_money(self.budget, setup.limits), self.settings)
+        for info in setup.choice.infos:
+            require_price(info, in_money(self.budget, setup.limits), self.settings)
         run_id = new_id()
         with leases.at_work(run_id):
             async with _lease(store, thread, setup, kind, run_id, self.budget, on_event) as log:
-                memory = memory_of(log, setup.memory, setup.calibration, self.settings)
+                memory = memory_of(
+                    log, setup.memory, lambda: setup.calibration.ratio, self.settings
+                )
                 await memory.load()
                 yield OnDemandMemoryWorker(memory)
 
@@ -192,7 +195,7 @@ async def _check(role: Role, own: Model, settings: Settings) -> None:
     Raises:
         ModelAuthError, RealModelForbidden, ConfigError: it cannot.
     """
-    name = settings.place(role).name
+    name = settings.model_name(role)
     if name == "extractive":
         return
     model = own if name == "same" else model_from_name(name, settings, role=role)

@@ -29,7 +29,7 @@ from agent_runtime.run.budget import (
 )
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.takeover import end_if_dead
-from agent_runtime_storage.contract.records.log import Amount
+from agent_runtime_storage.contract.records.log import Amount, Commit, NewEvent
 
 LEAST_OUTPUT = 256
 """A budget that affords a shorter answer than this counts as spent."""
@@ -60,6 +60,7 @@ class Reservation:
         next_output: tokens of the next answer by what is reserved; set by `limited_by`.
         calling: whether a model call is in progress, or was answered and is not recorded yet.
         lost: failed attempts of it that may be billed and are not recorded yet.
+        bound_for: the model for which the last bound was made.
     """
 
     log: RunLog
@@ -71,6 +72,7 @@ class Reservation:
     limited_by: OutputLimit = "model"
     calling: bool = False
     lost: int = 0
+    bound_for: str = ""
 
     @classmethod
     def of(cls, log: RunLog, setup: RunSetup) -> Reservation:
@@ -88,6 +90,7 @@ class Reservation:
         Args:
             left: what the budgets have left; the answer shrinks to it.
         """
+        self.bound_for = self.setup.choice.model.name
         prompt_tokens = self.setup.calibration.estimate(view.tokens)
         most, self.limited_by = self.max_output, self.output_limit
         # At least the reserve, which no prompt fills, even if the margin says otherwise.
@@ -195,6 +198,22 @@ class Reservation:
         self.calling = False
         await self.log.reserve(amount, unsettle=scale_amount(amount, self.lost))
         self.calling, self.lost = True, 0
+
+    @property
+    def missing(self) -> bool:
+        """Whether nothing is reserved for a call of the model in use."""
+        return self.log.reserved is None or self.bound_for != self.setup.choice.model.name
+
+    async def give_up(self, event: NewEvent) -> None:
+        """Record that another model takes over, and give back what was reserved.
+
+        The lost attempts count at the bound of the model that failed, before one is made for
+        another model, which may be cheaper.
+        """
+        amount = self.log.reserved
+        lost = scale_amount(amount or Amount(), self.lost)
+        await self.log.write(Commit(release=amount, unsettle=lost, events=(event,)))
+        self.recorded()
 
     def recorded(self) -> None:
         """Note that the model call is in the log, with all its attempts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from agent_runtime.agent import Agent
@@ -19,6 +20,8 @@ from agent_runtime.messages import encodable
 from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Model, ModelInfo, ModelSettings, default_reserve
 from agent_runtime.models.catalog import known_output
+from agent_runtime.models.fallback.choice import ModelChoice
+from agent_runtime.models.fallback.model import dearest
 from agent_runtime.models.model_settings import is_main, place_for_model
 from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
@@ -42,6 +45,8 @@ class RunSetup:
     """What a run works with, from its first step to its last.
 
     Attributes:
+        info: what holds for each of the models, if there are several.
+        choice: which of them is in use.
         room: the model's window, and what of it prompts may fill; a refusal may narrow it later.
         max_output: tokens of an answer, where window and budget have room; set by `output_limit`.
         memory: what observational memory works with; None where it is off.
@@ -56,7 +61,7 @@ class RunSetup:
     room: PromptLimits
     prefix: PromptPrefix
     tools: Toolset
-    calibration: Calibration
+    choice: ModelChoice
     max_steps: int
     max_output: int
     output_limit: OutputLimit
@@ -71,6 +76,11 @@ class RunSetup:
     limited: bool = False
     max_result_tokens: int = 8000
     idle: float | None = None
+
+    @property
+    def calibration(self) -> Calibration:
+        """The ratio of the tokens of the model in use to ours."""
+        return self.choice.calibration
 
 
 async def resolve_run(
@@ -101,9 +111,10 @@ async def resolve_run(
     await load_vocabulary()
     agent = _with_plan_tool(agent, settings)
     model = model_of(agent, settings, default, offline, child=child)
-    info = await model.info()
-    room = _room(agent, settings, default, info)
-    max_output, output_limit = _output_limit(agent, settings, default, info, child=child)
+    choice = await ModelChoice.of(model, partial(_calibration, store))
+    info = await _info(model, choice, settings)
+    room = _room(agent, settings, default, choice)
+    max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
     tools = toolset(_as_sub_agent(agent, settings), output, levels=settings.delegation_depth)
     repeat, limits = agent.repeat_system_prompt, limits_of(settings)
@@ -116,7 +127,7 @@ async def resolve_run(
         room=room,
         prefix=PromptPrefix(encodable(agent.instructions.strip()), tools.specs),
         tools=tools,
-        calibration=await _calibration(store, model, info),
+        choice=choice,
         max_steps=agent.max_steps
         or (settings.sub_agent_max_steps if child else settings.max_steps),
         max_output=max_output,
@@ -135,8 +146,10 @@ async def resolve_run(
     )
 
 
-def _room(agent: Agent, settings: Settings, default: Model | None, info: ModelInfo) -> PromptLimits:
-    window = agent.context_window or _window(agent, settings, default, info)
+def _room(
+    agent: Agent, settings: Settings, default: Model | None, choice: ModelChoice
+) -> PromptLimits:
+    window = agent.context_window or _window(agent, settings, default, choice)
     reserve = settings.response_reserve or default_reserve(window)
     if reserve >= window:
         raise ConfigError(
@@ -144,6 +157,15 @@ def _room(agent: Agent, settings: Settings, default: Model | None, info: ModelIn
             cure="Set AGENT_RUNTIME_RESPONSE_RESERVE to less than AGENT_RUNTIME_CONTEXT_WINDOW.",
         )
     return PromptLimits(window, reserve, agent.last_messages or settings.last_messages)
+
+
+async def _info(model: Model, choice: ModelChoice, settings: Settings) -> ModelInfo:
+    """Return what holds for each of the agent's models."""
+    info = await model.info()
+    if info.price is None and settings.unknown_price == "tokens":
+        # The models whose prices are known keep to the budget in dollars all the same.
+        return replace(info, price=dearest([one.price for one in choice.infos if one.price]))
+    return info
 
 
 async def _calibration(store: UserStore, model: Model, info: ModelInfo) -> Calibration:
@@ -157,11 +179,16 @@ async def _calibration(store: UserStore, model: Model, info: ModelInfo) -> Calib
 
 
 def _output_limit(
-    agent: Agent, settings: Settings, default: Model | None, info: ModelInfo, *, child: bool
+    agent: Agent, settings: Settings, default: Model | None, choice: ModelChoice, *, child: bool
 ) -> tuple[int, OutputLimit]:
-    """Return the most tokens of an answer, and what sets that limit."""
+    """Return the most tokens of an answer, and what sets that limit.
+
+    Of several models, the settings are for the first; the others may lower the limit.
+    """
     limit: OutputLimit = "setting"
-    name = _name(agent, settings, default)
+    info, *others = choice.infos
+    lowest = min((one.max_output for one in others), default=info.max_output)
+    name = _name(agent, settings, default).partition(",")[0].strip()
     if not name:
         most = settings.max_output_tokens if is_main(info.name, settings) else None
         own = info.max_output
@@ -172,8 +199,8 @@ def _output_limit(
         if most != settings.max_output_tokens:
             limit = "sub_agent_setting"
     if most is None or (own is not None and own <= most):
-        return info.max_output, "model"
-    return most, limit
+        return min(info.max_output, lowest), "model"
+    return (lowest, "model") if lowest < most and others else (most, limit)
 
 
 def _with_plan_tool(agent: Agent, settings: Settings) -> Agent:
@@ -189,8 +216,13 @@ def _as_sub_agent(agent: Agent, settings: Settings) -> Agent:
     return agent if name in ("", "same") else replace(agent, model=name)
 
 
-def _window(agent: Agent, settings: Settings, default: Model | None, info: ModelInfo) -> int:
-    """Return the window of the agent's model; the setting holds for the main model only."""
+def _window(agent: Agent, settings: Settings, default: Model | None, choice: ModelChoice) -> int:
+    """Return the window of the agent's models; the setting holds for the main model only."""
+    info, *others = choice.infos
+    return min([_own_window(agent, settings, default, info), *(one.window for one in others)])
+
+
+def _own_window(agent: Agent, settings: Settings, default: Model | None, info: ModelInfo) -> int:
     if isinstance(agent.model, str) or (agent.model is None and default is None):
         # A model made from a name has the settings' window in its info.
         named = bool(agent.model or settings.model)

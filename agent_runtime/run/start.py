@@ -221,7 +221,7 @@ def first_view(old: View, setup: RunSetup) -> View:
         estimate=setup.calibration.estimate,
         nonce=old.start.nonce or new_nonce(),
         task=None,
-        model=setup.model.name,
+        model=setup.choice.model.name,
         prefix=setup.prefix,
         repeat_system=setup.repeat_system,
         remembers=setup.memory is not None,

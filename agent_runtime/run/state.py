@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import anyio
 import anyio.to_thread
 
+from agent_runtime.errors import ModelError
 from agent_runtime.human.gate import Gate
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.configure import MemorySetup
@@ -20,7 +21,7 @@ from agent_runtime.memory.observational.reflector.rules import RuleReflector
 from agent_runtime.memory.observational.worker import MemoryWorker
 from agent_runtime.memory.transcript import characters
 from agent_runtime.messages import Note, ToolCall, ToolResult
-from agent_runtime.models.tokens import Calibration, count_text
+from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.attachments import ContentCache, PromptFiles
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.fences import next_nonce
@@ -40,7 +41,7 @@ from agent_runtime.run.state_note import state_note
 from agent_runtime.run.tool_context import ToolContexts
 from agent_runtime.run.wrap_up import WrapUp
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records.log import Amount
+from agent_runtime_storage.contract.records.log import Amount, NewEvent
 
 COUNT_IN_THREAD = 100_000
 """Results with more characters in all are counted off the event loop."""
@@ -95,8 +96,10 @@ class RunState:
             context: what its tools are given; its log is the run's.
             contents: files that were read already.
         """
-        log, calibration = context.log, setup.calibration
-        memory = memory_of(log, setup.memory, calibration, settings) if setup.memory else None
+        log = context.log
+        # Looked up each time, because another model may take the place of the first.
+        ratio = partial(_ratio, setup)
+        memory = memory_of(log, setup.memory, ratio, settings) if setup.memory else None
         return cls(
             log=log,
             setup=setup,
@@ -116,10 +119,12 @@ class RunState:
     def due(self, view: View) -> ActivationCause | None:
         """Return why the next prompt needs an activation, or None."""
         # The agent comes first: a change of it voids the provider's cache in any case.
-        setup = self.setup
-        changed = view.prefix != setup.prefix or view.start.model != setup.model.name
-        if changed or view.start.repeat_system != setup.repeat_system:
+        setup, choice = self.setup, self.setup.choice
+        if view.prefix != setup.prefix or view.start.repeat_system != setup.repeat_system:
             return "agent"
+        if view.start.model != choice.model.name:
+            # What a model keeps of its answers is for that model only.
+            return "model" if choice.has(view.start.model) else "agent"
         room, estimate = self.reservation.room, setup.calibration.estimate(view.tokens)
         if self.memory is None:
             return "agent" if view.start.remembers else overdue(view, room, estimate)
@@ -170,7 +175,7 @@ class RunState:
             estimate=setup.calibration.estimate,
             nonce=next_nonce(old.start.nonce),
             task=self.task,
-            model=setup.model.name,
+            model=setup.choice.model.name,
             prefix=setup.prefix,
             repeat_system=setup.repeat_system,
             state=state,
@@ -183,6 +188,20 @@ class RunState:
         if characters(old.entries) > PLAN_IN_THREAD:
             return await anyio.to_thread.run_sync(planned)
         return planned()
+
+    async def choose_model(self) -> None:
+        """Choose the model for the next call: the preferred one, once its cool-down is over."""
+        if (change := self.setup.choice.begin()) is not None:
+            await self.log.tell_of(NewEvent("model-fallback", data=change))
+
+    async def fall_back(self, failed: ModelError) -> None:
+        """Use the next model after a failure.
+
+        Raises:
+            ModelError: there is no other that may help.
+        """
+        change = self.setup.choice.fall_back(failed)
+        await self.reservation.give_up(NewEvent("model-fallback", data=change))
 
     def narrow(self) -> None:
         """Assume for the rest of the run that the window is smaller than the refused prompt."""
@@ -234,10 +253,18 @@ class RunState:
         )
 
 
+def _ratio(setup: RunSetup) -> float:
+    return setup.calibration.ratio
+
+
 def memory_of(
-    log: RunLog, setup: MemorySetup, calibration: Calibration, settings: Settings
+    log: RunLog, setup: MemorySetup, ratio: Callable[[], float], settings: Settings
 ) -> ObservationalMemory:
-    """Return the observational memory of a run; rules write where no model does."""
+    """Return the observational memory of a run; rules write where no model does.
+
+    Args:
+        ratio: returns the tokens of the model in use for one of ours.
+    """
     by_rules, folder = RuleObserver(), RuleReflector()
     return ObservationalMemory(
         log=log,
@@ -247,5 +274,5 @@ def memory_of(
         reflector=setup.reflector or folder,
         rule_reflector=folder,
         deadline=settings.observer_timeout,
-        ratio=lambda: calibration.ratio,
+        ratio=ratio,
     )

@@ -18,7 +18,7 @@ class ModelPlace:
     """What the settings give for the model of one role; prices in dollars per million tokens.
 
     Attributes:
-        name: the model; empty where the settings name none.
+        name: the model, the first of several; empty where the settings name none.
         prefix: beginning of the variables of the role's prices.
     """
 
@@ -45,7 +45,7 @@ class RoleSettings(BaseSettings):
     sub_agent_model: str = Field(
         default="same",
         description="The model of sub-agents that name none: `same` for that of the run above, or "
-        "a model's name.",
+        "a model's name, or several as for the main model.",
     )
     sub_agent_base_url: HttpUrl | None = Field(
         default=None, description="The address of the server of the sub-agents' model."
@@ -126,6 +126,10 @@ class RoleSettings(BaseSettings):
         default=None, description="Dollars per million tokens of the embedder."
     )
 
+    def model_name(self, role: Role) -> str:
+        """Return the name of a role's model as it is set: several have commas between them."""
+        return str(getattr(self, "model" if role == "model" else f"{role}_model", None) or "")
+
     def place(self, role: Role) -> ModelPlace:
         """Return the settings of a role's own model."""
         own = "" if role == "model" else f"{role}_"
@@ -133,7 +137,8 @@ class RoleSettings(BaseSettings):
         def given(name: str) -> object:
             return getattr(self, name, None)
 
-        name = str(given("model" if role == "model" else f"{role}_model") or "")
+        # Of several models, the settings are for the first.
+        name = self.model_name(role).partition(",")[0].strip()
         fields = {
             "base_url": given(f"{role}_base_url"),
             "api_key": given(f"{role}_api_key"),

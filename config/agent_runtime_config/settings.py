@@ -57,7 +57,9 @@ class Settings(RoleSettings):
         default="",
         description="The language model, by its litellm name such as "
         "`anthropic/claude-sonnet-4-5`; none means the offline model. Its key is read from the "
-        "provider's own variable, such as `ANTHROPIC_API_KEY`.",
+        "provider's own variable, such as `ANTHROPIC_API_KEY`. Of several names with commas "
+        "between them, each takes the place of those before it when they fail; the address, key, "
+        "window, limits and prices of the settings are for the first.",
     )
     database_url: DatabaseUrl = Field(
         default_factory=default_database_url,
@@ -145,7 +147,8 @@ class Settings(RoleSettings):
     observer_model: str = Field(
         default="same",
         description="What writes the observations: `same` for the run's own model, `extractive` "
-        "for rules without a model, or a model's name. Without its key it is `extractive`.",
+        "for rules without a model, or a model's name, or several as for the main model. Without "
+        "its key it is `extractive`.",
     )
     observer_message_tokens: Annotated[int, Field(ge=1000)] = Field(
         default=30_000,
@@ -264,6 +267,11 @@ class Settings(RoleSettings):
         "its rate limits, and after it refused a call for its rate. The runs of a process take "
         "turns. `off` sends every call at once and leaves the limits to the provider. Only for "
         "calls by a wire of our own.",
+    )
+    fallback_cool_down: Seconds = Field(
+        default=30.0,
+        description="Seconds for which a model that failed is passed over, where several are "
+        "named; each further failure doubles them.",
     )
     model_base_url: HttpUrl | None = Field(
         default=None,

@@ -55,6 +55,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "ModelSettings",
         "LiteLLMModel",
         "NativeModel",
+        "FallbackModel",
         "ScriptedModel",
         "model_from_name",
         "Embedder",

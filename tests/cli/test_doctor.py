@@ -138,6 +138,17 @@ def test_a_base_urls_user_and_password_are_sent(monkeypatch: pytest.MonkeyPatch)
     assert "hunter" not in result.output
 
 
+def test_models_that_replace_each_other_are_all_checked() -> None:
+    names = {"AGENT_RUNTIME_MODEL": "anthropic/claude-sonnet-4-5, openai/gpt-4o"}
+    code, checks = _doctor(names)
+    assert code == exits.INTERNAL and checks["model"]["state"] == "fail"
+    code, checks = _doctor({**names, "OPENAI_API_KEY": "sk-0123456789"})
+    assert (code, checks["model"]["state"]) == (exits.SUCCESS, "warn")
+    assert "(anthropic/claude-sonnet-4-5 needs a key" in checks["model"]["detail"]
+    assert "; then openai/gpt-4o, window 128,000 tokens" in checks["model"]["detail"]
+    assert checks["model"]["cure"] == "Set ANTHROPIC_API_KEY."
+
+
 def test_each_roles_model_is_shown_without_its_key() -> None:
     environ = {
         "AGENT_RUNTIME_OBSERVER_MODEL": "openai/small",

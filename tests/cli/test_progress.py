@@ -96,6 +96,18 @@ def test_a_long_wait_for_a_rate_limit_is_shown_and_a_short_one_in_the_status() -
     assert tally.status().endswith("waiting: a limit")
 
 
+def test_another_model_is_shown_with_the_reason_and_once_with_what_to_mend() -> None:
+    tally = Tally()
+    tally.update(_event("text-delta", text="Not this."))
+    given = {"from": "one", "to": "two", "why": "key", "reason": "one does not accept the key."}
+    expected = "  model two replaces one: one does not accept the key."
+    assert tally.update(_event("model-fallback", **given)) == [expected]
+    tally.update(_event("text-delta", text="But this."))
+    assert "Not this." not in tally.status() and "But this." in tally.status()
+    warned = _event("model-fallback", **given, warning="Check the key.")
+    assert tally.update(warned) == [expected, "  Check the key."]
+
+
 def test_an_activation_is_shown_if_messages_left_the_prompt() -> None:
     data: dict[str, Any] = {"cause": "window", "left_out": 12, "cut": 3, "tokens": 4000}
     (line,) = Tally().update(_event("activation", **data))

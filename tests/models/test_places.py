@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_runtime import Agent, Runtime, Settings, load_settings, model_from_name
+from agent_runtime import Agent, FallbackModel, Runtime, Settings, load_settings, model_from_name
 from agent_runtime.errors import ConfigError, ModelNotFound, RealModelForbidden
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.access import ModelAccess
@@ -168,5 +168,6 @@ async def test_the_version_stands_once_in_an_address(end: str) -> None:
         assert [one.path for one in server.requests] == ["/v1/messages"]
 
 
-def _access(model: LiteLLMModel | NativeModel) -> ModelAccess:
+def _access(model: LiteLLMModel | NativeModel | FallbackModel) -> ModelAccess:
+    assert not isinstance(model, FallbackModel)
     return model._access  # pyright: ignore[reportPrivateUsage]

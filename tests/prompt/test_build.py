@@ -32,6 +32,7 @@ from agent_runtime.messages import (
     UserMessage,
 )
 from agent_runtime.models.base import NO_SETTINGS
+from agent_runtime.models.fallback.choice import ModelChoice
 from agent_runtime.models.tokens import Calibration, count_message
 from agent_runtime.prompt.build import (
     build_prompt,
@@ -234,13 +235,14 @@ def test_constraints_of_older_databases_keep_their_flags() -> None:
 
 async def begin_log(store: UserStore, room: PromptLimits) -> tuple[RunLog, Entry]:
     model = ScriptedModel([])
+    info = await model.info()
     resolved = RunSetup(
         model=model,
-        info=await model.info(),
+        info=info,
         room=room,
         prefix=PromptPrefix("Be careful."),
         tools=Toolset(()),
-        calibration=Calibration(1.0),
+        choice=ModelChoice.single(model, info, Calibration(1.0)),
         max_steps=1,
         max_output=100,
         output_limit="model",

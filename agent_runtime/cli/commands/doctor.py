@@ -152,6 +152,8 @@ async def check_model(settings: Settings) -> Check:
             "none is set; the offline model can only survey a folder",
             "Set AGENT_RUNTIME_MODEL, such as anthropic/claude-sonnet-4-5, and its provider's key.",
         )
+    if "," in settings.model:
+        return await _check_several("model", settings.model, settings)
     try:
         model = model_from_name(settings.model, settings)
         info = await model.info()
@@ -213,9 +215,11 @@ async def check_role(role: Role, settings: Settings) -> Check | None:
     from agent_runtime.models import model_from_name
     from agent_runtime.models.model_settings import place_for_model
 
-    name = settings.place(role).name
+    name = settings.model_name(role)
     if name in ("", "same", "extractive"):
         return None
+    if "," in name:
+        return await _check_several(role, name, settings)
     try:
         model = model_from_name(name, settings, role=role)
         await model.check()
@@ -228,6 +232,33 @@ async def check_role(role: Role, settings: Settings) -> Check | None:
     if place.base_url is not None:
         found += f", at {redact_url(place.base_url)}"
     return Check(role, "ok", found)
+
+
+async def _check_several(role: Role, names: str, settings: Settings) -> Check:
+    """Check models that replace each other: a warning if some cannot be called, else a failure."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.models.base import Checkable
+    from agent_runtime.models.fallback.model import FallbackModel
+
+    try:
+        models = FallbackModel(names.split(","), settings=settings, role=role).models
+    except AgentRuntimeError as error:
+        return Check(role, "fail", error.message, error.cure)
+    found: list[str] = []
+    cures: list[str] = []
+    for model in models:
+        info = await model.info()
+        text = f"{info.name}, window {info.window:,} tokens"
+        text += ", price unknown" if info.price is None else ""
+        try:
+            if isinstance(model, Checkable):
+                await model.check()
+        except AgentRuntimeError as error:
+            text += f" ({error.message})"
+            cures.append(error.cure)
+        found.append(text)
+    state = "ok" if not cures else ("fail" if len(cures) == len(models) else "warn")
+    return Check(role, state, "; then ".join(found), " ".join(dict.fromkeys(cures)))
 
 
 async def check_embedder(settings: Settings) -> Check:

@@ -12,6 +12,7 @@ from agent_runtime.memory.observational.reflector.model import ModelReflector
 from agent_runtime.memory.observational.thresholds import ActivationPrices, MemoryThresholds
 from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Model, ModelInfo
+from agent_runtime.models.fallback.model import FallbackModel
 from agent_runtime.models.scripted import ScriptedModel
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime_config import Settings
@@ -43,7 +44,9 @@ class _Choice:
     async def named(self, name: str, role: Role, job: str) -> tuple[Model, ModelInfo] | None:
         """Return the model of this name; None for rules, also if it cannot be called."""
         # A script has answers only for the run it was written for.
-        if name == "extractive" or (name == "same" and isinstance(self.model, ScriptedModel)):
+        parts = self.model.models if isinstance(self.model, FallbackModel) else (self.model,)
+        scripted = any(isinstance(one, ScriptedModel) for one in parts)
+        if name == "extractive" or (name == "same" and scripted):
             return None
         if name == "same":
             return self.model, self.info

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from agent_runtime import Settings
@@ -9,7 +11,6 @@ from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.configure import MemorySetup
 from agent_runtime.memory.observational.memory import ObservationalMemory
 from agent_runtime.memory.observational.observer.base import Observer
-from agent_runtime.models.tokens import Calibration
 from agent_runtime.run import state as run_state
 from agent_runtime.run.state import memory_of
 
@@ -24,9 +25,9 @@ def observe_with(
     """
 
     def observed(
-        log: RunLog, found: MemorySetup, calibration: Calibration, settings: Settings
+        log: RunLog, found: MemorySetup, ratio: Callable[[], float], settings: Settings
     ) -> ObservationalMemory:
-        memory = memory_of(log, found, calibration, settings)
+        memory = memory_of(log, found, ratio, settings)
         memory.observer = observer
         memory.deadline = memory.deadline if deadline is None else deadline
         return memory

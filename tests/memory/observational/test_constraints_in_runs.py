@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from agent_runtime.memory.observational.reflector.base import (
 )
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, raw_call, say
-from agent_runtime.models.tokens import Calibration, count_text
+from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 from agent_runtime.run import state
@@ -318,9 +318,9 @@ def reflector(monkeypatch: pytest.MonkeyPatch) -> Copying:
     observer = Dense()
 
     def dense(
-        log: RunLog, setup: MemorySetup, calibration: Calibration, settings: Settings
+        log: RunLog, setup: MemorySetup, ratio: Callable[[], float], settings: Settings
     ) -> ObservationalMemory:
-        memory = memory_of(log, setup, calibration, settings)
+        memory = memory_of(log, setup, ratio, settings)
         memory.observer, memory.reflector = observer, copying
         copying.limit = memory.limit
         return memory

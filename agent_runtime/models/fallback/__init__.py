@@ -1,0 +1,1 @@
+"""Several models for one task: when one fails, the next takes its place."""
