@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.errors import ConfigError, ModelError, ModelProtocolError
+from agent_runtime.models.pricing.dearest import dearest
 from agent_runtime.models.base import (
     Checkable,
     Model,
@@ -224,19 +225,6 @@ class Attempts:
     def error(self, error: ModelError) -> ModelError:
         """Return the error that ends the call, after `fall_back` found no other model."""
         return all_failed(self.failures) if kind_of(error) else error
-
-
-def dearest(prices: Sequence[Price | None]) -> Price | None:
-    """Return a price that is at no kind of token below any of these; None if one is unknown."""
-    known = [price for price in prices if price is not None]
-    if not known or len(known) < len(prices):
-        return None
-    return Price(
-        input=max(one.input for one in known),
-        output=max(one.output for one in known),
-        cache_read=max(one.cache_read for one in known),
-        cache_write=max(one.cache_write for one in known),
-    )
 
 
 async def _request_for(model: Model, request: ModelRequest) -> ModelRequest:
