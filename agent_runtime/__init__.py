@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from agent_runtime.run.sweep import Sweep
     from agent_runtime.run.tree import TreeRun
     from agent_runtime.runtime import Runtime
-    from agent_runtime.tools.base import Tool, ToolContext, tool
+    from agent_runtime.tools.base import Tool
+    from agent_runtime.tools.context import ToolContext
+    from agent_runtime.tools.function import tool
     from agent_runtime.tools.workspace.files import workspace_tools
     from agent_runtime.workflow.definition import Workflow, WorkflowContext
     from agent_runtime_config import Settings, load_settings
@@ -137,7 +139,7 @@ _HOMES = {
     "Settings": "agent_runtime_config",
     "Sweep": ".run.sweep",
     "Tool": ".tools.base",
-    "ToolContext": ".tools.base",
+    "ToolContext": ".tools.context",
     "ToolError": ".errors",
     "ToolResult": ".messages",
     "TreeRun": ".run.tree",
@@ -151,7 +153,7 @@ _HOMES = {
     "load_settings": "agent_runtime_config",
     "model_from_name": ".models",
     "plan_tool": ".plan.tool",
-    "tool": ".tools.base",
+    "tool": ".tools.function",
     "trim_messages": ".prompt.trim",
     "workspace_tools": ".tools.workspace.files",
 }

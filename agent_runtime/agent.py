@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from agent_runtime.files.references import FilePolicy
     from agent_runtime.models.base import Model
     from agent_runtime.run.results import RunResult
-    from agent_runtime.tools.base import StateFunction, Tool
+    from agent_runtime.tools.base import Tool
+    from agent_runtime.tools.context import StateFunction
     from agent_runtime_config.request_settings import ModelSettings
 
 
@@ -161,6 +162,7 @@ class Agent:
         Opens the store for this one run; for more runs, open a `Runtime` once.  Cancelling the
         call cancels the run; its log stays, and the run can be resumed.
         """
+        # Not at the top: the runtime imports this module.
         from agent_runtime.runtime import Runtime
 
         async with Runtime.open() as runtime:

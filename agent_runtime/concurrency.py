@@ -25,9 +25,11 @@ async def run_shielded(
 
     A failed operation is taken to have changed nothing: the cancellation is raised from its error.
     """
+    # A task of its own: what cancels the caller does not reach it.
     task = asyncio.ensure_future(operation)
     interrupted: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
+        # `wait` leaves the task alone when it is cancelled, which may happen more than once.
         while not task.done():
             try:
                 await asyncio.wait([task])
@@ -47,6 +49,7 @@ class DetachedTasks:
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task, which must not raise."""
         task = asyncio.ensure_future(work)
+        # The event loop holds tasks only weakly: without this one could vanish.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -116,9 +119,11 @@ async def contained(function: Callable[[], Awaitable[T]]) -> T:
         try:
             results.append(await function())
         except asyncio.CancelledError:
+            # That is the deadline of a cancelled scope: the caller is being cancelled, too.
             if anyio.current_effective_deadline() == float("-inf"):
                 raise
         except BaseException as error:
+            # Raised below instead, so that the group does not wrap it.
             raised.append(error)
 
     try:
@@ -144,6 +149,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def _weight(error: BaseException) -> int:
+    # Whoever lost the lease must not write; whatever else failed may follow from that.
     order = (LeaseLost, StoreError)
     return next((i for i, kind in enumerate(order) if isinstance(error, kind)), len(order))
 

@@ -29,7 +29,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 ├── PromptTooLarge                  what must be sent does not fit the window
 ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
 ├── InvalidAnswer                   an answer is not what its question asks for
-├── InvalidFile                     a file cannot be taken in: empty, too large, or not readable
+├── InvalidFile                     a file cannot be stored: empty, too large, or not readable
 ├── ToolError                       raise it in a tool to tell the model what went wrong
 │   └── InvalidPlan                 a plan, or a change of one, is not valid
 ├── NodeFailed                      a node of a workflow failed, or its effect is unverified
@@ -123,7 +123,7 @@ __all__ = [
 class ModelError(AgentRuntimeError):
     """A model call failed for good.
 
-    Cause: every retry failed, or the failure is one that a retry cannot mend.
+    Cause: every retry failed, or a retry cannot help.
     Cure: read the message; the subclass says which kind of failure it is.
 
     Attributes:
@@ -219,7 +219,7 @@ class InvariantError(AgentRuntimeError):
 
 
 class InvalidFile(AgentRuntimeError):
-    """A file cannot be taken in: it is empty, too large, or cannot be read.
+    """A file cannot be stored: it is empty, too large, or cannot be read.
 
     Cause: a wrong path, an empty file, or one above `AGENT_RUNTIME_MAX_FILE_BYTES`.
     Cure: check the path, or raise the limit.
@@ -235,7 +235,7 @@ class InvalidAnswer(AgentRuntimeError):
 
 
 class QuestionsOpen(Conflict):
-    """The run waits for a person, and cannot go on before its questions are answered.
+    """The run waits for a person, and cannot continue before its questions are answered.
 
     Cause: `resume` was called before every question had an answer.
     Cure: answer the questions (`Runtime.answer`, `agent-runtime answer`), or cancel the run.
@@ -252,7 +252,7 @@ class QuestionsOpen(Conflict):
 class ToolError(AgentRuntimeError):
     """Raised inside a tool: its text goes to the model as the call's error result.
 
-    Cause: a tool cannot do what it was asked for.
+    Cause: a tool cannot do what the model asked for.
     Cure: none is needed: the model reads the text and tries something else.
     """
 
@@ -315,6 +315,7 @@ class UnsupportedTask(AgentRuntimeError):
 
 def text_of(error: BaseException) -> str:
     """Return what an exception says, whatever its `__str__` does."""
+    # An error class of a tool's author may be broken.
     try:
         return str(error)
     except BaseException as failed:

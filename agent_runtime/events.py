@@ -39,13 +39,13 @@ class Event:
     - `run-start`: a run begins, or is resumed.
         - `agent` (str): the agent's name.
         - `model` (str): the model's name.
-        - `max_steps` (int): up to which step the run may go.
-        - `resumed` (bool): whether it went on after an interruption.
+        - `max_steps` (int): the step limit.
+        - `resumed` (bool): whether it continues after an interruption.
         - `steps` (int): steps made before a resume.
         - `observe_at`, `reflect_at` (int, optional): the memory's thresholds in tokens.
-        - `warnings` (list of str, optional): what of the memory's settings cannot be used.
-        - `parent` (str, optional): of a child run, the run that began it.
-        - `task_key` (str, optional): of a child run, the key of its task; empty if it was not
+        - `warnings` (list of str, optional): settings of the memory that cannot be used, and why.
+        - `parent` (str, optional): for a child run, the run that began it.
+        - `task_key` (str, optional): for a child run, the key of its task; empty if it was not
           delegated.
         - `turns_left_out` (int, optional): turns of a node's memory that did not fit.
     - `text-delta` (live): a piece of the answer's text.
@@ -89,8 +89,8 @@ class Event:
         - `left_out` (int): nodes that left the prompt.
         - `cut` (int): results that were shortened.
         - `tokens` (int): the prompt's size now, in our count.
-        - `constraints_named` (int, optional): what the user requires that is only named, because it
-          does not fit its budget.
+        - `constraints_named` (int, optional): how many of the user's constraints are only named,
+          because they do not fit their budget.
     - `memory` (live): the Observer or the Reflector begins to work.
         - `purpose` (str): `observe` or `reflect`.
         - `tokens` (int): how much it reads.
@@ -104,7 +104,7 @@ class Event:
         - `origin` (str): who wrote it: `model`, `rules` or `archive`.
         - `provisional` (bool): whether a model will write it again.
         - `again` (bool): whether it replaces a provisional one.
-        - `why` (str): why it is not as requested; empty if it is.
+        - `why` (str): why it differs from what was requested; empty if it does not.
         - `calls`, `prompt_tokens`, `cached_tokens`, `completion_tokens`, `cost` (optional): what it
           used, as in `answer`.
     - `recall`: earlier messages were searched before a turn.

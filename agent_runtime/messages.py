@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 NoteSource = Literal[
-    "runtime", "steer", "recall", "background", "plan", "guard", "limits", "cut", "malformed"
+    "runtime",
+    "steer",
+    "recall",
+    "background",
+    "plan",
+    "guard",
+    "limits",
+    "limits_raised",
+    "cut",
+    "malformed",
 ]
 
 
@@ -154,6 +163,7 @@ def call_id(node_id: int, index: int) -> str:
     It has nine lower-case letters and digits: Mistral demands nine, the others take them.
     """
     digits = ""
+    # Two of the eight digits (36 * 36) are for the index, six for the node.
     number = node_id * 1296 + index
     while number:
         number, rest = divmod(number, 36)
@@ -174,6 +184,7 @@ def call_place(handle: str) -> tuple[int, int]:
 
 def encodable(text: str) -> str:
     """Return a text that can be encoded: surrogate pairs are joined, lone ones replaced."""
+    # Python's JSON decoder, among others, makes lone surrogates of `\ud83d`.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -194,6 +205,7 @@ def encodable_files(files: Iterable[FileRef]) -> tuple[FileRef, ...]:
     )
 
 
+# Made when they are first used, so that importing this module does not import pydantic.
 @functools.cache
 def _logged() -> TypeAdapter[LoggedMessage]:
     from pydantic import TypeAdapter
@@ -260,6 +272,7 @@ def searchable_body(kind: Literal["node", "call"], body: bytes) -> str:
 
 def _leaves(value: Any) -> Iterator[str]:
     """Yield all keys and values of nested JSON as texts."""
+    # With a stack of its own: a model's JSON may be nested deeper than Python recurses.
     stack = [value]
     while stack:
         one = stack.pop()

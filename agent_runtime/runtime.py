@@ -128,10 +128,13 @@ class Runtime(RunControl):
         )
         store = await connect()
         runtime = cls(settings, store, model, recall, program)
+        # Another connection, because the store belongs to the event loop that may be blocked.
         runtime._heartbeat = heartbeat = LeaseHeartbeat(partial(connect, migrate=False))
         try:
             yield runtime
         finally:
+            # Background tasks write to the store until they have ended, under leases that the
+            # heartbeat renews.
             with anyio.CancelScope(shield=True):
                 if recall is not None:
                     await recall.close()
@@ -176,12 +179,19 @@ class Runtime(RunControl):
             ThreadBusy: the thread has an active run already.
             InvalidFile: a file is empty, too large, or cannot be read.
         """
-        kept = RunSpec(caller=spec or {}, program=self.program).with_context(
+        run_spec = RunSpec(caller=spec or {}, program=self.program).with_context(
             to_plain_json(user_context) if user_context else None
         )
         store = self.store.of(user or self.settings.user)
         result = await self._run(
-            store, agent, task, thread=thread, deps=deps, spec=kept, on_event=on_event, files=files
+            store,
+            agent,
+            task,
+            thread=thread,
+            deps=deps,
+            spec=run_spec,
+            on_event=on_event,
+            files=files,
         )
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
@@ -214,10 +224,10 @@ class Runtime(RunControl):
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
 
-    stream = streaming(run)
-    """Run as `run` does, in a context that gives the events; leaving it cancels the run."""
-    resume_stream = streaming(resume)
-    """Resume as `resume` does, in a context that gives the events; leaving it cancels the run."""
+    stream = streaming("stream", run)
+    """Like `run`, in a context that gives the events; leaving it cancels the run."""
+    resume_stream = streaming("resume_stream", resume)
+    """Like `resume`, in a context that gives the events; leaving it cancels the run."""
 
     async def regenerate(
         self,
@@ -233,6 +243,7 @@ class Runtime(RunControl):
         Raises `NotFound` and `ThreadBusy` as `run` does.
         """
         store = self.store.of(user or self.settings.user)
+        # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
         spec = RunSpec(program=self.program)
         return await self._run(
@@ -283,6 +294,7 @@ class Runtime(RunControl):
         agent = _checked(agent)
         budget = tree_budget(self.settings)
         if parent is not None:
+            # The settings may have changed since the root began; its row is what is enforced.
             budget = (await store.runs.get(parent.lease.root_run_id)).budget
         elif thread is None and isinstance(agent, Workflow):
             thread = agent.thread
@@ -301,6 +313,7 @@ class Runtime(RunControl):
             thread_id=thread,
             agent=encodable(agent.name),
             task=UserMessage(task) if isinstance(task, str) else task,
+            # A tree has one budget, on its root.
             budget=budget if parent is None else Budget(),
             on_event=on_event,
             spec=replace(spec, workflow=workflow, node_memory=node.spec if node else None),
@@ -310,6 +323,7 @@ class Runtime(RunControl):
             files=tuple(files),
             max_file_bytes=self.settings.max_file_bytes,
         )
+        # Marked before the lease exists: no process may take its owner for idle in between.
         with leases.at_work(run_id):
             log, first = await begin_new_run(store, setup, request)
             limit = setup.max_steps
@@ -337,6 +351,7 @@ class Runtime(RunControl):
             limit, spec = taken.step_limit, RunSpec.of(run)
             state = self._state(taken.log, setup, task=taken.task, limit=limit, spec=spec)
             state.settled = taken.unverified
+            # Then the nodes of a workflow that failed last run again.
             retry = run.stop_reason in ("error", "budget")
             return await self._drive(state, agent, resume_node_run(run), retry=retry)
 
@@ -419,7 +434,7 @@ class Runtime(RunControl):
         settings, background = self.settings, self._background
         store, lease = state.log.store, state.log.lease
         heartbeat = self._heartbeat
-        with heartbeat.keeping(store.user_id, lease) if heartbeat else nullcontext():
+        with heartbeat.renewing(store.user_id, lease) if heartbeat else nullcontext():
             finish = await execute_run(driver, settings=settings, background=background, node=node)
         if self._recall is not None:
             self._recall.end(state.log)
@@ -427,6 +442,7 @@ class Runtime(RunControl):
             await node.keep(store, lease)
             if days := settings.node_memory_keep_days:
                 background.start(prune_daily(store, days=days))
+        # A root's result includes its child runs.
         whole = lease.run_id == lease.root_run_id
         ids = {"root_run_id" if whole else "run_id": lease.run_id}
         usage = await store.spending.usage_by_purpose(**ids)

@@ -43,8 +43,8 @@ os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
 _STATE = Path(tempfile.mkdtemp(prefix="agent-runtime-tests-"))
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = str(_STATE)
-if "AGENT_RUNTIME_TEST_POLL" in os.environ:
-    poll_every(float(os.environ["AGENT_RUNTIME_TEST_POLL"]))
+if "TEST_POLL" in os.environ:
+    poll_every(float(os.environ["TEST_POLL"]))
 _tests = itertools.count()
 
 

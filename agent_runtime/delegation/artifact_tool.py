@@ -14,7 +14,8 @@ from agent_runtime.files.references import file_id, resolve_files
 from agent_runtime.memory.recall.open import NodeLocator, Opened, open_result
 from agent_runtime.memory.recall.tool import page
 from agent_runtime.messages import FileRef, ToolResult
-from agent_runtime.tools.base import FunctionTool, ToolContext
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import FunctionTool
 
 NAME = "open_artifact"
 HOW = "A reference is a file's (tool:… or upload:…) or the handle of a tool result."

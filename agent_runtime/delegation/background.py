@@ -31,7 +31,7 @@ from agent_runtime.errors import AgentRuntimeError, ToolError
 from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage.contract.records.log import Job, Run
 from agent_runtime_storage.contract.store import UserStore
 

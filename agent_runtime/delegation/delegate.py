@@ -38,7 +38,7 @@ from agent_runtime.human.pause import is_pausing
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.plan.model import ItemStatus as PlanStatus
 from agent_runtime.plan.planner import Planner
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
 

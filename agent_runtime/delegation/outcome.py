@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -41,6 +42,10 @@ MOST_FILES = 20
 ERROR_CHARS = 300
 
 _OUTCOMES: Mapping[str, CallOutcome] = {"succeeded": "ok", "running": "ok", "failed": "error"}
+
+
+_DATA = re.compile(r"(?:\w+: *)?[{\[].*[}\]]\Z", re.DOTALL)
+"""A paragraph of data for programs, which may have a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +130,11 @@ def safe_error_text(error: Exception) -> str:
 
 
 def summary_of(result: Any) -> str:
-    """Return what a plan shows of a result: its first paragraph that is not a heading."""
+    """Return what a plan shows of a result: its text, without paragraphs that are JSON."""
     if not isinstance(result, str):
         return orjson.dumps(result).decode()
     paragraphs = (paragraph.strip() for paragraph in result.split("\n\n"))
-    return next((one for one in paragraphs if one and not one.startswith("#")), result)
+    return "\n\n".join(one for one in paragraphs if one and not _DATA.match(one)) or result
 
 
 async def outcome_of_run(

@@ -20,7 +20,8 @@ from agent_runtime.delegation.attempts import attempts, rendered
 from agent_runtime.events import Event
 from agent_runtime.log.run_spec import DelegationRecord, RunSpec, delegation_record
 from agent_runtime.prompt.text import one_line, shorten
-from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import ACTIVE, Run
 

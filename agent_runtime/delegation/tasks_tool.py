@@ -10,7 +10,8 @@ from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ToolError
 from agent_runtime.memory.transcript import time_of
 from agent_runtime.messages import encodable
-from agent_runtime.tools.base import ToolContext, tool
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import tool
 
 MOST_LISTED = 30
 POLL_SECONDS = 0.2

@@ -20,8 +20,11 @@ from agent_runtime.files.references import file_id, resolve_files
 from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import FileRef, ToolResult, call_place
-from agent_runtime.tools.base import FunctionTool, Tool, ToolContext, Toolset
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.output import FINAL, schema_type
+from agent_runtime.tools.toolset import Toolset
 
 NAME = "delegate"
 NEVER = frozenset({NAME, TASKS, "plan", "ask_user"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 import re
 import stat
@@ -185,12 +184,14 @@ async def keep_made(
 
 def _new_file(file: File, origin: FileOrigin, max_bytes: int) -> NewFile:
     name = file.name or (file.content.name if isinstance(file.content, Path) else "")
+    # The end of a long name, which has its extension.
     name = _UNPRINTABLE.sub(" ", encodable(name)).strip()[-_LONGEST_NAME:]
     content = file.content if isinstance(file.content, bytes) else _read(file.content, max_bytes)
     if len(content) > max_bytes:
         raise _too_large(name, len(content), max_bytes)
     if not content:
         raise InvalidFile(f"The file {name!r} is empty.", cure="Leave it out.")
+    # The first bytes win: a provider refuses a whole request for an image of another type.
     media_type = file.media_type if _MEDIA_TYPE.fullmatch(file.media_type) else ""
     media_type = sniff(content) or media_type.lower() or guess(name, content)
     kind = file.kind or kind_of(media_type)
@@ -206,6 +207,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
         if info.st_size > max_bytes:
             raise _too_large(path.name, info.st_size, max_bytes)
         with path.open("rb") as file:
+            # It may have grown since; the caller refuses one byte too many.
             return file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -235,12 +237,14 @@ def _from_text(text: str) -> File | FileRef:
 
 
 def _from_data_url(url: str, ref: FileRef) -> File:
-    """Return the file of a `data:` URL, because content does not belong into messages."""
-    head, comma, rest = url.removeprefix("data:").partition(",")
+    """Return the file of a `data:` URL; content does not belong in messages."""
+    # After the scheme, which may be in capitals.
+    head, comma, rest = url.partition(":")[2].partition(",")
     media_type, _, coding = head.partition(";")
     try:
         content = base64.b64decode(rest) if coding.endswith("base64") else unquote_to_bytes(rest)
-    except binascii.Error:
+    except ValueError:
+        # Also for characters beyond ASCII, which `binascii.Error` does not cover.
         content = b""
     if not comma or not content:
         raise InvalidFile("A `data:` URL is incomplete.", cure="Give bytes or a path instead.")

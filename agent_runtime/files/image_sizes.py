@@ -6,6 +6,7 @@ import struct
 
 _SEGMENTS = 1000
 """The most segments of a JPEG that are searched, and the most fill bytes before each."""
+# Start-of-frame markers; the three taken out are tables and an extension.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -39,6 +40,7 @@ def _webp(content: bytes) -> tuple[int, int]:
             (bits,) = struct.unpack_from("<I", content, 21)
             return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
         case b"VP8X":
+            # Three bytes each, one less than the size.
             width, height = content[24:27] + b"\0", content[27:30] + b"\0"
             return struct.unpack("<I", width)[0] + 1, struct.unpack("<I", height)[0] + 1
         case _:
@@ -47,6 +49,7 @@ def _webp(content: bytes) -> tuple[int, int]:
 
 def _jpeg(content: bytes) -> tuple[int, int]:
     place = 2
+    # Limited, because the content may be made to keep a parser busy.
     for _ in range(_SEGMENTS):
         fill = len(run := content[place : place + _SEGMENTS]) - len(run.lstrip(b"\xff"))
         place += max(0, fill - 1)

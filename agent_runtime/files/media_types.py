@@ -59,6 +59,7 @@ def guess(name: str, content: bytes = b"") -> str:
     guessed = mimetypes.guess_type(name, strict=False)[0] or ""
     if not content:
         return guessed
+    # No text in UTF-8 has one.
     if b"\0" in content[:4096]:
         return guessed or "application/octet-stream"
     try:

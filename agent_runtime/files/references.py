@@ -104,6 +104,7 @@ async def resolve_files(
     """
     rows: dict[str, FileRow] = {}
     missing = NOT_THERE
+    # One query for all of them.
     try:
         wanted = sorted({identity for ref in refs if (identity := file_id(ref))})
         rows = {row.id: row for row in await store.files.find(wanted)}
@@ -129,6 +130,7 @@ def _resolve(ref: FileRef, rows: Mapping[str, FileRow], missing: str) -> Resolve
     row = rows.get(file_id(ref))
     if row is None:
         return ResolvedFile(ref, missing if file_id(ref) else BROKEN)
+    # The store's own data, whatever the reference says; only the pixels are not stored.
     return ResolvedFile(replace(ref_of(row), pixels=ref.pixels), thread_id=row.thread_id)
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_runtime.errors import ConfigError
 from agent_runtime.human.ask_user import AskUser
 from agent_runtime.tools.argument_patterns import UNSETTLED, Arguments, may_match
-from agent_runtime.tools.base import FunctionTool, Tool
+from agent_runtime.tools.base import Tool
 from agent_runtime.tools.fingerprint import json_digest
+from agent_runtime.tools.function import FunctionTool
 from agent_runtime_config.approvals import ApprovalRule
 
 if TYPE_CHECKING:

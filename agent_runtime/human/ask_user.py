@@ -7,7 +7,8 @@ from typing import Any, Literal, cast
 
 from agent_runtime.errors import ToolError
 from agent_runtime.messages import ToolResult, ToolSpec
-from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
 
 MAX_QUESTION = 4000
 """How many characters a question may have."""

@@ -18,7 +18,8 @@ from agent_runtime.human.display import known_secrets
 from agent_runtime.human.pause import PAUSED
 from agent_runtime.human.questions import Question, allows, refusal_of, result_of_question
 from agent_runtime.human.waiting import AwaitingHuman, may_wait, questions_of
-from agent_runtime.log.run_log import Exchange, RunLog, finish_event
+from agent_runtime.log.exchange import Exchange
+from agent_runtime.log.run_log import RunLog, finish_event
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import ToolCall, ToolResult, encodable
 from agent_runtime.tools.argument_patterns import covers, shown_arguments

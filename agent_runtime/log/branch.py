@@ -43,6 +43,7 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
         imported = [] if head is None else await store.log.branch(thread_id, head)
         return _unactivated([entry_of(node) for node in imported])
     start, prefix = decode_activation(row)
+    # Reading stops at the first raw node, so a long thread costs no more than its prompt.
     nodes = [] if head is None else await store.log.branch(thread_id, head, first=start.first)
     task = None if start.task is None else entry_of(await store.log.node(thread_id, start.task))
     entries = [entry_of(node) for node in nodes]

@@ -111,11 +111,12 @@ async def branch_heads(store: UserStore, thread: Thread) -> list[int]:
 
     An open exchange counts as a last node.  Reads every branch, without its messages.
     """
-    found: list[int] = []
+    heads: list[int] = []
     seen: set[int] = set()
+    # Children have higher numbers than their parents.  So from the end on, a node that no branch
+    # has reached yet is the last of its own.
     for seq in range(thread.last_seq, 0, -1):
         if seq not in seen:
-            # A node that no later one leads back to has none behind it.
-            found.append(seq)
+            heads.append(seq)
             seen.update(await store.log.lineage(thread.id, seq))
-    return found
+    return heads

@@ -37,10 +37,11 @@ class LeaseHeartbeat:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def keeping(self, user_id: str, lease: Lease) -> Generator[None]:
-        """Renew a lease during the context; call it from the event loop."""
+    def renewing(self, user_id: str, lease: Lease) -> Generator[None]:
+        """Renew a lease until the context ends; call it from the event loop."""
         if self._thread is None:
             loop = asyncio.get_running_loop()
+            # A daemon, because a program may exit without closing its runtime.
             self._thread = threading.Thread(
                 target=self._work, args=(loop,), name="agent-runtime-leases", daemon=True
             )
@@ -58,6 +59,8 @@ class LeaseHeartbeat:
             await anyio.to_thread.run_sync(self._thread.join)
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        # A blocked loop is noticed within a third of a lease's time.  Its runs renewed theirs at
+        # most another third before, so a third is left to renew them from here.
         alive = threading.Event()
         while not self._closing.wait(leases.LEASE_SECONDS / 6):
             if not self._leases:
@@ -74,6 +77,7 @@ class LeaseHeartbeat:
     async def _renew(self) -> None:
         seconds = leases.LEASE_SECONDS
         try:
+            # A database that does not answer must not keep `close` waiting for the thread.
             with anyio.move_on_after(seconds / 3):
                 store = await self._connect()
                 try:
@@ -91,4 +95,5 @@ async def _renew_one(store: Store, user_id: str, lease: Lease, seconds: float) -
     try:
         await store.of(user_id).runs.renew_lease(lease, seconds=seconds)
     except StoreError as error:
+        # The other leases still have to be renewed.
         _log.info("The lease of run %s was not renewed: %s", lease.run_id, type(error).__name__)

@@ -43,8 +43,8 @@ def process_start_time(pid: int) -> str:
 def _machine() -> str:
     for path in _MACHINE_IDS:
         with suppress(OSError):
-            if found := path.read_text().strip():
-                return found
+            if identity := path.read_text().strip():
+                return identity
     return ""
 
 
@@ -73,14 +73,18 @@ def is_dead(run: Run) -> bool:
         return True
     here = this_process_owner()
     same = _place(owner) == _place(here)
+    # Older versions stored no instance.
     if owner.instance == here.instance or (not owner.instance and _is_process(owner, here)):
         if owner.instance and not same:
+            # One of the two is a clone of the other, made with its memory.
             return not run.lease_live
+        # This process's own lease: it is left over unless one of its tasks works on the run.
         return not _is_process(owner, here) or not marker.is_at_work(run.id)
-    found = marker.activity_of(owner.instance, run.id)
-    if found == "gone" and same:
+    activity = marker.activity_of(owner.instance, run.id)
+    # A folder may be shared with other machines, whose locks cannot be seen here.
+    if activity == "gone" and same:
         return True
-    if found == "working" or (found == "unknown" and _runs(owner, here)):
+    if activity == "working" or (activity == "unknown" and _runs(owner, here)):
         return False
     return not run.lease_live
 
@@ -88,6 +92,7 @@ def is_dead(run: Run) -> bool:
 def may_run_elsewhere(owner: LeaseOwner) -> bool:
     """Return whether an owner's processes may still run where they cannot be seen from here."""
     here = this_process_owner()
+    # Without the namespace: another container of the same boot may well run.
     rebooted = owner.boot.partition(":")[0] != here.boot.partition(":")[0]
     same_machine = (owner.host, owner.machine) == (here.host, here.machine)
     return _place(owner) != _place(here) and not (same_machine and rebooted)

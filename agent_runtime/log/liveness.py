@@ -45,6 +45,7 @@ class _Marker:
         self.instance = uuid.uuid4().hex
         self.path: Path | None = None
         self.file = -1
+        # The first folder that can be used; others look into all of them.
         for folder in _folders():
             path = folder / self.instance
             try:
@@ -61,6 +62,7 @@ class _Marker:
     def mark(self, run_id: str, *, working: bool) -> None:
         """Lock the run's byte, or unlock it."""
         if self.path is not None:
+            # Without a mark other processes wait for the lease to expire, as on another machine.
             with suppress(OSError):
                 _lock(self.file, _place(run_id), working=working)
 
@@ -73,6 +75,7 @@ class _Marker:
 
 _marker: _Marker | None = None
 _changing = threading.RLock()
+"""Runtimes in several threads share the marks; `at_work` holds it while it calls `_own`."""
 _at_work = Counter[str]()
 """By run, how many tasks of this process hold its lease or may be about to take it."""
 
@@ -108,8 +111,10 @@ def activity_of(other: str, run_id: str) -> ProcessActivity:
 
     `unknown` if no file of the process can be seen from here.
     """
+    # The name comes from the database, so it must not lead to another file.
     for folder in _folders() if _is_name(other) else []:
         try:
+            # In a folder that others can write to, anyone could fake a mark.
             private_folder(folder)
             file = os.open(folder / other, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
@@ -143,7 +148,8 @@ def _is_name(text: str) -> bool:
 
 
 def _place(run_id: str) -> int:
-    # Byte 0 is the process itself.
+    # Byte 0 is the process itself.  Seven bytes, because offsets are signed 64-bit numbers; the
+    # file stays empty, since bytes beyond its end can be locked.
     return 1 + int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=7).digest(), "big")
 
 
@@ -153,24 +159,26 @@ def _lock(file: int, place: int, *, working: bool) -> None:
         # A per-process lock would be dropped as soon as anything in this process closes the file,
         # such as a tool that reads the folder's files.
         kind = fcntl.F_WRLCK if working else fcntl.F_UNLCK
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _asked(kind, place))
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _flock(kind, place))
     else:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB if working else fcntl.LOCK_UN, 1, place)
 
 
-def _asked(kind: int, place: int) -> bytes:
+def _flock(kind: int, place: int) -> bytes:
     """Return Linux's `struct flock` for one byte."""
     return struct.pack("@hhqqi4x", kind, os.SEEK_SET, place, 1, 0)
 
 
 def _locked(file: int, place: int) -> bool:
     """Return whether another process has locked a byte, without locking it meanwhile."""
+    # For a read lock, because the file is open for reading only; marks are write locks.
     if sys.platform == "linux":
-        asked = _asked(fcntl.F_RDLCK, place)
-        kind = struct.unpack("@hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, asked))[0]
+        request = _flock(fcntl.F_RDLCK, place)
+        kind = struct.unpack("@hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, request))[0]
     else:
-        asked = struct.pack("@qqihh", place, 1, 0, fcntl.F_RDLCK, os.SEEK_SET)
-        kind = struct.unpack("@qqihh", fcntl.fcntl(file, fcntl.F_GETLK, asked))[3]
+        # The BSDs and macOS order the fields of `struct flock` differently.
+        request = struct.pack("@qqihh", place, 1, 0, fcntl.F_RDLCK, os.SEEK_SET)
+        kind = struct.unpack("@qqihh", fcntl.fcntl(file, fcntl.F_GETLK, request))[3]
     return kind != fcntl.F_UNLCK
 
 

@@ -17,6 +17,7 @@ import anyio
 from agent_runtime.concurrency import run_shielded
 from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
+from agent_runtime.log.exchange import Billing, Exchange
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -29,7 +30,7 @@ from agent_runtime.models.cost import add_amounts
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.render import shown_text
-from agent_runtime.prompt.view import Entry, View
+from agent_runtime.prompt.view import Entry, View, handles
 from agent_runtime_storage.contract.records.log import (
     Amount,
     CallDone,
@@ -43,49 +44,10 @@ from agent_runtime_storage.contract.records.log import (
     Thread,
 )
 from agent_runtime_storage.contract.records.spending import NO_LIMITS, Limits
-from agent_runtime_storage.contract.records.usage import Usage
 from agent_runtime_storage.contract.store import UserStore
 
 _COUNTED_CHARS = 200_000
 """Longer results are estimated: they are truncated when their exchange closes, and counted then."""
-
-
-@dataclass(slots=True)
-class Exchange:
-    """An open exchange: its calls, the results so far by call index, and what was started.
-
-    Attributes:
-        at: when its answer was recorded, in seconds since the epoch.
-        failed: results of calls that end the run; they are recorded when the exchange closes.
-    """
-
-    seq: int
-    message: AssistantMessage
-    at: float
-    results: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
-    started: set[int] = field(default_factory=set[int])
-    failed: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
-
-    @property
-    def waiting(self) -> int:
-        """The number of calls that have no result yet."""
-        return len(self.message.calls) - len(self.results)
-
-
-@dataclass(frozen=True, slots=True)
-class Billing:
-    """What is recorded with a model's answer.
-
-    Attributes:
-        spent: counts against budgets as reported.
-        lost: bounds attempts that may be billed without a report.
-        event: the `answer` event.
-    """
-
-    usage: Usage
-    spent: Amount
-    lost: Amount
-    event: NewEvent
 
 
 @dataclass(slots=True)
@@ -168,14 +130,17 @@ class RunLog:
             live: by index of the event, data that listeners get and the store does not.
         """
         async with self.writing:
+            # Nobody settles the reservations of memory jobs after the end: they count as spent.
             if commit.finish is not None and self.held != Amount():
                 commit = replace(
                     commit,
                     release=add_amounts(commit.release or Amount(), self.held),
                     unsettle=add_amounts(commit.unsettle or Amount(), self.held),
                 )
+            # A cancelled commit may have been made all the same, and this object would not know.
             last, interrupted = await run_shielded(self.store.runs.commit(self.lease, commit))
             self._advance(commit)
+        # Without an await until the events are out, so no other task sees the state in between.
         then()
         first = last - len(commit.events) + 1
         for place, event in enumerate(commit.events):
@@ -205,7 +170,7 @@ class RunLog:
         events: Sequence[NewEvent],
         last_event: int,
     ) -> None:
-        """Bring this object up to date with what began the run."""
+        """Bring this object up to date with what began the run; `announce` emits the events."""
         self._appended(messages, rows)
         if rows:
             # Without any, the run answers the user's message at the head again.
@@ -247,6 +212,7 @@ class RunLog:
 
     async def activate(self, view: View, cause: str) -> None:
         """Record an activation: the next prompts begin as the view does."""
+        # Planned as the next of the branch, but another branch may have later activations.
         view = replace(view, activation_id=self.last_activation + 1)
         await self.write(
             Commit(
@@ -274,6 +240,7 @@ class RunLog:
         Raises:
             BudgetExceeded: it does not fit; nothing was written.
         """
+        # In one commit, so that no other run takes what this one gives back for its own next call.
         await self.write(
             Commit(release=self.reserved, unsettle=unsettle, reserve=amount, limits=self.limits)
         )
@@ -319,6 +286,7 @@ class RunLog:
                 head=rows[-1].seq if rows else None,
                 drained=tuple(item.id for item in drained),
                 usage=(billing.usage,) if billing else (),
+                # A note alone comes before the call that is reserved.
                 release=self.reserved if step or finish is not None else None,
                 settle=billing.spent if billing else None,
                 unsettle=billing.lost if billing else unsettle,
@@ -379,6 +347,7 @@ class RunLog:
                 events=(*events, *(self._finished(i, r, cut=False) for i, r in done.items())),
             ),
             then=started,
+            # Stored already: with the answer.
             live={place: {"arguments": calls[i].arguments} for place, i in enumerate(indices)},
         )
 
@@ -417,6 +386,7 @@ class RunLog:
         """
         exchange = self.open_exchange()
         calls = exchange.message.calls
+        # A new object: if the commit fails, the open exchange is as it was.
         results = exchange.results | done
         ordered = tuple(results[index] for index in range(len(calls)))
         entry = Entry(
@@ -426,13 +396,6 @@ class RunLog:
         rows = self._rows(notes, exchange.seq)
         for note, row in zip(notes, rows, strict=True):
             view = extend_view(view, Entry(row.seq, row.parent_id, note, at=time.time()))
-        cut = tuple(
-            CallShown(
-                exchange.seq, i, chars, count_text(shown_text(ordered[i].text, call.id, chars))
-            )
-            for i, (call, chars) in enumerate(zip(calls, shown, strict=True))
-            if chars is not None
-        )
         events = [self._finished(i, r, cut=shown[i] is not None) for i, r in done.items()]
         events += [
             NewEvent("note", row.seq, {"source": n.source})
@@ -441,7 +404,8 @@ class RunLog:
         await self.write(
             Commit(
                 done=tuple(self._done(i, result) for i, result in done.items()),
-                shown=cut,
+                # Recorded, because a reload must show the same as this prompt.
+                shown=_truncations(entry),
                 close=(exchange.seq,),
                 nodes=tuple(rows),
                 head=rows[-1].seq if rows else exchange.seq,
@@ -481,6 +445,15 @@ class RunLog:
             "cut": cut,
         }
         return NewEvent("tool-finish", self.open_exchange().seq, data)
+
+
+def _truncations(entry: Entry) -> tuple[CallShown, ...]:
+    """Return how many characters, and of how many tokens, prompts show of truncated results."""
+    return tuple(
+        CallShown(entry.seq, i, chars, count_text(shown_text(entry.results[i].text, handle, chars)))
+        for i, (handle, chars) in enumerate(zip(handles(entry), entry.shown, strict=True))
+        if chars is not None
+    )
 
 
 def _end_events(finish: Finish | None) -> tuple[NewEvent, ...]:

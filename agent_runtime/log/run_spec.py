@@ -1,6 +1,6 @@
 """The spec of a run: what its row stores so that the run can be resumed.
 
-The runtime's part and the caller's part are stored apart, so no key of a caller can be mistaken
+The runtime's part and the caller's part are separate columns, so no key of a caller can be taken
 for one of the runtime's.
 """
 
@@ -26,13 +26,13 @@ class DelegationRecord:
     """The call that began a sub-agent's run.
 
     Attributes:
-        key: of the task; the log of its attempts is written and read under it.
+        key: the task's key, under which its attempts are found.
         call: the id of the call, in the log of the run that delegated.
         place: the index of this task among those of the call that have the same key.
         depth: the number of sub-agents from the root down to this one, itself included.
         action, diagnosis, fix_applied: its entry in the log of attempts.
         background: whether it is a background run.
-        waits: whether the call, and every call above it, suspends where a person must be asked.
+        waits: whether the call, and every call above it, suspends when a person must be asked.
     """
 
     key: str
@@ -62,8 +62,8 @@ class RunSpec:
     """What is stored with a run.
 
     Attributes:
-        caller: what the program that began the run gave as `spec`; only that program reads it, of
-            the runtime its command line.
+        caller: what the program that began the run gave as `spec`; only that program reads it. The
+            command line is such a program.
         user_context: what tools and workflows may know of the user; child runs inherit it.
         program: the program that began the run, which alone can build its agent again.
         workflow: whether a workflow drives it.
@@ -91,37 +91,37 @@ class RunSpec:
         return cls._of_internal(run.internal, run.spec)
 
     @classmethod
-    def _of_internal(cls, kept: Mapping[str, Any], caller: Mapping[str, Any]) -> RunSpec:
-        iteration = kept.get("iteration")
-        delegation = _mapping(kept, "delegation")
+    def _of_internal(cls, stored: Mapping[str, Any], caller: Mapping[str, Any]) -> RunSpec:
+        iteration = stored.get("iteration")
+        delegation = _mapping(stored, "delegation")
         return cls(
             caller=caller,
-            user_context=_mapping(kept, "user_context") or {},
-            program=_text(kept, "program"),
-            workflow=kept.get("workflow") is True,
-            upkeep=_text(kept, "upkeep"),
+            user_context=_mapping(stored, "user_context") or {},
+            program=_text(stored, "program"),
+            workflow=stored.get("workflow") is True,
+            upkeep=_text(stored, "upkeep"),
             delegation=None if delegation is None else DelegationRecord.of(delegation),
-            node_memory=_mapping(kept, "node_memory"),
-            node=_text(kept, "node"),
+            node_memory=_mapping(stored, "node_memory"),
+            node=_text(stored, "node"),
             iteration=iteration if isinstance(iteration, int) else 0,
         )
 
     @classmethod
     def _of_flat(cls, spec: Mapping[str, Any]) -> RunSpec:
         """Return the spec of a run whose row has both parts in one object."""
-        kept = dict(spec)
-        if kept.get("memory") in _UPKEEP:
-            kept["upkeep"] = kept["memory"]
-        # Only the command line kept all of these.
-        kept["program"] = COMMAND if spec.keys() >= _COMMAND_KEYS else ""
-        return cls._of_internal(kept, spec)
+        stored = dict(spec)
+        if stored.get("memory") in _UPKEEP:
+            stored["upkeep"] = stored["memory"]
+        # Only the command line stored all of these.
+        stored["program"] = COMMAND if spec.keys() >= _COMMAND_KEYS else ""
+        return cls._of_internal(stored, spec)
 
     def with_context(self, user_context: Mapping[str, Any] | None) -> RunSpec:
-        """Return it with what may be known of the user, a JSON object, if there is something."""
+        """Return it with this JSON object as the user context, unless that is empty."""
         return replace(self, user_context=user_context) if user_context else self
 
     def internal(self) -> dict[str, Any]:
-        """Return the runtime's part as the run's row keeps it."""
+        """Return the runtime's part as the run's row stores it."""
         parts: dict[str, Any] = {
             "user_context": dict(self.user_context),
             "program": self.program,
@@ -138,20 +138,20 @@ class RunSpec:
 def delegation_record(run: Run) -> DelegationRecord | None:
     """Return the call that began a run; None if the run is not a sub-agent's.
 
-    None with a warning for a record that cannot be read: the log of attempts lacks that run then.
+    A record that cannot be read gives None and a warning; the log of attempts then lacks that run.
     """
     record = RunSpec.of(run).delegation
-    kept = run.spec if run.internal is None else run.internal
-    if record is None and _mapping(kept, "delegation") is not None:
+    stored = run.spec if run.internal is None else run.internal
+    if record is None and _mapping(stored, "delegation") is not None:
         _log.warning("The delegation record of run %s cannot be read.", run.id)
     return record
 
 
-def _text(kept: Mapping[str, Any], name: str) -> str:
-    value = kept.get(name)
+def _text(stored: Mapping[str, Any], name: str) -> str:
+    value = stored.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _mapping(kept: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    value = kept.get(name)
+def _mapping(stored: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    value = stored.get(name)
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None

@@ -134,10 +134,10 @@ def _price(name: str, place: ModelPlace) -> Price | None:
         return None
     from agent_runtime.models.base import Price
     from agent_runtime.models.catalog import full_name, model_info
+    from agent_runtime.models.pricing.price import nanodollars
 
     known = model_info(full_name(name)).price
-    # Dollars per million tokens, in nanodollars per token.
-    nano = {key: round(value * 1000) for key, value in given.items() if value is not None}
+    nano = {key: nanodollars(value, 1_000_000) for key, value in given.items() if value is not None}
     if known is None and not {"input", "output"} <= nano.keys():
         raise ConfigError(
             f"The price of {name} is not known, and the settings give only a part of it.",

@@ -11,8 +11,8 @@ import anyio
 
 from agent_runtime.errors import ModelStalled
 from agent_runtime.models.base import ModelAnswer, ModelEvent, ModelInfo, Retrying
-from agent_runtime.models.catalog import cost_of
 from agent_runtime.models.error_mapping import AttemptFailure
+from agent_runtime.models.pricing.charge import cost_of
 
 FIRST_WAIT = 0.5
 """Seconds: the first retry waits a random time up to this, each further one up to twice that."""
@@ -29,12 +29,17 @@ class AttemptError(Exception):
 
 
 async def with_retries(
-    attempt: Callable[[], AsyncGenerator[ModelEvent]], *, retries: int, info: ModelInfo
+    attempt: Callable[[], AsyncGenerator[ModelEvent]],
+    *,
+    retries: int,
+    info: ModelInfo,
+    service: str = "",
 ) -> AsyncGenerator[ModelEvent]:
     """Call `attempt` until it succeeds; yield its events, with the answer's cost.
 
     Args:
         attempt: makes one call; raises `AttemptError`.
+        service: the service tier that it asks for.
 
     Raises:
         ModelError: at once where a retry cannot help, else after all retries.
@@ -44,7 +49,7 @@ async def with_retries(
         try:
             async with aclosing(attempt()) as events:
                 async for event in events:
-                    yield _priced(event, info, lost)
+                    yield _priced(event, info, lost, service)
             return
         except AttemptError as failed:
             failure = failed.failure
@@ -82,9 +87,9 @@ def wait_before(attempt: int, failure: AttemptFailure) -> float:
     return random.uniform(0.0, min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT))
 
 
-def _priced(event: ModelEvent, info: ModelInfo, lost: int) -> ModelEvent:
+def _priced(event: ModelEvent, info: ModelInfo, lost: int, service: str) -> ModelEvent:
     if not isinstance(event, ModelAnswer):
         return event
     if event.usage is None:
         return replace(event, lost=lost)
-    return replace(event, cost=cost_of(info.price, event.usage), lost=lost)
+    return replace(event, cost=cost_of(info.price, event.usage, service), lost=lost)

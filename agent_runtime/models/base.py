@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_runtime.files.references import Detail
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
+from agent_runtime.models.pricing.price import Price
+from agent_runtime.models.pricing.usage import TokenUsage
 from agent_runtime_config.request_settings import NO_SETTINGS, ModelSettings
 
 Json: TypeAlias = dict[str, Any]
@@ -29,16 +31,6 @@ FinishReason = Literal[
 `length`: at its output limit, `window`: at the end of the context window, `pause`: the provider
 wants another request to continue, `malformed`: a call was not valid, `broken`: the provider failed.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Nanodollars per token (a price of 3 $ per million tokens is 3000)."""
-
-    input: int
-    output: int
-    cache_read: int
-    cache_write: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,21 +152,6 @@ class RawCall:
 
     name: str
     arguments: str
-
-
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
-    """The tokens that the provider reported for a call; `prompt` includes all cached ones.
-
-    Attributes:
-        cache_write_hour: those of `cache_write` that are kept for an hour, which cost more.
-    """
-
-    prompt: int
-    completion: int
-    cached: int = 0
-    cache_write: int = 0
-    cache_write_hour: int = 0
 
 
 @dataclass(frozen=True, slots=True)

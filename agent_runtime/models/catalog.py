@@ -14,14 +14,14 @@ from typing import Any, cast
 import orjson
 
 from agent_runtime.messages import FileKind
-from agent_runtime.models.base import ModelInfo, Price, TokenUsage
+from agent_runtime.models.base import ModelInfo, Price
+from agent_runtime.models.pricing.table import price_of
 
 DEFAULT_WINDOW = 128_000
 DEFAULT_MAX_OUTPUT = 8_192
 CACHE_MARKS = 4
 """The most cache breakpoints that Anthropic takes in one request."""
 
-_HOUR_FACTOR = 2
 _TABLE = "model_prices_and_context_window_backup.json"
 _MODES = ("chat", "completion", "responses")
 # Providers to which litellm passes a breakpoint for Claude.  Not Gemini: a breakpoint makes litellm
@@ -76,7 +76,7 @@ def model_info(
         name=name,
         window=window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW,
         max_output=max_output or known_output(name) or DEFAULT_MAX_OUTPUT,
-        price=price or _price(entry),
+        price=price or price_of(entry),
         start_ratio=_start_ratio(name),
         cache_marks=CACHE_MARKS if takes_marks(name) else 0,
         takes=takes_files(name) if takes is None else frozenset(takes),
@@ -104,22 +104,6 @@ def is_chat_model(name: str) -> bool:
     return entry_of(name).get("mode", "chat") == "chat" and "responses/" not in name
 
 
-def cost_of(price: Price | None, usage: TokenUsage) -> int | None:
-    """Return a call's cost in nanodollars; None if the price is unknown."""
-    if price is None:
-        return None
-    plain = max(0, usage.prompt - usage.cached - usage.cache_write)
-    # Anthropic charges 1.25 times the input's price for what is kept 5 minutes, twice for an hour.
-    hour = max(0, _HOUR_FACTOR * price.input - price.cache_write)
-    return (
-        plain * price.input
-        + usage.cached * price.cache_read
-        + usage.cache_write * price.cache_write
-        + usage.cache_write_hour * hour
-        + usage.completion * price.output
-    )
-
-
 def embedding_price(name: str) -> int | None:
     """Return an embedder's price in nanodollars per token; None if unknown."""
     known = _embedders()
@@ -129,8 +113,8 @@ def embedding_price(name: str) -> int | None:
 
 
 @functools.cache
-def _table() -> dict[str, dict[str, Any]]:
-    """Return the entries of language models."""
+def language_models() -> dict[str, dict[str, Any]]:
+    """Return the table's entries of language models, by name."""
     return {name: one for name, one in _whole_table().items() if one.get("mode") in _MODES}
 
 
@@ -162,7 +146,7 @@ def entry_of(name: str) -> dict[str, Any]:
     numbered parts at its end (`gpt-4.1-2025-04-14`), longest first, and never a shorter family
     name: `gpt-4.1-x` may match `gpt-4.1` but not `gpt-4`.
     """
-    table = _table()
+    table = language_models()
     candidates = [name]
     while "/" in candidates[-1]:
         candidates.append(candidates[-1].split("/", 1)[1])
@@ -177,20 +161,6 @@ def entry_of(name: str) -> dict[str, Any]:
             if found:
                 return found
     return {}
-
-
-def _price(entry: dict[str, Any]) -> Price | None:
-    # A missing entry does not mean free: without both sides there is no price.
-    if entry.get("input_cost_per_token") is None or entry.get("output_cost_per_token") is None:
-        return None
-    plain = _nano(entry["input_cost_per_token"])
-    read, write = (entry.get(f"cache_{way}_input_token_cost") for way in ("read", "creation"))
-    return Price(
-        input=plain,
-        output=_nano(entry["output_cost_per_token"]),
-        cache_read=plain if read is None else _nano(read),
-        cache_write=plain if not write else _nano(write),
-    )
 
 
 def _nano(dollars: object) -> int:

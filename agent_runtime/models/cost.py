@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.base import ModelAnswer, ModelInfo, TokenUsage
+from agent_runtime.models.pricing.charge import PLAIN, CallTerms, affordable_completion, most_cost
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Amount
 from agent_runtime_storage.contract.records.usage import Usage
@@ -17,12 +18,13 @@ NANO = 1_000_000_000
 """Nanodollars in a dollar."""
 
 
-def max_call_cost(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
-    """Return the most that a call can cost: that of a prompt without cached tokens."""
-    price = info.price
+def max_call_cost(
+    info: ModelInfo, prompt_tokens: int, max_output: int, terms: CallTerms = PLAIN
+) -> Amount:
+    """Return the most that a call can cost: each token at the dearest price that it may have."""
     cost = 0
-    if price is not None:
-        cost = prompt_tokens * max(price.input, price.cache_write) + max_output * price.output
+    if info.price is not None:
+        cost = most_cost(info.price, prompt_tokens, max_output, terms)
     return Amount(prompt_tokens + max_output, cost)
 
 
@@ -41,15 +43,16 @@ def scale_amount(amount: Amount, count: int) -> Amount:
     return Amount(amount.tokens * count, amount.cost * count)
 
 
-def affordable_output(info: ModelInfo, prompt_tokens: int, left: Amount | None) -> int:
+def affordable_output(
+    info: ModelInfo, prompt_tokens: int, left: Amount | None, terms: CallTerms = PLAIN
+) -> int:
     """Return how many output tokens the remaining budget pays for; None means no limit."""
     if left is None:
         return info.max_output
     output = left.tokens - prompt_tokens
-    price = info.price
-    if price is not None and price.output:
-        rest = left.cost - prompt_tokens * max(price.input, price.cache_write)
-        output = min(output, rest // price.output)
+    if info.price is not None:
+        paid = affordable_completion(info.price, left.cost, prompt_tokens, terms)
+        output = output if paid is None else min(output, paid)
     return output
 
 

@@ -169,7 +169,9 @@ class LiteLLMModel:
                 litellm, arguments, Collector(self._name, self._dialect(info).returns)
             )
 
-        async with aclosing(with_retries(attempt, retries=self._retries, info=info)) as events:
+        service = "" if "service_tier" in ignored else request.settings.service
+        events = with_retries(attempt, retries=self._retries, info=info, service=service)
+        async with aclosing(events):
             async for event in events:
                 yield event
 

@@ -163,7 +163,9 @@ class NativeModel:
         for name in sent.ignored:
             yield SettingIgnored(name)
         attempt = functools.partial(self._in_turn, wire, sent, request, prompt)
-        async with aclosing(with_retries(attempt, retries=self._retries, info=info)) as events:
+        service = "" if "service_tier" in sent.ignored else request.settings.service
+        events = with_retries(attempt, retries=self._retries, info=info, service=service)
+        async with aclosing(events):
             async for event in events:
                 yield event
 
@@ -252,7 +254,9 @@ class NativeModel:
             if not is_connection_error(error):
                 raise
             # Not chained: a proxy's URL may hold a password, and a traceback would show it.
-            raise AttemptError(self._unreachable(error, began=began)) from None
+            # Once its answer is on the way, the provider may charge for it.
+            answered = response is not None
+            raise AttemptError(self._unreachable(error, began=answered)) from None
         finally:
             if response is not None:
                 await response.close(whole=decoder.finished)
@@ -312,7 +316,7 @@ class NativeModel:
         """Return the failure of a connection."""
         said = read_response(0, {}, "")
         host = urlsplit(self._access.base_url or "").hostname or "its provider"
-        raw = f"{type(error).__name__} of the connection to {host}: {error}".strip(": ")
+        raw = f"the connection to {host} failed: {error or type(error).__name__}"
         secrets = self._access.secrets()
         return failure_of_body(said, raw, self._name, streaming=began, secrets=secrets)
 

@@ -242,7 +242,7 @@ class Collector:
         builder.reported_model = getattr(chunk, "model", None) or builder.reported_model
         usage = getattr(chunk, "usage", None)
         if usage is not None:
-            builder.usage = _usage(usage)
+            builder.usage = _usage(usage, getattr(chunk, "service_tier", None))
         for choice in _list(chunk, "choices")[:1]:
             if choice.delta is not None:
                 yield from self._delta(choice.delta)
@@ -351,12 +351,27 @@ def _plain(value: Any) -> Json:
     return cast("Json", value if isinstance(value, dict) else value.model_dump(exclude_none=True))
 
 
-def _usage(usage: Any) -> TokenUsage:
+def _usage(usage: Any, service: object) -> TokenUsage:
     details = getattr(usage, "prompt_tokens_details", None)
-    cached = getattr(details, "cached_tokens", None) or 0
+    answered = getattr(usage, "completion_tokens_details", None)
+    by_ttl = getattr(details, "cache_creation_token_details", None)
+    from_cache = getattr(details, "cached_tokens_details", None)
+
+    def count(part: Any, name: str) -> int:
+        return getattr(part, f"{name}_tokens", None) or 0
+
+    cached = count(details, "cached")
     return TokenUsage(
         prompt=usage.prompt_tokens or 0,
         completion=usage.completion_tokens or 0,
-        cached=cached or getattr(usage, "cache_read_input_tokens", None) or 0,
-        cache_write=getattr(usage, "cache_creation_input_tokens", None) or 0,
+        cached=cached or count(usage, "cache_read_input"),
+        cache_write=count(usage, "cache_creation_input") or count(details, "cache_write"),
+        cache_write_hour=count(by_ttl, "ephemeral_1h_input"),
+        reasoning=count(answered, "reasoning"),
+        audio=count(details, "audio"),
+        cached_audio=count(from_cache, "audio"),
+        image=count(details, "image"),
+        audio_output=count(answered, "audio"),
+        image_output=count(answered, "image"),
+        service=service if isinstance(service, str) else "",
     )

@@ -28,7 +28,7 @@ from agent_runtime.models.base import (
     TextDelta,
     TokenUsage,
 )
-from agent_runtime.models.catalog import cost_of
+from agent_runtime.models.pricing.charge import cost_of
 from agent_runtime.models.tokens import count_message, count_text, count_tools
 
 Scripted: TypeAlias = str | RawCall | Iterable[RawCall] | ModelAnswer | ModelError
@@ -127,7 +127,7 @@ class ScriptedModel:
         for line in answer.text.splitlines(keepends=True):
             yield TextDelta(line)
         usage = answer.usage or _usage(request, before, answer)
-        cost = cost_of(self._info.price, usage)
+        cost = cost_of(self._info.price, usage, request.settings.service)
         yield replace(answer, model=self.name, usage=usage, cost=cost)
 
 

@@ -1,8 +1,8 @@
-"""Plans as values, and their changes; pure.
+"""Plans as values, and their changes, as pure functions.
 
-A plan has a goal, a current phase, an iteration (one more each time its phases start over) and
+A plan has a goal, a current phase, an iteration (one more each time its phases start over), and
 items with a status each, after n8n's plan tool.  A change makes a new plan or is refused whole.
-The model's steps are called items here, since a step of a run is a model call.
+The model's steps are called items here, because a step of a run is a model call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_ITEMS = 500
 GOAL_CHARS = 2000
 DESCRIPTION_CHARS = 1000
 RESULT_CHARS = 2000
-"""Limits of a plan; longer texts belong into a file or the log."""
+"""Limits of a plan; longer texts belong in a file or the log."""
 MOST_PROBLEMS = 10
 """The most problems that one refusal names."""
 _ID = re.compile(r"[^\s,]{1,64}")
@@ -191,6 +191,7 @@ def update_plan(
     kept = tuple(_changed(one, changed.get(one.id)) for one in plan.items)
     items = _added(kept, add, phase or plan.phase, problems)
     order = list(phases)
+    # An agent may name other phases than the stored plan has; those have no order.
     back = phase in order and plan.phase in order and order.index(phase) < order.index(plan.phase)
     new = replace(
         plan,
@@ -199,6 +200,7 @@ def update_plan(
         iteration=plan.iteration + back,
         items=items,
     )
+    # Only what this call touches is checked, so that an old plan can be repaired bit by bit.
     known = {one.id for one in plan.items}
     touched = {*changed, *(one.id for one in items if one.id not in known)}
     _check(new, phases, problems, phase_changed=phase is not None, changed=touched)
@@ -237,6 +239,7 @@ def update_following(plan: Plan, calls: Sequence[Followed]) -> Plan:
     """Return the plan with the status of its following items set by these calls."""
     if not any(one.follows for one in plan.items):
         return plan
+    # A failure counts at once; all others have to end first.
     failed = next((one for one in calls if one.outcome in FAILED), None)
     status: ItemStatus = "in_progress"
     if failed is not None:
@@ -300,6 +303,7 @@ def _changed(item: PlanItem, step: Step | None) -> PlanItem:
         item,
         description=item.description if step.description is None else step.description,
         phase=step.phase or item.phase,
+        # What it is stored with; readers compute the present status from the calls.
         status="in_progress" if step.follow else step.status or item.status,
         result=item.result if step.result is None else step.result,
         depends_on=item.depends_on if step.depends_on is None else tuple(step.depends_on),
@@ -310,6 +314,7 @@ def _changed(item: PlanItem, step: Step | None) -> PlanItem:
 def _added(
     kept: tuple[PlanItem, ...], steps: Sequence[Step], phase: str, problems: list[str]
 ) -> tuple[PlanItem, ...]:
+    # Including the ids that later steps of this call bring.
     taken = {one.id for one in kept} | {step.id for step in steps if step.id}
     items = list(kept)
     number = len(kept)
@@ -435,4 +440,5 @@ def decode_plan(body: bytes, *, version: int, node_id: int, created_at: float) -
     return replace(plan, version=version, node_id=node_id, created_at=created_at)
 
 
+# At the end: it resolves the types above.
 _PLANS = TypeAdapter(Plan)

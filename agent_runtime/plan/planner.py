@@ -74,6 +74,7 @@ class Planner:
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
+        # Calls of one answer run in parallel; each change builds on the version before.
         self._turn = anyio.Lock()
 
     async def current(self) -> Plan | None:
@@ -117,6 +118,7 @@ class Planner:
                 return made
             old = None if row is None or from_scratch else await self._before(row, seq)
             new = change(old, sum(one.name != PLAN for one in log.exchange.message.calls))
+            # A version that changes nothing would only look like progress.
             if new is None or new == old:
                 return old
             return await self._write(new, seq, call_id)
@@ -139,7 +141,7 @@ class Planner:
     async def _before(self, row: PlanRow, seq: int) -> Plan:
         thread = self._log.lease.thread_id
         if row.node_id == seq:
-            # Items that follow the calls of this exchange still do.
+            # Made by another call of this exchange: items that follow its calls still do.
             return _decode(thread, row)
         return stop_following(await _read(self._log.store, thread, row))
 
@@ -154,6 +156,7 @@ class Planner:
 
     async def _write(self, plan: Plan, seq: int, call_id: str) -> Plan:
         log = self._log
+        # Of all branches: versions count through the thread.
         version = 1 + await log.store.log.last_plan_id(log.lease.thread_id)
         row = NewPlan(version, seq, call_id, encode_plan(plan))
         data = {
@@ -197,6 +200,7 @@ async def last_moved(store: UserStore, thread_id: str, head: int) -> tuple[Plan,
         rows = await store.log.plans(thread_id, head, limit=limit)
         plans = [await _read(store, thread_id, row) for row in rows]
         for new, old in pairwise(plans):
+            # Such an item counts as moving: its status changes when the open calls end.
             followed = new.node_id == head and any(one.follows for one in new.items)
             if followed or _progress(new) != _progress(old):
                 return plans[0], new.node_id

@@ -66,10 +66,12 @@ def render_plan_note(plan: Plan, tokens: int = NOTE_TOKENS) -> str:
     in progress, then as many pending ones as there is room for.
     """
     text = render_whole_plan(plan)
+    # A token has hardly ever 20 characters, so a longer text need not be counted.
     if len(text) <= tokens * 20 and count_text(text) <= tokens:
         return text
     waiting = [one for one in plan.items if one.status not in SETTLED]
     done = [one for one in plan.items if one.status in SETTLED]
+    # The sort is stable: failed items and those in progress come first, each in the plan's order.
     waiting.sort(key=lambda one: one.status == "pending")
     head = [head_line(plan), f"Goal: {_short(plan.goal, _GOAL)}"]
     if done:

@@ -11,7 +11,9 @@ from agent_runtime.messages import ToolSpec
 from agent_runtime.plan.model import PHASES, Plan, Step, create_plan, update_plan
 from agent_runtime.plan.planner import PLAN, Planner
 from agent_runtime.plan.render import render_plan_note, render_whole_plan, summarise_plan
-from agent_runtime.tools.base import FunctionTool, Tool, ToolContext
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import FunctionTool
 
 NO_PLAN = "There is no plan yet."
 CREATE = "Make one with the action `create`."
@@ -75,6 +77,7 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
         ids = f" Steps: {', '.join(one.id for one in plan.items)}." if created else ""
         return summarise_plan(plan) + ids
 
+    # Idempotent, because a call that made a version returns it when it runs again.
     made = PlanTool(plan, idempotent=True)
     made.spec = _with_phases(made.spec, names)
     return made

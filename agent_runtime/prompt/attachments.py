@@ -73,10 +73,12 @@ class ContentCache:
         Raises:
             StoreError: it cannot be read.
         """
+        # With the owner: the cache is shared by all runs of the process.
         key = (store.user_id, thread_id, file_id(file))
         cached = self._held.pop(key, None)
         if cached is None:
             content = await store.files.content(thread_id, file_id(file))
+            # Encoding a large file would block the event loop.
             if len(content) > IN_THREAD:
                 cached = await anyio.to_thread.run_sync(_coded, content, file)
             else:
@@ -95,8 +97,10 @@ def _size(content: _Content | None) -> int:
 
 
 def _coded(content: bytes, file: FileRef) -> _Content:
+    # By its bytes: a provider refuses the whole request if an image is not of its declared type.
     media_type = sniff(content)
     if file.kind == "document" and not media_type and is_text(file.media_type):
+        # The last character may be cut in half.
         text = content[:TEXT_BYTES].decode(errors="replace").rstrip("\ufffd")
         if len(content) > TEXT_BYTES:
             text += f"\n[... cut here: {len(content):,} bytes in all ...]"
@@ -160,6 +164,7 @@ class PromptFiles:
         """
         shown: dict[int, list[FilePart]] = {}
         for index, message in enumerate(messages):
+            # Providers do not take back files that their models made.
             if message.files and message.role != "assistant":
                 resolved = await self._resolve(message.files)
                 shown[index] = [await self._part(one) for one in resolved]
@@ -182,6 +187,7 @@ class PromptFiles:
         resolved = self._resolved.get(files)
         if resolved is None:
             resolved = await resolve_files(self._store, files, self._policy)
+            # Not remembered if the store did not answer: it may at the next step.
             if all(one.problem != UNREADABLE for one in resolved):
                 self._resolved[files] = resolved
         return resolved

@@ -105,6 +105,7 @@ def view_of(
     placed = list(entries) if rendered else []
     for entry in () if rendered else entries:
         _place(placed, entry, start, anchor)
+    # Nodes before the raw ones are not masked yet; the task is shown from such a node.
     task = None if task is None else masked_entry(task, start.nonce)
     front = render_front(start, prefix, task, observations)
     return View(
@@ -143,6 +144,7 @@ def _place(
 
 def _keeps_opaque(entry: Entry, start: ActivationContent, anchor: int | None) -> bool:
     """Return whether a node's opaque parts are still valid under this activation."""
+    # Models that check them would refuse those whose preceding messages have changed.
     return entry.seq > (anchor or 0) or not is_bound(start.model)
 
 
@@ -150,6 +152,7 @@ def _place_note(entries: list[Entry], entry: Entry, note: Note, nonce: str) -> N
     # Inside a tool loop a note goes into the last tool result, because some providers refuse a user
     # message there, and others drop their reasoning and their cache.
     text = fence(note.text, nonce)
+    # Several notes may follow one result; those before this one have no messages of their own.
     carrier = next((i for i in reversed(range(len(entries))) if entries[i].prompt), None)
     if carrier is None or entries[carrier].prompt[-1].role != "tool":
         prompt = (PromptMessage("user", text),)
@@ -158,6 +161,7 @@ def _place_note(entries: list[Entry], entry: Entry, note: Note, nonce: str) -> N
     exchange = entries[carrier]
     last = exchange.prompt[-1]
     longer = replace(last, text=f"{last.text}\n\n{text}")
+    # Only the difference: the exchange may have many long results.
     tokens = count_message(longer) - count_message(last)
     entries[carrier] = replace(
         exchange, prompt=(*exchange.prompt[:-1], longer), tokens=exchange.tokens + tokens
@@ -179,6 +183,7 @@ def build_prompt(view: View, *, cache_marks: int = 0) -> Prompt:
         messages.extend(entry.prompt)
         if entry.prompt:
             ends.append(len(messages) - 1)
+    # By value: a provider with fewer marks gets the first of these.
     wanted = [*reversed(ends[-2:]), 0, *_observed_ends(view)]
     marks = sorted(dict.fromkeys(wanted[:cache_marks]))
     return Prompt(
@@ -196,6 +201,7 @@ def _observed_ends(view: View) -> list[int]:
     if not count:
         return []
     first = 1 + view.start.repeat_system
+    # Reflected ones stand first, since they replace the oldest.
     reflected = sum(1 for one in view.observations if one.level)
     ends = [first + count - 1]
     return [*ends, first + reflected - 1] if 0 < reflected < count else ends
@@ -276,6 +282,7 @@ def _check_observed(view: View) -> None:
 
 
 def _check_recent(view: View) -> None:
+    # A short thread, all of it raw, has fewer messages.
     if view.start.shrunk or view.start.first is None:
         return
     size = sum(entry.size for entry in view.entries)
@@ -325,6 +332,7 @@ def _check_extension(previous: Prompt, prompt: Prompt) -> None:
     if len(prompt.messages) < len(previous.messages):
         raise InvariantError("the prompt became shorter without an activation")
     for index, (old, new) in enumerate(zip(previous.messages, prompt.messages, strict=False)):
+        # Identity first: most messages are the same objects, and comparing long texts takes time.
         if old is not new and old != new:
             raise InvariantError(f"message {index} changed without an activation")
 

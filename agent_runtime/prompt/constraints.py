@@ -88,6 +88,7 @@ def merge_constraints(known: Constraints, items: Iterable[Constraint], read: int
     newest: dict[str, Constraint] = {}
     for one in items:
         key = comparison_key(one.text)
+        # Removed first, because a dict keeps the place of a key that is only overwritten.
         newest.pop(key, None)
         newest[key] = one
     left, merged = KEPT_CHARS, list(newest.values())
@@ -119,9 +120,11 @@ def constraints_left(
 
 def fit_constraints(known: Constraints, *, first: int | None, task: int | None) -> Constraints:
     """Decide which constraints prompts show whole, within their budget."""
+    # Those whose nodes are still raw cost nothing: the prompt shows them anyway.
     leaving = constraints_left(known, first, task)
     costs = {one.text: count_text(one.text) + _LINE_TOKENS for one in leaving}
     whole = set(costs)
+    # With some dropped there are names to list, which need their share of the budget.
     if known.dropped or sum(costs.values()) > known.budget:
         whole = _chosen(leaving, costs, int(known.budget * (1 - NAMED)))
     items = tuple(
@@ -134,6 +137,7 @@ def _chosen(leaving: Sequence[Constraint], costs: Mapping[str, int], room: int) 
     """Return the texts of the constraints that are shown whole."""
     newest = list(reversed(leaving))
     whole: set[str] = set()
+    # General rules first: "never push" still holds when the newest ones are all about one file.
     left = int(room * GENERAL)
     for one in filter(_general, newest):
         if costs[one.text] <= left:
@@ -159,6 +163,7 @@ def render_constraints(known: Constraints, *, first: int | None, task: int | Non
     others = [one for one in standing if not one.whole]
     lines = [HEADER, *(f"- {one.text}" for one in standing if one.whole)] if standing else []
     names: list[str] = []
+    # The last line says how many are left out, whatever else there is room for.
     left = int(known.budget * NAMED) - _LAST_TOKENS
     for one in reversed(others):
         name = f"- {shorten(one.text, NAME_CHARS, '...')} (node {one.node})"

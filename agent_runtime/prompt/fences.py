@@ -73,6 +73,7 @@ def _masked(value: Any, secret: str) -> Any:
             return {_masked(key, secret): _masked(one, secret) for key, one in known.items()}
         case list() | tuple():
             return [_masked(one, secret) for one in cast("list[Any]", value)]
+        # Python refuses to write out huge integers.
         case int() if value.bit_length() < 1024 and secret in str(value):
             return _masked(str(value), secret)
         case _:
@@ -85,6 +86,7 @@ def masked_entry(entry: Entry, nonce: str) -> Entry:
         return entry
     message = _message(entry.message, nonce)
     results = tuple(_result(one, nonce) for one in entry.results)
+    # The same object nearly always, which makes comparisons of prompts cheap.
     if message == entry.message and results == entry.results:
         return entry
     return replace(entry, message=message, results=results)

@@ -67,6 +67,7 @@ class AnswerCutoff:
         """Return where an answer was truncated, or None; `allowed` is its limit in tokens."""
         if answer.finish not in CUT:
             return None
+        # Without reported usage, assume that the whole limit was used.
         used = answer.usage.completion if answer.usage else allowed
         if answer.finish == "window":
             return cls(used, "window")
@@ -97,11 +98,12 @@ def failed_answer(answer: ModelAnswer) -> Finish | None:
                 "refusal", f"{answer.model} refused to answer ({word}). Rephrase the task."
             )
         case "content_filter":
-            said = f"The content filter of {answer.model} withheld the answer ({word})."
-            return _failed("content_filter", f"{said} Rephrase the task, or use another model.")
+            what = f"The content filter of {answer.model} withheld the answer ({word})."
+            return _failed("content_filter", f"{what} Rephrase the task, or use another model.")
         case "unknown" | "broken":
-            said = f"{answer.model} ended its answer for an unknown reason: {word!r}."
-            return _failed("error", f"{said} Try again, or use another model.")
+            # Not taken for a whole answer: nobody knows what is missing.
+            what = f"{answer.model} ended its answer for an unknown reason: {word!r}."
+            return _failed("error", f"{what} Try again, or use another model.")
         case _:
             return None
 
@@ -130,6 +132,7 @@ class UnfinishedAnswer:
         asked = ""
         last = entries[-1].message
         whole = isinstance(last, AssistantMessage) and not last.calls
+        # Backwards: an answer belongs to it if the note after it asks to continue.
         for entry in reversed(entries[:-1] if whole else entries):
             message = entry.message
             if isinstance(message, Note):
@@ -163,7 +166,7 @@ class UnfinishedAnswer:
 
         None for a complete answer.
         """
-        said = bool(answer.text.strip())
+        has_text = bool(answer.text.strip())
         if answer.finish == "malformed":
             self._again += 1
             if self._again > AGAIN:
@@ -179,8 +182,8 @@ class UnfinishedAnswer:
             if self._cuts > CUTS:
                 what = f"was cut {self._cuts} times, the last time at {cut.at}"
                 return _failed("length", f"The answer of {answer.model} {what}. {cut.cure}")
-            self.parts += [answer.text] if said else []
-            return Note((_GO_ON if said else _NOTHING).format(at=cut.at), source="cut")
+            self.parts += [answer.text] if has_text else []
+            return Note((_GO_ON if has_text else _NOTHING).format(at=cut.at), source="cut")
         if answer.finish == "pause":
             self._pauses += 1
             if self._pauses > PAUSES:

@@ -222,6 +222,7 @@ def _closed(text: str) -> str:
     """Cut a text at a bracket that has no counterpart in it."""
     for opening, closing in _BRACKETS:
         opened, closed = text.count(opening), text.count(closing)
+        # `(src/a.py` begins inside a bracket, and `src/a.py)` ends one.
         if opened > closed:
             text = text.rpartition(opening)[2]
         elif opened < closed:
@@ -285,6 +286,7 @@ def _facts(passages: Sequence[LedgerSource]) -> dict[str, _Fact]:
     for passage, text in zip(passages, texts, strict=True):
         reached += len(text)
         times: Counter[str] = Counter()
+        # Each distinct run once: logs repeat themselves.
         for run, often in Counter[str](_RUN.findall(text)).items():
             for kind, name in _split(run):
                 if name not in facts:
@@ -324,11 +326,13 @@ def _fit(
     roots: bool = True,
 ) -> tuple[str, ...]:
     """Return the names that fit, in the order that a root gives them."""
+    # The order depends on the root, because names below it cost fewer tokens.
     root = _root(names, count) if roots else ""
     ledger = _listing(sorted(names, key=order(root)), root, budget, count)
+    # Too few of the names below it fitted for the root to pay.
     if root and sum(name.startswith("$/") for name in ledger) < _FEWEST_UNDER_ROOT:
         ledger = _listing(sorted(names, key=order("")), "", budget, count)
-    # Joined they may have a token more than one by one.
+    # Joined, they may have more tokens than one by one.
     while ledger and count(" ".join(ledger)) > budget:
         ledger.pop()
     return tuple(ledger)
@@ -339,6 +343,7 @@ def _listing(names: Sequence[str], root: str, budget: int, count: Count) -> list
     costs: dict[str, int] = {}
     text = f"\n{root}\n"
     for name in names:
+        # Hardly any identifier has one token only.
         if left < 2:
             break
         if _occurs(name, text):

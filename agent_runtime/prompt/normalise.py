@@ -1,4 +1,4 @@
-"""Turns a model's raw answer into a message that every provider accepts in later prompts."""
+"""Turn a model's raw answer into a message that every provider accepts in later prompts."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def normalise_answer(answer: ModelAnswer, seq: int, cut: str | None = None) -> A
         ModelProtocolError: the answer is complete but empty, or has more than `MAX_CALLS` calls.
     """
     empty = not answer.calls and not answer.text.strip() and not answer.files
+    # Other finish reasons explain why nothing came; the run reacts to them.
     if empty and answer.finish in ("stop", "tool_calls", "pause"):
         raise ModelProtocolError(
             f"{answer.model} gave an empty answer.", cure="Try again, or use another model."
@@ -69,6 +70,7 @@ def _encodable(value: Any) -> Any:
 
 
 def _call(raw: RawCall, seq: int, index: int) -> ToolCall:
+    # What providers accept: the next prompt repeats the name, even of a tool that does not exist.
     name = _BAD_NAME.sub("_", raw.name)[:64] or "unnamed"
     arguments = parse_object(raw.arguments)
     if arguments is None:
@@ -93,6 +95,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 
 def _too_deep(value: object) -> bool:
+    # Level by level: recursion could itself be too deep, and so could later encoders'.
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         level = [inner for one in level for inner in _inner(one)]

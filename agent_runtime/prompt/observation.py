@@ -71,6 +71,7 @@ class Archive:
     until: str = ""
 
 
+# Without slots, which `cached_property` cannot use.
 @dataclass(frozen=True)
 class Observation:
     """Notes that replace an interval of a branch in prompts.

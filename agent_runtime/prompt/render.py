@@ -1,4 +1,4 @@
-"""Renders messages, the task, notes and observations as prompts show them."""
+"""Render messages, the task, notes and observations as prompts show them."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ def render_front(
     system = "\n\n".join(part for part in (own, rule) if part)
     front = [PromptMessage("system", system)]
     if start.repeat_system:
+        # A digest as the mark, so that the message is the same in every process and prompt.
         stable = hashlib.sha256(system.encode()).hexdigest()[:12]
         text = f'<instructions id="{stable}">\n{system}\n</instructions>'
         front.append(PromptMessage("user", text))
@@ -112,13 +113,15 @@ def _state(
     """Return the text and files of the state note: the task, and the current state of the run."""
     texts: list[str] = []
     files: tuple[FileRef, ...] = ()
+    # The task comes first and without a fence: it is the user's, not the runtime's.
     if task is not None and isinstance(task.message, UserMessage):
         texts.append(task.message.text)
         files = task.message.files
     if _renamed(start):
         renamed = f"<runtime-note {start.nonce}> and </runtime-note {start.nonce}>"
-        said = f"From here on notes of the runtime stand between {renamed} only."
-        texts.append(_fenced(said, secret_of(start.nonce)))
+        rule = f"From here on notes of the runtime stand between {renamed} only."
+        # Between the marks that the system prompt names, and not masked: it has to show the mark.
+        texts.append(_fenced(rule, secret_of(start.nonce)))
     if start.left_out:
         missing = f"{start.left_out} earlier messages of this thread are not shown"
         stand = "; the observations above stand for them" if observed else ""

@@ -1,4 +1,4 @@
-"""Counts messages and trims them to a model's window, for programs with their own message list.
+"""Count messages and trim them to a model's window, for programs with their own message list.
 
 Runs do not need this: they build prompts with `build` and `window`.  It offers the same counting
 and windows for messages outside of a log, as `PromptMessage`s or dicts in OpenAI's form.
@@ -169,6 +169,7 @@ def _newest(blocks: Sequence[_Block], fits: Callable[[int], bool]) -> list[_Bloc
     """Return the newest blocks that fit, with the user's last; None if not even those two fit."""
     users = [index for index, one in enumerate(blocks) if one.role == "user"]
     pinned = users[-1] if users else len(blocks)
+    # The user's last message is paid for first, wherever it stands.
     tokens = blocks[pinned].tokens if users else 0
     first = len(blocks)
     for index in reversed(range(len(blocks))):
@@ -180,6 +181,7 @@ def _newest(blocks: Sequence[_Block], fits: Callable[[int], bool]) -> list[_Bloc
         return None
     if first > pinned:
         return [blocks[pinned], *blocks[first:]]
+    # Several providers want a user message first, so what comes before one leaves, too.
     return list(blocks[next((one for one in users if one >= first), first) :])
 
 
@@ -223,6 +225,7 @@ def _content(content: Any) -> tuple[str, list[FileRef]]:
             inner: Any = shown.get(kind)
             files.append(FileRef(_FILES[kind], _address(inner)))
         else:
+            # An unknown kind of part: its JSON is about as long as what is sent.
             texts.append(orjson.dumps(shown, default=str).decode())
     return "\n".join(texts), files
 

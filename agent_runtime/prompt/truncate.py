@@ -1,4 +1,4 @@
-"""Truncates tool results to head and tail, with a line between them that names the handle."""
+"""Truncate tool results to head and tail, with a line between them that names the handle."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ BISECTIONS = 7
 
 _WORST_HANDLE = "cz9x7q5w3"
 _HANDLE_TOKENS = 9
+"""A handle has nine characters, so never more tokens, whatever the vocabulary."""
 
 
 def truncate_text(text: str, chars: int, handle: str) -> str:
@@ -54,6 +55,7 @@ def share_result_budget(
         truncated texts have at most `budget` tokens together, unless the lines about what is left
         out alone have more.
     """
+    # No cap is below the line itself, with numbers as long as they get.
     sample = _marker(10**8, 10**9, _WORST_HANDLE, 10**8)
     floor = count(sample) + _HANDLE_TOKENS
     most = [max(floor, min(cap, budget)) for cap in caps or [budget] * len(texts)]
@@ -95,6 +97,7 @@ def _between_characters(text: str, place: int, step: int = -1) -> int:
 
 def _tokens(text: str, enough: int, count: Callable[[str], int]) -> int:
     """Count a text, stopping once it has more than `enough` tokens."""
+    # Megabytes need not be counted to know that they are too long.
     size = max(1000, enough * 4)
     total = 0
     for start in range(0, len(text) if len(text) > size else 0, size):
@@ -124,6 +127,7 @@ def _most_chars(text: str, tokens: int, count: Callable[[str], int]) -> int:
 
     Tokens do not grow evenly with characters, so the result was itself counted (or is 0).
     """
+    # First double until it is too long, then bisect: the text may have many characters a token.
     fits, too_many = 0, max(1, min(len(text), tokens * 4))
     while too_many < len(text) and count(truncate_text(text, too_many, _WORST_HANDLE)) <= tokens:
         fits, too_many = too_many, min(len(text), too_many * 2)

@@ -110,6 +110,7 @@ class Entry:
     shown: tuple[int | None, ...] = ()
     prompt: tuple[PromptMessage, ...] = ()
     tokens: int = 0
+    # Not compared: a reload has the database's clock, the view in memory that of this machine.
     at: float = field(default=0.0, compare=False)
 
     @property

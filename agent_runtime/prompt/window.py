@@ -43,7 +43,7 @@ FITS = 0.85
 """Share of the room above which the guaranteed messages shrink; otherwise they would have to shrink
 again within a few steps."""
 TARGET = 0.6
-"""Share of the room that is left after the guaranteed messages had to shrink."""
+"""Share of the room that is filled after the guaranteed messages had to shrink."""
 RESULTS_SHARE = 0.2
 """Share of the room for the results of one exchange when they are first sent."""
 
@@ -70,6 +70,7 @@ class PromptLimits:
 
 def results_budget(room: PromptLimits, ratio: float) -> int:
     """Return how many of our tokens the results of one exchange may have."""
+    # A tiny window still shows the line that names the handle.
     return max(64, int(room.limit * RESULTS_SHARE / ratio))
 
 
@@ -156,6 +157,7 @@ def plan_activation(
     keep = _keep_messages(view.entries, room.last_messages)
     goal = int(room.limit * (TARGET if cause == "overflow" else FITS))
     if cause in ("start", "agent", "note"):
+        # Not caused by the prompt's length, so nothing leaves that may still stay.
         keep, goal = _keep_messages(view.entries, _most(view, room)), room.limit
     planned = plan.view(keep, {**base.cuts})
     return planned if estimate(planned.tokens) <= goal else _shrink(plan, keep, room, estimate)
@@ -197,11 +199,13 @@ class _Plan:
         self, keep: int, cuts: Mapping[str, Truncation]
     ) -> tuple[ActivationContent, Entry | None]:
         kept, dropped = self.old.entries[keep:], self.old.entries[:keep]
+        # If nothing leaves, the raw nodes begin where they did, perhaps at the root.
         first = kept[0].seq if keep else self.old.start.first
         shown = {handle for entry in kept for handle in handles(entry)}
         kept_cuts = {handle: one for handle, one in cuts.items() if handle in shown}
         short = sum(entry.size for entry in kept) < self.least
         pinned = self.task if self.task and not any(e.seq == self.task.seq for e in kept) else None
+        # The old view's task was shown in front, so it was not counted as left out.
         left = sum(e.size for e in dropped) + self.base.left_out + (self.old.task is not None)
         task_id = pinned.seq if pinned else None
         start = replace(
@@ -261,6 +265,7 @@ def _shrink(plan: _Plan, keep: int, room: PromptLimits, estimate: Callable[[int]
     view = plan.less(view, keep)
     if estimate(view.tokens) > room.limit:
         # The window became smaller, or the provider now counts more per token of ours.
+        # Then even the newest results are truncated.
         view = plan.view(keep, _cuts(plan, keep, 0))
     if estimate(view.tokens) > room.limit:
         raise prompt_too_large(view, room, estimate)
@@ -291,6 +296,7 @@ def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, Truncation]:
 
 def saved_by_cuts(view: View) -> int:
     """Return about how many tokens truncating all long results but the newest would save."""
+    # An estimate by length, which is cheap enough for every step.
     exchanges = [entry for entry in view.entries if entry.results]
     return sum(
         max(0, min(len(result.text), entry.shown[index] or len(result.text)) // 4 - CUT_TOKENS)
@@ -306,8 +312,10 @@ def truncation_of(text: str, handle: str, cap: int | None) -> Truncation | None:
     Args:
         cap: the characters to which it was truncated when it was first sent.
     """
+    # A token has at least one character, so such a text is not worth counting.
     if len(text) <= CUT_TOKENS:
         return None
+    # About four characters a token; fewer in digits, hexadecimal and many scripts.
     chars = CUT_TOKENS * 4
     while chars > 100 and count_text(truncate_text(text, chars, handle)) > CUT_TOKENS:
         chars = chars * 3 // 4
@@ -356,12 +364,14 @@ def covered(
     newest.
     """
     by_first: dict[int, Observation] = {}
+    # Later ones overwrite earlier ones, so the best comes last.
     for one in sorted(prepared, key=lambda one: (not one.provisional, one.id)):
         by_first[one.first] = one
     places = {entry.seq: place for place, entry in enumerate(entries)}
     chosen: list[Observation] = []
     reached = 0
     while reached < len(entries) and (one := by_first.get(entries[reached].seq)) is not None:
+        # It ends on another branch, or beyond the head.
         if one.last not in places:
             break
         chosen.append(one)

@@ -1,4 +1,4 @@
-"""What a run may still spend: of the budgets of its run tree, of its thread, and of its user's day.
+"""What a run may still spend of the budgets of its run tree, its thread and its user's day.
 
 The store enforces them, whoever else spends at the same time
 (`agent_runtime_storage.log.spending`); this module computes what follows for a run: what is left,
@@ -80,6 +80,7 @@ def tree_budget(settings: Settings) -> Budget:
 def limits_of(settings: Settings) -> Limits:
     """Return the limits of runs under these settings, except the budget of their tree."""
     steps = settings.budget_steps
+    # Steps that child runs leave for the root's last answer; never all, or none could begin.
     return Limits(
         thread=budget_of(settings.thread_budget_tokens, settings.thread_budget_usd),
         day=budget_of(settings.day_budget_tokens, settings.day_budget_usd),
@@ -101,16 +102,17 @@ def in_money(budget: Budget, limits: Limits) -> bool:
 async def allowances(store: UserStore, lease: Lease, limits: Limits) -> list[BudgetState]:
     """Return the budgets that a run must keep to, as they are now."""
     root = await store.runs.get(lease.root_run_id)
+    # The root itself may spend what its child runs have to leave for it.
     kept = root.kept if lease.is_child else NO_AMOUNT
-    found: list[BudgetState] = []
+    budgets: list[BudgetState] = []
     if root.budget != UNLIMITED:
-        found.append(_of_tree(root, kept))
+        budgets.append(_of_tree(root, kept))
     if limits.thread != UNLIMITED:
         spending = await store.spending.of_thread(root.thread_id)
-        found.append(BudgetState("thread", limits.thread, spending, kept))
+        budgets.append(BudgetState("thread", limits.thread, spending, kept))
     if limits.day != UNLIMITED:
-        found.append(BudgetState("day", limits.day, await store.spending.of_day(), kept))
-    return found
+        budgets.append(BudgetState("day", limits.day, await store.spending.of_day(), kept))
+    return budgets
 
 
 def _of_tree(root: Run, kept: Amount = NO_AMOUNT) -> BudgetState:
@@ -119,9 +121,9 @@ def _of_tree(root: Run, kept: Amount = NO_AMOUNT) -> BudgetState:
     )
 
 
-def least_left(found: Sequence[BudgetState]) -> Amount:
+def least_left(budgets: Sequence[BudgetState]) -> Amount:
     """Return what is left of the tightest budgets, counting reservations as unspent."""
-    left = [one.left for one in found]
+    left = [one.left for one in budgets]
     return Amount(
         min([NO_END, *(one.tokens for one in left)]), min([NO_END, *(one.cost for one in left)])
     )
@@ -180,14 +182,14 @@ def held_by_the_dead(error: BudgetExceeded, dead: Sequence[str]) -> BudgetExceed
     )
 
 
-def root_reserve(call: Amount, found: Sequence[BudgetState]) -> Amount:
+def root_reserve(call: Amount, budgets: Sequence[BudgetState]) -> Amount:
     """Return what child runs must leave unspent for their root.
 
     That is its next call, or up to two calls as long as they are a small part of each budget.
     """
     small = Amount(
-        min([NO_END, *(one.limit.tokens or NO_END for one in found)]) // _SMALL,
-        min([NO_END, *(one.limit.cost or NO_END for one in found)]) // _SMALL,
+        min([NO_END, *(one.limit.tokens or NO_END for one in budgets)]) // _SMALL,
+        min([NO_END, *(one.limit.cost or NO_END for one in budgets)]) // _SMALL,
     )
     return Amount(
         max(call.tokens, min(ROOM * call.tokens, small.tokens)),
@@ -198,14 +200,14 @@ def root_reserve(call: Amount, found: Sequence[BudgetState]) -> Amount:
 async def time_limit(store: UserStore, lease: Lease, settings: Settings) -> TimeLimit | None:
     """Return the shorter of the run's own time limit and what is left of its tree's; None for none.
 
-    A tree's time is that in which its root was executed: time in which it was suspended, or in
-    which nobody worked on it, does not count.
+    A tree's time is the time in which its root was executed; while it was suspended, or no process
+    worked on it, no time counts.
     """
-    found: list[TimeLimit] = []
+    limits: list[TimeLimit] = []
     if (own := settings.run_timeout) is not None:
-        found.append(TimeLimit(own, own, f"It ran longer than its {own:g} seconds."))
+        limits.append(TimeLimit(own, own, f"It ran longer than its {own:g} seconds."))
     if (most := settings.budget_seconds) is not None:
         worked = await store.runs.active_seconds(lease.root_run_id)
         detail = f"The run and its sub-agents have used up their {most:g} seconds."
-        found.append(TimeLimit(max(most - worked, 0.0), most, detail))
-    return min(found, key=lambda one: one.seconds, default=None)
+        limits.append(TimeLimit(max(most - worked, 0.0), most, detail))
+    return min(limits, key=lambda one: one.seconds, default=None)

@@ -45,7 +45,8 @@ class RunControl:
         store = self._store_of(user)
         reached = await store.runs.cancel(run_id)
         for one in reached:
-            # A process that takes it over first sees the request.
+            # Nobody polls for the request on behalf of a dead process.  A process that takes the
+            # run over first sees the request itself.
             await end_if_dead(store, await store.runs.get(one))
         return reached
 
@@ -133,11 +134,13 @@ class RunControl:
         if run.status == "suspended":
             return
         if leases.is_dead(run):
+            # Nobody would read the message.
             with leases.at_work(run.id):
                 log, _ = await take_log(store, run, lambda event: None)
                 await give_up(store, log.lease, PAUSED)
             return
-        # The root comes first: a sub-agent that begins after that sees its pause.
+        # The root comes first: a sub-agent that begins after that sees its pause.  The epoch voids
+        # the message once the run has been resumed.
         for one in (run, *await at_work_below(store, run.id)):
             await store.inbox.post(one.thread_id, PAUSE, str(one.epoch).encode(), run_id=one.id)
 
@@ -187,8 +190,8 @@ class RunControl:
         """
         store = self._store_of(user)
         if run_id is not None:
-            found = await questions_of(store, run_id, status)
-            return [one for one in found if thread in (None, one.thread_id)]
+            questions = await questions_of(store, run_id, status)
+            return [one for one in questions if thread in (None, one.thread_id)]
         if thread is not None:
             return await questions_on(store, thread, status)
         return [Question.of(row) for row in await store.questions.list(status=status, limit=1000)]
@@ -243,9 +246,8 @@ async def check_answered(store: UserStore, run: Run) -> None:
     """Refuse to resume a run that still waits for a person. Raises `QuestionsOpen`."""
     if run.status != "suspended" or run.cancel_requested:
         return
-    asked = await questions_of(store, run.id)
-    if asked:
-        ids = tuple(question.id for question in asked)
+    if questions := await questions_of(store, run.id):
+        ids = tuple(question.id for question in questions)
         raise QuestionsOpen(
             f"Run {run.id} waits for answers to {len(ids)} question{'s' * (len(ids) > 1)}: "
             f"{', '.join(ids)}.",

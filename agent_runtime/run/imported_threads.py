@@ -1,22 +1,22 @@
-"""What an imported thread has to be so that the engine can read it."""
+"""Check that the engine can read the rows of an imported thread."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from agent_runtime.messages import AssistantMessage, decode_message, decode_result
+from agent_runtime.plan.model import decode_plan
+from agent_runtime.prompt.observation import decode_body
+
 
 def check_imported_body(
     kind: Literal["node", "call", "observation", "plan"], body: bytes
 ) -> tuple[str, int]:
-    """Read a body as the engine does; of a node return the role and the number of its calls.
+    """Decode a body as the engine does; for a node, return its role and the number of its calls.
 
     Raises:
         ValueError: the engine did not write it.
     """
-    from agent_runtime.messages import AssistantMessage, decode_message, decode_result
-    from agent_runtime.plan.model import decode_plan
-    from agent_runtime.prompt.observation import decode_body
-
     match kind:
         case "node":
             message = decode_message(body)
@@ -25,6 +25,7 @@ def check_imported_body(
         case "call":
             decode_result(body)
         case "observation":
+            # The columns are checked elsewhere; only the body has to be readable.
             decode_body(
                 body, identity=1, level=0, parent_id=None, first=1, last=1, parts=(),
                 provisional=False,

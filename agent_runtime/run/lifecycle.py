@@ -1,4 +1,4 @@
-"""The life of a run around its loop: its lease and time are watched, its end always recorded."""
+"""The life of a run around its loop: watch its lease and its time, and always record its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import ACTIVE, Finish
 
 POLL_SECONDS = 0.4
-"""How often a run checks whether another process requested its cancellation."""
+"""How often a run checks whether another process requested its cancellation, which `Runtime.cancel`
+promises to reach within half a second."""
 
 
 class RunDriver(Protocol):
@@ -63,8 +64,10 @@ async def execute_run(
     """
     log = driver.log
     try:
+        # It raises a cancellation that came while the run began, which has to end the run as well.
         log.announce()
         if node is not None:
+            # Before the first step: if the process dies after a success, the job is there already.
             await node.promise(log.store, log.lease)
         limit = await time_limit(log.store, log.lease, settings)
         return await _watched(driver, limit, background)
@@ -102,11 +105,13 @@ async def _watched(driver: RunDriver, limit: TimeLimit | None, background: Detac
                 finish = await driver.drive()
         timed_out = timer.cancelled_caught
         group.cancel_scope.cancel()
+    # Outside of the group, whose scope is cancelled by now.
     if finish is not None:
         return finish
     if timed_out and limit is not None:
         finish = Finish("failed", "timeout", limit.detail)
     else:
+        # `watch_lease` cancelled the scope.  A cancellation of the caller is raised instead.
         finish = cancelled_finish()
     return await _end(driver, finish)
 
@@ -137,7 +142,9 @@ async def _end(driver: RunDriver, finish: Finish) -> Finish:
         # It was stopped just after its own last commit, which holds.
         return finish
     log = driver.log
+    # The detail may quote a provider or a tool, and the store takes only valid UTF-8.
     finish = replace(finish, detail=encodable(finish.detail))
+    # Limited, because nothing can interrupt a shield: if the store hangs, the lease expires.
     with anyio.move_on_after(END_SECONDS, shield=True):
         try:
             if log.exchange is not None:
@@ -154,7 +161,7 @@ async def _end(driver: RunDriver, finish: Finish) -> Finish:
 
 
 async def _end_waiting(log: RunLog) -> None:
-    """End the sub-agents that wait for a person: the call that would resume them is closed."""
+    """End the sub-agents that wait for a person: the call that could resume them gets closed."""
     for run in await waiting_below(log.store, log.lease.run_id):
         await end_if_dead(log.store, run)
 
@@ -169,6 +176,7 @@ async def _end_cancelled(log: RunLog) -> None:
 
 async def watch_lease(log: RunLog, scope: anyio.CancelScope) -> None:
     """Renew the lease, and cancel the scope when any process requests the run's cancellation."""
+    # After a third of its time, so that two thirds are left for a database that does not answer.
     renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
     while True:
         await anyio.sleep(POLL_SECONDS)

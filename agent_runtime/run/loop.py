@@ -12,19 +12,21 @@ from dataclasses import replace
 
 import orjson
 
-from agent_runtime.delegation.background import JOB, TASKS, deliver_lost_results
+from agent_runtime.delegation.background import TASKS, deliver_lost_results
 from agent_runtime.errors import (
     BudgetExceeded,
     InboxWaiting,
     InvariantError,
     ModelError,
     ModelOverflow,
+    ModelProtocolError,
     ModelRejected,
     PromptTooLarge,
 )
 from agent_runtime.files.attach import keep_made
-from agent_runtime.human.pause import PAUSE, PAUSED, pause_requested
-from agent_runtime.log.run_log import Billing, cancelled_finish
+from agent_runtime.human.pause import PAUSED, pause_requested
+from agent_runtime.log.exchange import Billing
+from agent_runtime.log.run_log import cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import (
     FilePart,
@@ -43,6 +45,7 @@ from agent_runtime.prompt.incomplete_answers import GO_ON as GO_ON_EXACTLY
 from agent_runtime.prompt.incomplete_answers import AnswerCutoff, UnfinishedAnswer, failed_answer
 from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.prompt.view import Prompt
+from agent_runtime.run.inbox import inbox_notes
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls, still_running
 from agent_runtime.tools import output as outputs
@@ -70,8 +73,10 @@ class AgentLoop:
         """Run to the end and return how the run ended, which is recorded by then.
 
         Raises `ModelError`, `PromptTooLarge` and store errors; the caller then ends the run.
-        Cancelled, it leaves the log valid and the run open, for `finish`.
+        If cancelled, it leaves the log valid and the run open, for `finish`.
         """
+        # A resumed run may have an exchange open.  No prompt can be built before it is closed, and
+        # closing it drains the inbox too.
         if self.log.exchange is not None and (finish := await self.run_tools()) is not None:
             return finish
         has_tasks = self.setup.tools.get(TASKS) is not None
@@ -101,8 +106,8 @@ class AgentLoop:
     async def ask(self) -> tuple[Prompt, ModelAnswer]:
         """Call the model with the next prompt; if the provider refuses it, with a smaller request.
 
-        What is made smaller: files are only named, the answer's limit is lowered (some providers
-        refuse a prompt and an answer that might not fit together), then the prompt is shortened.
+        First files are only named, then the answer's limit is lowered, then the prompt is
+        shortened.
         """
         prompt, narrowed = await self.next_prompt(), False
         while True:
@@ -110,10 +115,15 @@ class AgentLoop:
             try:
                 answer = await self.call(prompt, files)
             except (ModelOverflow, ModelRejected) as refused:
+                # A refusal does not say what was refused: try without the files that are new.
                 if isinstance(refused, ModelRejected) and self.state.files.refused(files):
                     continue
+                # Some refuse a prompt and an answer limit that might not fit together, as an
+                # overflow or as a bad request.  A lower limit costs nothing; try it first.
                 if self.state.reservation.shorten():
                     await self.state.reservation.reserve()
+                # Only once: the shortened prompt is well below the refused one (`TARGET`), so
+                # another refusal has another reason.
                 elif isinstance(refused, ModelOverflow) and not narrowed:
                     prompt, narrowed = await self.shorter_prompt(refused), True
                 else:
@@ -136,7 +146,10 @@ class AgentLoop:
             settings=self.setup.model_settings,
             files=masked_parts(files, self.log.view.start.nonce),
         )
+        # `lost` of an event counts from the call's beginning; `counted` of them are in
+        # `pending.lost` already, or recorded.
         counted = 0
+        # Before the request leaves: whatever interrupts this, `finish` counts the call as billed.
         state.previous, pending.calling = prompt, True
         try:
             async with self.setup.model.stream(request) as events:
@@ -152,8 +165,11 @@ class AgentLoop:
                             continue
                         self.ignored.add(event.name)
                     self.log.tell(live_event(event))
-            raise ModelError(f"{self.setup.model.name} ended its stream without an answer.")
+            raise ModelProtocolError(
+                f"{self.setup.model.name} ended its stream without an answer.", lost=counted + 1
+            )
         except ModelError as error:
+            # The error counts the last attempt itself, if that may be billed.
             pending.calling, pending.lost = False, pending.lost + error.lost - counted
             raise
 
@@ -161,6 +177,7 @@ class AgentLoop:
 
     async def end_before_step(self) -> Finish | None:
         """Return how the run ends instead of making another step, or None."""
+        # Before the limits: an output that the last allowed step gave is still a success.
         if self.setup.output is not None:
             accepted = outputs.accepted_output(self.log.view)
             if accepted is not None:
@@ -168,6 +185,7 @@ class AgentLoop:
         if self.log.steps >= self.state.step_limit:
             detail = f"It used up its {self.state.step_limit} steps."
             return Finish("failed", "max_steps", detail)
+        # One small read at each step; the inbox itself is read only if there is anything in it.
         cancelled, posted = await self.log.asked()
         if cancelled:
             return cancelled_finish()
@@ -190,6 +208,7 @@ class AgentLoop:
         if state.memory is not None:
             # Not earlier: before the activation the worker would see what is about to leave.
             state.memory.wake()
+        # The reservation of the last exchange does not include recalled messages.
         if log.reserved is None or recalled:
             await state.reservation.reserve()
         prompt = build_prompt(log.view, cache_marks=self.setup.info.cache_marks)
@@ -225,7 +244,7 @@ class AgentLoop:
     # After the call
 
     async def record(self, prompt: Prompt, answer: ModelAnswer) -> Finish | None:
-        """Record the answer, ahead of its calls if it has any; return how it ended the run."""
+        """Record the answer, before its calls run if it has any; return how it ended the run."""
         log, state, setup = self.log, self.state, self.setup
         pending = state.reservation
         self.cutoff = cutoff = AnswerCutoff.of(answer, pending.next_output, pending.limited_by)
@@ -235,6 +254,8 @@ class AgentLoop:
             answer = replace(answer, calls=(), opaque=None)
         message = normalise_answer(answer, log.next_seq, cutoff and cutoff.result)
         if answer.files:
+            # Before the node that refers to them: a crash in between leaves unused files, not a
+            # broken reference.
             files = await keep_made(answer.files, state.context("").keep)
             message = replace(message, files=files)
         reserved, spent = log.reserved or Amount(), Amount()
@@ -249,6 +270,7 @@ class AgentLoop:
         if answer.usage is not None:
             setup.calibration.observe(prompt.counted, answer.usage.prompt)
             spent = Amount(answer.usage.prompt + answer.usage.completion, answer.cost or 0)
+        # An answer without reported usage counts at its bound, like a lost attempt.
         lost = scale_amount(reserved, pending.lost + (answer.usage is None))
         billing = Billing(usage, spent, lost, self.answer_event(message, answer))
         if message.calls:
@@ -260,7 +282,8 @@ class AgentLoop:
         try:
             return await self.append_answer(message, billing, follow_up)
         except InboxWaiting:
-            # Something came in just before the answer ended the run: the model has to see it.
+            # A message came just before the answer would have ended the run.  Nothing was written;
+            # this time the inbox is read, so the run continues.
             return await self.append_answer(message, billing, follow_up)
 
     def answer_event(self, message: AssistantMessage, answer: ModelAnswer) -> NewEvent:
@@ -292,27 +315,30 @@ class AgentLoop:
         items: Sequence[InboxItem] = ()
         notes: list[Note] = []
         if isinstance(follow_up, Finish):
+            # The inbox stays as it is, for the run that resumes this one or follows it.
             finish = follow_up
         else:
             items = await self.inbox()
             notes = inbox_notes(items, self.log.lease.run_id)
-            finish, asked = self.outcome(message, follow_up, interrupted=bool(notes))
-            notes += asked
+            finish, requests = self.outcome(message, follow_up, interrupted=bool(notes))
+            notes += requests
             if finish is None and pause_requested(items, self.log.lease):
                 finish = PAUSED
-        # Empty where reasoning used up the answer's limit, or the provider withheld all of it.
-        said = [message] if message.text.strip() or message.files else []
-        if not said:
+        # An answer is empty if reasoning used up its limit or the provider withheld all of it.
+        # Providers refuse empty messages in later prompts, so it gets no node.
+        answers = [message] if message.text.strip() or message.files else []
+        if not answers:
             billing = replace(
                 billing,
                 usage=replace(billing.usage, node_id=None),
                 event=replace(billing.event, node_id=None),
             )
         await self.log.append(
-            [*said, *notes],
+            [*answers, *notes],
             drained=items,
             finish=finish,
             billing=billing,
+            # Only a success is final: a run that ended otherwise reads its inbox when it resumes.
             quiet_inbox=finish is not None and finish.status == "succeeded",
         )
         self.state.reservation.recorded()
@@ -335,15 +361,16 @@ class AgentLoop:
                 return Finish("succeeded", "completed", output=orjson.dumps(arguments)), []
         if follow_up is not None:
             return None, [follow_up]
-        asked: list[Note] = []
+        requests: list[Note] = []
         if output is not None:
+            # This answer is not in the view yet, so it is one more than what is counted.
             if outputs.count_rejected_outputs(self.log.view) >= outputs.RETRIES:
-                return no_output(None), []
-            asked.append(Note(outputs.ASK))
+                return outputs.no_output(None), []
+            requests.append(Note(outputs.ASK))
         elif not interrupted:
             return Finish("succeeded", "completed", output=orjson.dumps(text)), []
         self.unfinished.clear()
-        return None, asked
+        return None, requests
 
     async def run_tools(self) -> Finish | None:
         """Run the open exchange's calls and close it; return how that ended the run."""
@@ -353,8 +380,10 @@ class AgentLoop:
             self.log, self.setup.tools, state.context, self.close, settled, state.gate
         )
         if suspended is not None or self.log.ended:
+            # `close` ends the run by itself only if it finds a pause in the inbox.
             return suspended or PAUSED
         stopped = await state.guard.stop()
+        # With a question for a person the guard has ended the run itself.
         return stopped if stopped is None or self.log.ended else await self.finish(stopped)
 
     async def close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
@@ -374,6 +403,8 @@ class AgentLoop:
         if finish is None:
             items = await self.inbox()
             notes = inbox_notes(items, log.lease.run_id)
+            # In the commit that closes the exchange: inside a tool loop a note is part of the last
+            # result, which must not change once a prompt has shown it.
             notes += await state.guard.look(ordered)
             notes += await state.limit_notes()
             finish = PAUSED if pause_requested(items, log.lease) else None
@@ -389,13 +420,13 @@ class AgentLoop:
         )
 
     async def end_without_output(self) -> Finish | None:
-        """End the run if its model has tried to give its output too often; else return None."""
+        """End the run if its model gave too many invalid outputs; else return None."""
         view, output = self.log.view, self.setup.output
         if output is None or outputs.accepted_output(view) is not None:
             return None
         if outputs.count_rejected_outputs(view) <= outputs.RETRIES:
             return None
-        return await self.finish(no_output(self.cutoff))
+        return await self.finish(outputs.no_output(self.cutoff))
 
     # Resuming and ending
 
@@ -413,6 +444,8 @@ class AgentLoop:
         self.unfinished = UnfinishedAnswer.of(log.view.entries)
         items = await self.inbox()
         notes = inbox_notes(items, log.lease.run_id)
+        # Only a resumed run has made steps; a new one has neither a guard's question nor a limit
+        # that it came near.
         if log.steps:
             decision = await state.guard.answered()
             if isinstance(decision, Finish):
@@ -426,6 +459,8 @@ class AgentLoop:
         if notes or items:
             await log.append(notes, drained=items, finish=finish)
         if notes and finish is None:
+            # The notes may follow a result that the last process has sent already; a new
+            # activation allows this prompt to differ from that one.
             await state.activate("note")
         return finish
 
@@ -442,18 +477,11 @@ class AgentLoop:
             await self.close(abandoned_results(self.log.exchange, tools), finish)
             return finish
         pending = self.state.reservation
+        # The call in progress, if there is one, counts as one more attempt.
         lost = scale_amount(self.log.reserved or Amount(), pending.lost + pending.calling)
         await self.log.append([], finish=finish, unsettle=lost)
         pending.recorded()
         return finish
-
-
-def no_output(cutoff: AnswerCutoff | None) -> Finish:
-    """Return the end of a run whose model never gave a valid output."""
-    detail = f"The model gave no valid output in {outputs.RETRIES + 1} attempts."
-    if cutoff is None:
-        return Finish("failed", "error", detail)
-    return Finish("failed", "length", f"{detail} The last was cut at {cutoff.at}. {cutoff.cure}")
 
 
 def live_event(
@@ -472,18 +500,3 @@ def live_event(
             return NewEvent("model-wait", data={"reason": reason, "wait": wait})
         case SettingIgnored(name):
             return NewEvent("setting-ignored", data={"setting": name})
-
-
-def inbox_notes(items: Sequence[InboxItem], run_id: str) -> list[Note]:
-    """Return the notes in which a run's model reads the inbox."""
-    notes: list[Note] = []
-    for item in items:
-        text = item.body.decode()
-        if item.kind == "steer":
-            when = "while you work" if item.run_id in (None, run_id) else "to an earlier run"
-            notes.append(Note(f"The user says, {when}: {text}", source="steer"))
-        elif item.kind == JOB:
-            notes.append(Note(text, source="background"))
-        elif item.kind != PAUSE:
-            notes.append(Note(text))
-    return notes

@@ -1,7 +1,7 @@
 """Observe and condense a thread's memory on request, outside of its runs.
 
-A maintenance run takes the thread's lease as any run does, and makes no steps, so it never works in
-parallel to another.  What it writes is ready for the next activation; it activates nothing itself.
+A maintenance run holds the thread's lease like any run, so it never works in parallel to another;
+it makes no steps.  What it writes is ready for the next activation; it activates nothing itself.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from agent_runtime.memory.observational.reflector.base import size_of
 from agent_runtime.memory.observational.report import MemoryReport, memory_report
 from agent_runtime.memory.observational.thresholds import MemoryThresholds, oldest
 from agent_runtime.memory.observational.worker import MemoryWorker
+from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Checkable, Model
 from agent_runtime.models.cost import require_price
 from agent_runtime.prompt.observation import Observation
@@ -152,7 +153,7 @@ class ThreadMemory:
         thread: str,
         on_event: Callable[[Event], None],
     ) -> AsyncGenerator[OnDemandMemoryWorker]:
-        """Begin a maintenance run and end it with the context; give what does its work."""
+        """Begin a maintenance run, give its worker, and end the run with the context."""
         await store.threads.get(thread)
         setup = await self._resolve(agent, store, thread)
         if setup.memory is None:
@@ -186,13 +187,11 @@ async def _result(store: UserStore, worker: OnDemandMemoryWorker) -> Maintenance
 
 
 async def _check(role: Role, own: Model, settings: Settings) -> None:
-    """Check that the model of a role can be called: whoever asks for it does not want rules.
+    """Check that the model of a role can be called; on request, rules do not replace it.
 
     Raises:
         ModelAuthError, RealModelForbidden, ConfigError: it cannot.
     """
-    from agent_runtime.models import model_from_name
-
     name = settings.place(role).name
     if name == "extractive":
         return
@@ -202,11 +201,12 @@ async def _check(role: Role, own: Model, settings: Settings) -> None:
 
 
 class OnDemandMemoryWorker(MemoryWorker):
-    """A worker that does all it may at once, whatever the thresholds say."""
+    """A worker that does at once all work that there is, whatever the thresholds say."""
 
     async def observe_all(self) -> None:
-        """Observe all that has left or may leave, then what rules wrote while a model failed."""
+        """Observe what has left or may leave the prompt, then rewrite provisional observations."""
         memory = self.memory
+        # Oldest first: an observation is written with the notes before it in view.
         while chunk := await memory.next_of_past(self.log.view):
             await self.observe(chunk)
         while chunk := oldest(memory.raw(self.log.view), memory.thresholds):
@@ -252,6 +252,8 @@ async def _lease(
         events=(run_start_event(AGENT, setup, 0),),
     )
     log = await begin_log(store, thread, view, run, emit=emit, limits=setup.limits)
+    # If another process cancels the run, `watch_lease` cancels the group, which ends without an
+    # error and without getting here.
     done = False
     async with finish_on_error(store, log.lease):
         log.announce()

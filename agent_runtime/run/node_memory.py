@@ -1,8 +1,8 @@
 """Runs with node memory: each begins with its node's history and adds a turn when it succeeds.
 
-The history becomes messages of the run's own thread, before its task, so the log alone says what
-the model saw.  A durable job, queued before the run's first step, promises the turn.  If the
-process dies before the turn is written, the node's next run writes it.
+The history becomes messages of the run's own thread, before its task, so the log alone shows what
+the model saw.  A durable job, queued before the run's first step, records that a turn is owed.  If
+the process dies before the turn is written, the node's next run writes it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class NodeRun:
     """A run's part in its node's memory.
 
     Attributes:
-        anchored: whether the conversation is the thread of the root run.  Then the node remembers
-            the turns on that thread's branch, else all turns in their order.
+        anchored: whether the conversation is the thread of the root run.  The node then remembers
+            the turns on that thread's branch, otherwise all turns in their order.
         before: the messages that the run begins with; see `load_node_run`.
         left_out: how many older turns did not fit the limits.
     """
@@ -59,6 +59,7 @@ class NodeRun:
     before: tuple[LoggedMessage, ...] = ()
     left_out: int = 0
     _on_branch: dict[str, bool] = field(default_factory=dict[str, bool], repr=False, compare=False)
+    """By root run; each answer takes reads of the log, and a history has many turns of few runs."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class NodeRun:
         return self._on_branch[root_run_id]
 
     async def promise(self, store: UserStore, lease: Lease) -> None:
-        """Queue the job that promises this run's turn."""
+        """Queue the job that records that this run's turn is owed."""
         await store.jobs.enqueue(lease.thread_id, self.key.path, _job_key(lease), b"")
 
     async def keep(self, store: UserStore, lease: Lease) -> None:
@@ -118,6 +119,8 @@ class NodeRun:
         kind, key = self.key.path, _job_key(lease)
         try:
             run = await store.runs.get(self.run_id)
+            # The turn comes first.  It is written only once, so a crash between the two does no
+            # harm: the node's next run tries to write it again.
             if run.status == "succeeded":
                 await self.add(store, run)
             job = await store.jobs.claim(
@@ -146,12 +149,14 @@ class NodeRun:
 
     async def settle(self, store: UserStore) -> None:
         """Write the missing turns of runs that succeeded and whose process then died."""
+        # Limited, because a run waits for this; the next runs write the rest.
         for _ in range(SETTLED_AT_ONCE):
             job = await store.jobs.claim(self.key.path, seconds=CLAIM_SECONDS)
             if job is None:
                 return
             run = await store.runs.get(job.key.partition(" ")[0])
             if run.status in ACTIVE:
+                # It writes the turn itself, or its process is dead and a resume decides.
                 await store.jobs.fail(job, retry_after=RETRY_SECONDS, detail="The run is active.")
                 continue
             if run.status == "succeeded":
@@ -262,7 +267,7 @@ async def _leads_to(store: UserStore, earlier: str, later: str) -> bool:
 
 
 def _job_key(lease: Lease) -> str:
-    # Each takeover promises the turn again: the former owner may still end its own job.
+    # Each takeover queues a job of its own, because the former owner may still end the first one.
     return f"{lease.run_id} {lease.epoch}"
 
 

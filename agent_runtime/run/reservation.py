@@ -1,4 +1,4 @@
-"""What the next model call may take: of the window, of its answer's limit, and of the budgets."""
+"""Limit the next model call, by the window and by the budgets, and reserve what it may cost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import anyio
 
 from agent_runtime.errors import BudgetExceeded
 from agent_runtime.log import leases
-from agent_runtime.log.run_log import Exchange, RunLog
-from agent_runtime.messages import ToolResult
+from agent_runtime.log.exchange import Exchange
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.messages import FileKind, ToolResult
 from agent_runtime.models.cost import affordable_output, max_call_cost, scale_amount
+from agent_runtime.models.pricing.charge import CallTerms, affordable_prompt
 from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import Entry, View
@@ -72,12 +74,12 @@ class Reservation:
 
     @classmethod
     def of(cls, log: RunLog, setup: RunSetup) -> Reservation:
-        """Return that of a run's first call; nothing is reserved yet."""
+        """Return the reservation of a run's first call; nothing is reserved yet."""
         return cls(log, setup, setup.room, setup.max_output, setup.output_limit)
 
     @property
     def usual_output(self) -> int:
-        """The tokens of answer that the window always has room for."""
+        """The tokens of an answer for which the window always has room."""
         return min(self.max_output, self.room.reserve)
 
     def bound(self, view: View, left: Amount | None = None) -> Amount:
@@ -88,21 +90,32 @@ class Reservation:
         """
         prompt_tokens = self.setup.calibration.estimate(view.tokens)
         most, self.limited_by = self.max_output, self.output_limit
+        # At least the reserve, which no prompt fills, even if the margin says otherwise.
         room = self.room.window - int(prompt_tokens * ESTIMATE_MARGIN)
         if (room := max(room, self.usual_output)) < most:
             most, self.limited_by = room, "window"
-        affordable = affordable_output(self.setup.info, prompt_tokens, left)
+        terms = self._terms(view)
+        affordable = affordable_output(self.setup.info, prompt_tokens, left, terms)
         if left is not None:
+            # At least `LEAST_OUTPUT`, even if it is not affordable: then the reservation is refused
+            # instead of paying for an answer that is of no use.
             share = max(affordable // BUDGET_SHARE, min(affordable, self.usual_output))
             if (share := max(share, LEAST_OUTPUT)) < most:
                 most, self.limited_by = share, "budget"
         self.next_output = most
-        return max_call_cost(self.setup.info, prompt_tokens, most)
+        return max_call_cost(self.setup.info, prompt_tokens, most, terms)
 
     def usual_bound(self, view: View) -> Amount:
         """Return an upper bound of the next call if its answer has the usual length."""
         prompt_tokens = self.setup.calibration.estimate(view.tokens)
-        return max_call_cost(self.setup.info, prompt_tokens, self.usual_output)
+        return max_call_cost(self.setup.info, prompt_tokens, self.usual_output, self._terms(view))
+
+    def _terms(self, view: View) -> CallTerms:
+        """Return what sets the price of a call with a view, apart from its sizes."""
+        settings = self.setup.model_settings
+        prompt = (*view.front, *(message for one in view.entries for message in one.prompt))
+        files = frozenset[FileKind](file.kind for message in prompt for file in message.files)
+        return CallTerms(settings.service, settings.cache_ttl == "1h", files)
 
     def shorten(self) -> bool:
         """Limit answers to the usual length from now on; return whether they could be longer."""
@@ -126,6 +139,7 @@ class Reservation:
                 await self.log.reserve(wanted)
                 return
             except BudgetExceeded as error:
+                # What is left counts reservations as unspent: waiting for others cannot help.
                 if left is None or wanted.tokens > left.tokens or wanted.cost > left.cost:
                     raise
                 if error.budget == "steps" and not await self._steps_may_return():
@@ -177,6 +191,7 @@ class Reservation:
         if not self.setup.limited or not self.lost:
             return
         amount = self.log.reserved or Amount()
+        # If the reservation is refused, no attempt is in progress that `finish` has to count.
         self.calling = False
         await self.log.reserve(amount, unsettle=scale_amount(amount, self.lost))
         self.calling, self.lost = True, 0
@@ -199,19 +214,26 @@ class Reservation:
         if not self.setup.limited or self.log.lease.is_child:
             return None
         price, left = self.setup.info.price, NO_END
+        bare = self._with_results(self.log.open_exchange(), "")
+        terms = self._terms(bare)
         for budget in await self.budgets():
+            # What other runs have reserved, such as background tasks, is not left for this one.
             reserved = budget.spending.reserved
             left = min(left, budget.left.tokens - reserved.tokens - LAST_OUTPUT)
-            if price is not None and (each := max(price.input, price.cache_write)):
-                rest = budget.left.cost - reserved.cost - LAST_OUTPUT * price.output
-                left = min(left, rest // each)
+            # Results are new in the prompt, so they are not read from the cache.
+            if price is not None:
+                rest = budget.left.cost - reserved.cost
+                longest = affordable_prompt(price, rest, LAST_OUTPUT, terms)
+                left = left if longest is None else min(left, longest)
         calibration = self.setup.calibration
-        bare = self._with_results(self.log.open_exchange(), "")
         room = left - calibration.estimate(bare.tokens) - NOTES
         return max(0, int(room / calibration.safe_ratio))
 
     async def kept_for_root(self) -> Callable[[Exchange], Amount | None]:
-        """Return what child runs must leave unspent for a root while the exchange's calls run."""
+        """Return a function that computes what child runs must leave unspent for a root.
+
+        It applies while the exchange's calls run.
+        """
         if not self.setup.limited or self.log.lease.is_child:
             return lambda exchange: None
         budgets = await self.budgets()
@@ -220,7 +242,8 @@ class Reservation:
             view = self._with_results(exchange, USUAL_RESULT)
             prompt_tokens = self.setup.calibration.estimate(view.tokens)
             output = min(self.max_output, LAST_OUTPUT)
-            return root_reserve(max_call_cost(self.setup.info, prompt_tokens, output), budgets)
+            call = max_call_cost(self.setup.info, prompt_tokens, output, self._terms(view))
+            return root_reserve(call, budgets)
 
         return keep
 

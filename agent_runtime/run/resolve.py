@@ -1,4 +1,4 @@
-"""What a run works with, resolved from its agent and the settings before it begins."""
+"""Resolve an agent and the settings into the model, tools and limits that a run works with."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_runtime.agent import Agent
+from agent_runtime.delegation import artifact_tool as artifact
+from agent_runtime.delegation import tool as delegate
+from agent_runtime.delegation.tasks_tool import tasks, tasks_note
 from agent_runtime.errors import ConfigError
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
+from agent_runtime.human.ask_user import ask_user
 from agent_runtime.memory.observational.configure import MemorySetup, configure_memory
+from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import encodable
+from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Model, ModelInfo, ModelSettings, default_reserve
+from agent_runtime.models.catalog import known_output
+from agent_runtime.models.model_settings import is_main, place_for_model
 from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
+from agent_runtime.plan.tool import PlanTool, plan_note, plan_tool
 from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime.run.budget import limits_of
 from agent_runtime.tools import output as outputs
-from agent_runtime.tools.base import StateFunction, Tool, Toolset
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import StateFunction
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_config.request_settings import parse_model_settings
 from agent_runtime_storage import UserStore
@@ -86,6 +97,7 @@ async def resolve_run(
     Raises:
         ConfigError: the model, a tool or a limit is not usable.
     """
+    # Before anything counts tokens, which would load it on the event loop.
     await load_vocabulary()
     agent = _with_plan_tool(agent, settings)
     model = model_of(agent, settings, default, offline, child=child)
@@ -139,6 +151,7 @@ async def _calibration(store: UserStore, model: Model, info: ModelInfo) -> Calib
     calibration = Calibration(info.start_ratio)
     for usage in reversed(await store.spending.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
+        # These prompts are of any of the owner's threads: none extends another.
         calibration.reset_anchor()
     return calibration
 
@@ -147,9 +160,6 @@ def _output_limit(
     agent: Agent, settings: Settings, default: Model | None, info: ModelInfo, *, child: bool
 ) -> tuple[int, OutputLimit]:
     """Return the most tokens of an answer, and what sets that limit."""
-    from agent_runtime.models.catalog import known_output
-    from agent_runtime.models.model_settings import is_main, place_for_model
-
     limit: OutputLimit = "setting"
     name = _name(agent, settings, default)
     if not name:
@@ -169,8 +179,6 @@ def _output_limit(
 def _with_plan_tool(agent: Agent, settings: Settings) -> Agent:
     if agent.planning is False:
         return agent
-    from agent_runtime.plan.tool import plan_tool
-
     phases = settings.plan_phases.split(",") if agent.planning is True else agent.planning
     return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
 
@@ -187,17 +195,12 @@ def _window(agent: Agent, settings: Settings, default: Model | None, info: Model
         # A model made from a name has the settings' window in its info.
         named = bool(agent.model or settings.model)
         return info.window if named else settings.context_window or info.window
-    from agent_runtime.models.model_settings import is_main
-
     own = settings.context_window if is_main(info.name, settings) else None
     return own or info.window
 
 
 def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
     """Return the state functions of the runtime's own tools."""
-    from agent_runtime.delegation.tasks_tool import tasks, tasks_note
-    from agent_runtime.plan.tool import PlanTool, plan_note
-
     notes = (plan_note,) if isinstance(tools.get(PLAN), PlanTool) else ()
     return (*notes, tasks_note) if tools.get(tasks.name) is tasks else notes
 
@@ -218,8 +221,6 @@ def model_of(
     name = _name(agent, settings, default)
     if not name:
         return offline()
-    from agent_runtime.models import model_from_name
-
     return model_from_name(name, settings, role="sub_agent" if child else "model")
 
 
@@ -239,15 +240,9 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
     Raises:
         ConfigError: a tool cannot be used, or has the name of one of the runtime's own.
     """
-    from agent_runtime.delegation import artifact_tool as artifact
-    from agent_runtime.delegation import tasks_tool as tasks
-    from agent_runtime.delegation import tool as delegate
-    from agent_runtime.human.ask_user import ask_user
-    from agent_runtime.memory.recall.tool import recall
-
     own = Toolset(agent.tools)
     delegating = bool(agent.delegation) and levels > 0
-    reserved = (delegate.NAME, artifact.NAME, tasks.tasks.name) if delegating else ()
+    reserved = (delegate.NAME, artifact.NAME, tasks.name) if delegating else ()
     for name in (recall.name, outputs.FINAL, *reserved):
         if own.get(name) not in (None, recall):
             raise ConfigError(
@@ -259,7 +254,7 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
         tools.append(ask_user)
     if delegating:
         tools += [delegate.delegate_tool(agent, own, levels=levels), artifact.open_artifact_tool()]
-        tools.append(tasks.tasks)
+        tools.append(tasks)
     if tools and recall not in tools:
         tools.append(recall)
     if output is not None:

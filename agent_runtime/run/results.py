@@ -6,7 +6,6 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import wraps
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -100,21 +99,24 @@ class RunStream:
 
 
 def streaming(
-    run: Callable[Concatenate[S, P], Awaitable[RunResult]],
+    name: str, run: Callable[Concatenate[S, P], Awaitable[RunResult]]
 ) -> Callable[Concatenate[S, P], AbstractAsyncContextManager[RunStream]]:
-    """Make the streaming counterpart of a method that runs and takes `on_event`.
+    """Make the streaming counterpart of `Runtime.run` or `Runtime.resume`.
 
-    Its context gives the run's events as they happen; leaving the context cancels the run.  It
-    calls the method by its name, so a subclass that overrides that one need not override both.
+    Its context gives the run's events as they happen; leaving the context cancels the run.
+
+    Args:
+        name: the name that the counterpart has in its class.
     """
     parameters = signature(run)
 
-    @wraps(run)
     @asynccontextmanager
     async def open_stream(self: S, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[RunStream]:
         # A call that does not fit raises at once, not only to whoever reads the events.
         parameters.bind(self, *args, **kwargs)
-        method: Callable[P, Awaitable[RunResult]] = getattr(self, open_stream.__name__)
+        # By name, so that a subclass that overrides the method need not override both.
+        method: Callable[P, Awaitable[RunResult]] = getattr(self, run.__name__)
+        # Unbounded: the run emits events from code that cannot wait for a reader.
         send, receive = anyio.create_memory_object_stream[Event](math.inf)
         stream = RunStream(receive)
         on_event = cast("Callable[[Event], None] | None", kwargs.get("on_event"))
@@ -139,4 +141,16 @@ def streaming(
                 yield stream
                 group.cancel_scope.cancel()
 
+    described = {
+        "__name__": name,
+        "__qualname__": f"{run.__qualname__.rpartition('.')[0]}.{name}",
+        "__module__": run.__module__,
+        "__doc__": f"Like `{run.__name__}`, in a context that gives the events; "
+        "leaving it cancels the run.",
+        "__signature__": parameters.replace(
+            return_annotation=f"AbstractAsyncContextManager[{RunStream.__name__}]"
+        ),
+    }
+    for attribute, value in described.items():
+        setattr(open_stream, attribute, value)
     return open_stream

@@ -1,4 +1,4 @@
-"""Begin a run on a thread, or take one over from a dead process; both give the run's log."""
+"""Begin a run on a thread, or take one over from a dead process; both return the run's log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.human.approval_rules import SHELL
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
-from agent_runtime.log.run_log import Exchange, RunLog
+from agent_runtime.log.exchange import Exchange
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import COMMAND, RunSpec, delegation_record
 from agent_runtime.messages import (
     AssistantMessage,
@@ -109,10 +110,12 @@ async def begin_new_run(
     workspace = request.spec.caller.get(WORKSPACE) if own else None
     metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
     thread = await store.threads.ensure(request.thread_id, title=title, metadata=metadata)
+    # It adds no node, so `thread` stays as it was read.
     await end_upkeep(store, thread)
     task = await _with_files(store, thread, request)
     view = old = await load_view(store, thread.id, thread.head)
     if not old.activation_id:
+        # Other branches of the thread may have activations; ids count through all of them.
         view = replace(first_view(old, setup), activation_id=thread.last_activation + 1)
     messages = [*request.before, *opening(old, task)]
     rows = _rows(messages, thread, view)
@@ -132,6 +135,7 @@ async def begin_new_run(
         internal=request.spec.internal(),
         owner=leases.this_process_owner(),
         lease_seconds=leases.LEASE_SECONDS,
+        # Nothing begins if anyone wrote to the thread since it was read.
         expect_head=thread.head,
         expect_seq=thread.last_seq,
         nodes=tuple(rows),
@@ -167,7 +171,9 @@ async def begin_log(
         thread: as it was read for this run.
         messages: those of the run's nodes.
     """
+    # Every read comes before the run begins: if one failed later, the run would stay `running`.
     newest = await store.log.last_observation_id(thread.id)
+    # Shielded: a run that began must not be lost to a cancellation, for somebody has to end it.
     (lease, last_event), interrupted = await run_shielded(store.runs.begin(run))
     log = RunLog.of(store, lease, thread, view, last_observation=newest, emit=emit, limits=limits)
     log.interrupted = interrupted
@@ -180,8 +186,8 @@ async def _with_files(store: UserStore, thread: Thread, request: RunRequest) -> 
     task = request.task
     if task is None or not (task.files or request.files):
         return task
-    given = (*task.files, *request.files)
-    return replace(task, files=await attach(store, thread.id, given, request.max_file_bytes))
+    files = (*task.files, *request.files)
+    return replace(task, files=await attach(store, thread.id, files, request.max_file_bytes))
 
 
 def _rows(messages: Sequence[LoggedMessage], thread: Thread, view: View) -> list[NewNode]:
@@ -273,6 +279,7 @@ async def take_over(
                 f"Run {run.id} was cancelled while nobody worked on it.",
                 cure="Resume it once more to continue all the same.",
             )
+        # From now on the owner is this process.
         owner = run.owner
         log, run = await take_log(store, run, on_event)
     except LeaseLost as error:
@@ -293,6 +300,7 @@ async def take_over(
             log.exchange, taken.unverified = reopen(node, setup.tools)
             known = log.exchange.results.keys() | taken.unverified.keys()
             calls = enumerate(log.exchange.message.calls)
+            # These calls run again, and resume the sub-agents that they began.
             again = {call.id for index, call in calls if index not in known}
             await _name_left_commands(run, owner, log.exchange, taken.unverified)
         await _end_children(store, run, again)
@@ -379,12 +387,14 @@ def child_start_event(event: NewEvent, parent: str | None, spec: RunSpec) -> New
 async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
     """Refuse to resume an ended run if its thread continued without it or on another branch."""
     node = None if head is None else await store.log.node(run.thread_id, head)
+    # The head is the run's newest node, or its task if it has none yet; an open exchange, which
+    # the head has not reached, must come right after it.
     own = node is not None and (node.run_id == run.id or node.seq == run.task_id)
     if own and run.open_node is not None:
         own = (await store.log.node(run.thread_id, run.open_node)).parent_id == head
     if not own:
         raise Conflict(
-            f"Thread {run.thread_id} went on since run {run.id} stopped.",
+            f"Thread {run.thread_id} has continued since run {run.id} stopped.",
             cure="Start a new run on the thread instead.",
         )
 
@@ -397,6 +407,7 @@ async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> N
     """
     tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
     ended = {run.id}
+    # Parents begin before their children, so one pass in this order reaches whole subtrees.
     for child in sorted(tree, key=lambda child: child.created_at):
         record = delegation_record(child) if child.parent_run_id == run.id else None
         if record is not None and record.call in again:

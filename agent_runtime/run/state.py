@@ -1,4 +1,4 @@
-"""What memory holds of a run in progress, and what follows from it for the next prompt."""
+"""The state of a run in progress, in memory; everything durable is a row."""
 
 from __future__ import annotations
 
@@ -115,6 +115,7 @@ class RunState:
 
     def due(self, view: View) -> ActivationCause | None:
         """Return why the next prompt needs an activation, or None."""
+        # The agent comes first: a change of it voids the provider's cache in any case.
         setup = self.setup
         changed = view.prefix != setup.prefix or view.start.model != setup.model.name
         if changed or view.start.repeat_system != setup.repeat_system:
@@ -137,6 +138,7 @@ class RunState:
     async def activate(self, cause: ActivationCause) -> None:
         """Rewrite the prompt: `prompt.window` decides what leaves it and what is truncated."""
         setup, room, calibration = self.setup, self.reservation.room, self.setup.calibration
+        # The rewritten prompt does not extend the last one that the provider counted.
         calibration.reset_anchor()
         state = await state_note(setup.state_notes, self.context(""))
         required = await constraints_of(self.log)
@@ -148,6 +150,7 @@ class RunState:
             # Nothing leaves unobserved, so what must leave at once is observed by rules.
             written = await self.memory.observe_now(self.log.view)
             if not (written or await self.memory.reflect_now(self.log.view)):
+                # After an overflow the goal is lower than the limit; reaching that is enough.
                 if calibration.estimate(view.tokens) > room.limit:
                     raise prompt_too_large(view, room, calibration.estimate)
                 break
@@ -198,6 +201,7 @@ class RunState:
         A result has at most the tokens that its tool sets, or the setting's, at any window; those
         of one exchange have together at most a share of the window.
         """
+        # The setting counts the model's tokens, and results are counted in ours.
         setup, ratio = self.setup, self.setup.calibration.ratio
         tools = [setup.tools.get(call.name) for call in calls]
         own = [tool.max_result_tokens if tool else None for tool in tools]

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from agent_runtime.messages import encodable
 from agent_runtime.models.tokens import count_text
-from agent_runtime.tools.base import StateFunction, ToolContext
+from agent_runtime.tools.context import StateFunction, ToolContext
 from agent_runtime.tools.signature import is_async
 
 _log = logging.getLogger(__name__)
@@ -28,39 +28,39 @@ async def state_note(functions: Sequence[StateFunction], context: ToolContext) -
 
     A function that fails or exceeds its timeout is skipped with a warning.
     """
-    said: list[str] = []
+    texts: list[str] = []
     for function in functions:
-        text = await _said(function, context)
+        text = await _text_of(function, context)
         if text.strip():
-            said.append(encodable(text.strip()))
-    return _within(said)
+            texts.append(encodable(text.strip()))
+    return _limited("\n\n".join(texts))
 
 
-async def _said(function: StateFunction, context: ToolContext) -> str:
+async def _text_of(function: StateFunction, context: ToolContext) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     try:
         with anyio.fail_after(SECONDS):
             if is_async(function):
-                found = await cast(Any, function)(context)
+                text = await cast(Any, function)(context)
             else:
                 call = cast(Any, function)
-                found = await anyio.to_thread.run_sync(call, context, abandon_on_cancel=True)
+                # Nothing can stop a thread, so one that takes too long is left behind.
+                text = await anyio.to_thread.run_sync(call, context, abandon_on_cancel=True)
     except TimeoutError:
         _log.warning("The state function %s took longer than %g seconds.", name, SECONDS)
         return ""
     except Exception as error:
-        # What only restates must not end the run.
+        # The note only restates what is in the log, so a failure must not end the run.
         _log.warning("The state function %s failed: %s", name, type(error).__name__)
         return ""
-    return found if isinstance(found, str) else ""
+    return text if isinstance(text, str) else ""
 
 
-def _within(said: Sequence[str]) -> str:
-    text = "\n\n".join(said)
-    # Counting megabytes would hold up the event loop; what comes behind cannot fit.
-    looked_at = text[: TOKENS * 20]
-    tokens = count_text(looked_at)
-    if tokens <= TOKENS and len(looked_at) == len(text):
+def _limited(text: str) -> str:
+    # Counting megabytes would block the event loop, and what comes after this cannot fit.
+    sample = text[: TOKENS * 20]
+    tokens = count_text(sample)
+    if tokens <= TOKENS and len(sample) == len(text):
         return text
-    kept = len(looked_at) * TOKENS // max(tokens, TOKENS)
-    return f"{text[:kept]}\n[... {len(text) - kept:,} more characters ...]"
+    chars = len(sample) * TOKENS // max(tokens, TOKENS)
+    return f"{text[:chars]}\n[... {len(text) - chars:,} more characters ...]"

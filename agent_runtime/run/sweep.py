@@ -105,6 +105,8 @@ async def _dead(store: UserStore) -> Sequence[Run]:
 
 async def _suspend(store: UserStore, run: Run) -> None:
     finish = Finish("suspended", "interrupted", await _detail(store, run))
+    # Shielded to the end: with the lease taken and nothing committed, the run would seem to be at
+    # work in this process.
     lease, cancelled = await run_shielded(take_lease(store, run))
     leaving = store.runs.commit(lease, Commit(finish=finish, events=(finish_event(finish),)))
     _, again = await run_shielded(leaving)
@@ -123,13 +125,13 @@ async def _detail(store: UserStore, run: Run) -> str:
     if not tools:
         return detail
     more = f" and {len(tools) - _NAMED} more" if len(tools) > _NAMED else ""
-    return f"{detail} Under way, with an effect that nobody saw: {', '.join(tools[:_NAMED])}{more}."
+    return f"{detail} Interrupted, with an unverified effect: {', '.join(tools[:_NAMED])}{more}."
 
 
 async def _resumable(store: UserStore) -> tuple[Run, ...]:
-    found = [
+    newest_first = [
         run
         for run in await store.runs.list(status=["suspended"], limit=MOST)
         if run.stop_reason != "paused" and await continuation_of(store, run) == "resume"
     ]
-    return tuple(reversed(found))
+    return tuple(reversed(newest_first))

@@ -19,7 +19,7 @@ from agent_runtime.messages import encodable
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.truncate import share_result_budget
 from agent_runtime.run.tool_calls import abandoned_results, reopen
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime_storage.contract.records.log import ACTIVE, Commit, Finish, Lease, Run
 from agent_runtime_storage.contract.store import UserStore
@@ -42,6 +42,7 @@ async def take_lease(store: UserStore, run: Run) -> Lease:
         replaces=run.epoch,
         was=run.status,
     )
+    # Not earlier: until the lease is taken, the former owner may be alive and need its commands.
     await anyio.to_thread.run_sync(commands.end_of_run, run.id)
     return lease
 
@@ -56,6 +57,7 @@ async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) ->
     """
     lease, interrupted = await run_shielded(take_lease(store, run))
     async with finish_on_error(store, lease):
+        # Inside: the lease is held now, so a cancellation has to end the run.
         if interrupted is not None:
             raise interrupted
         return await _load(store, lease, emit)
@@ -64,7 +66,7 @@ async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) ->
 async def _load(
     store: UserStore, lease: Lease, emit: Callable[[Event], None]
 ) -> tuple[RunLog, Run]:
-    # Its former owner may have written until the lease was taken, so read the run again.
+    # The former owner may have written until the lease was taken, so read the run again.
     run = await store.runs.get(lease.run_id)
     thread = await store.threads.get(run.thread_id)
     view = await load_view(store, thread.id, thread.head)
@@ -82,6 +84,7 @@ async def finish_on_error(store: UserStore, lease: Lease) -> AsyncGenerator[None
         await _end_held(store, lease)
         raise
     except GeneratorExit:
+        # The event loop has ended: nothing can be awaited any more.
         raise
     except BaseException as error:
         detail = str(error) if isinstance(error, AgentRuntimeError) else type(error).__name__
@@ -135,6 +138,8 @@ async def _end(log: RunLog, run: Run) -> None:
         # The head of a run that had ended may be on another branch than its open exchange.
         await log.append([], finish=finish)
         return
+    # The agent is not known here, and so not which of its tools are idempotent; none of the calls
+    # runs again, so it does not matter.
     log.exchange, _ = reopen(node, Toolset(()))
     done = abandoned_results(log.exchange)
     results = log.exchange.results | done

@@ -17,15 +17,17 @@ from agent_runtime.concurrency import SelfCancelled, carried, contained, single_
 from agent_runtime.errors import InvariantError
 from agent_runtime.human.gate import Gate, GateResult, ReadyCall
 from agent_runtime.human.waiting import AwaitingHuman, questions_of
-from agent_runtime.log.run_log import Exchange, RunLog
+from agent_runtime.log.exchange import Exchange
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import (
     AssistantMessage,
     ToolResult,
     decode_message,
     decode_result,
 )
-from agent_runtime.tools.base import ToolContext, Toolset
 from agent_runtime.tools.base import error_result as raised_result
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime_storage.contract.records.log import Finish, Node
 
 INTERRUPTED = (
@@ -126,6 +128,7 @@ async def run_calls(
     if not gated.ready and not gated.waiting:
         await close(done)
         return None
+    # An idempotent call that a dead process started runs again and is marked already.
     fresh = [one.index for one in gated.ready if one.index not in exchange.started]
     if fresh or done:
         await log.start(fresh, done)
@@ -160,10 +163,12 @@ class _ParallelCalls:
             for call in pending:
                 # A tool found the task of its own call in the event loop and cancelled it.
                 if call.index not in self.waiting and call.index not in self.exchange.results:
+                    # The last result closed the exchange; closing leaves `results` as it was.
                     if self.log.exchange is not self.exchange:
                         break
                     await self._record(call.index, _self_cancelled())
             if any(one.paused for one in self.waiting.values()):
+                # Trying again would resume a sub-agent that was paused on purpose.
                 break
             # A sub-agent's question may have been answered while the other calls ran.
             pending = [
@@ -180,6 +185,7 @@ class _ParallelCalls:
         except (asyncio.CancelledError, Exception):
             raise
         except BaseException as error:
+            # `KeyboardInterrupt` ends the run, whose end closes the exchange with this result.
             self.exchange.failed[call.index] = raised_result(error)
             raise
         if isinstance(result, AwaitingHuman):
@@ -188,6 +194,8 @@ class _ParallelCalls:
             await self._record(call.index, result)
 
     async def _record(self, index: int, result: ToolResult) -> None:
+        # Shielded: the tool has done its work, so its result is recorded even if the run is being
+        # cancelled.  One at a time, because whichever comes last closes the exchange.
         with anyio.CancelScope(shield=True):
             async with self._recording:
                 if self.exchange.waiting == 1:
@@ -203,8 +211,10 @@ async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> T
     except SelfCancelled:
         return _self_cancelled()
     except (SystemExit, GeneratorExit) as error:
+        # `sys.exit()` in a tool, as in many libraries for command lines, must not end the program.
         return raised_result(error)
     except BaseExceptionGroup as group:
+        # The tool's own task group may wrap these; one with a `KeyboardInterrupt` is raised.
         held = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
         if isinstance(group, ExceptionGroup) or group.split(held)[1] is not None:
             raise

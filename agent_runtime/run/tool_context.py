@@ -1,4 +1,4 @@
-"""What the tools of a run are given: their context, and child runs below the calling run."""
+"""The context that a run gives to its tools, with which they can also run agents below it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_runtime.memory.recall.retriever import Retriever
 from agent_runtime.messages import LoggedMessage, UserMessage
 from agent_runtime.plan.planner import Planner
 from agent_runtime.run.results import RunResult
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Run
@@ -82,7 +82,8 @@ class ToolContexts:
             before: Sequence[LoggedMessage] = (),
             on_event: Callable[[Event], None] | None = None,
         ) -> RunResult:
-            given = spec if isinstance(spec, RunSpec) else RunSpec(caller=spec or {})
+            run_spec = spec if isinstance(spec, RunSpec) else RunSpec(caller=spec or {})
+            # The child run has limits of its own.
             with timer.paused():
                 return await self.run_child(
                     log.store,
@@ -90,7 +91,7 @@ class ToolContexts:
                     task,
                     parent=log,
                     deps=self.deps,
-                    spec=given.with_context(self.user_context),
+                    spec=run_spec.with_context(self.user_context),
                     on_event=child_listener(log, on_event),
                     before=before,
                 )

@@ -1,4 +1,4 @@
-"""A run and those below it: who did what, how it ended, what it used, and how long it took."""
+"""The tree of a run and the runs below it: status, usage and duration of each."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class TreeRun:
     """A run of a tree.
 
     Attributes:
-        agent: its agent's name; of a sub-agent its role.
-        alive: whether somebody is at work on it; one that is `running` and not alive was
-            interrupted, and can be resumed.
+        agent: its agent's name; for a sub-agent, its role.
+        alive: whether a process works on it; a run that is `running` and not alive was interrupted
+            and can be resumed.
         usage: of this run alone.
         duration: seconds from its beginning to its end, or to its newest write.
-        task_key: under which it was delegated; empty if it was not.
-        children: in the order in which they began.
+        task_key: the key under which it was delegated; empty if it was not.
+        children: the runs that it began, in that order.
     """
 
     run_id: str
@@ -53,24 +53,22 @@ class TreeRun:
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars that the run alone cost; None where a price is unknown."""
+        """Dollars that this run alone cost; None if a price is unknown."""
         return None if self.usage.unpriced_calls else self.usage.cost / NANO
 
 
 async def tree_of(store: UserStore, run_id: str) -> TreeRun:
-    """Return a run with all that are below it, as they are now.
-
-    Raises `NotFound`.
-    """
-    asked = await store.runs.get(run_id)
-    runs = await store.runs.list(root_run_id=asked.root_run_id, limit=MOST)
-    usage = await store.spending.usage_by_run(asked.root_run_id)
-    found = {run.id: _tree_run(run, usage.get(run.id)) for run in runs}
+    """Return a run and all runs below it, as they are now. Raises `NotFound`."""
+    top = await store.runs.get(run_id)
+    runs = await store.runs.list(root_run_id=top.root_run_id, limit=MOST)
+    usage = await store.spending.usage_by_run(top.root_run_id)
+    nodes = {run.id: _tree_run(run, usage.get(run.id)) for run in runs}
     for run in sorted(runs, key=lambda run: (run.created_at, run.id)):
-        parent = found.get(run.parent_run_id or "")
+        parent = nodes.get(run.parent_run_id or "")
         if parent is not None:
-            parent.children.append(found[run.id])
-    return found.get(run_id) or _tree_run(asked, usage.get(run_id))
+            parent.children.append(nodes[run.id])
+    # Of a larger tree the oldest runs were not read, so the run itself may be missing.
+    return nodes.get(run_id) or _tree_run(top, usage.get(run_id))
 
 
 def _tree_run(run: Run, usage: UsageTotal | None) -> TreeRun:

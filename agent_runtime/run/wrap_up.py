@@ -1,8 +1,8 @@
 """Warn a run's model before its steps, budget or time run out.
 
-At nine tenths of a limit, or earlier if a budget would not pay for two more calls, the model gets
-one note, so that it can finish and say what is open before the limit stops it.  If the limits are
-raised after that, or the run is resumed with more steps or time, a second note says so.
+At nine tenths of a limit, or earlier if a budget does not cover two more calls, the model gets one
+note, so that it can finish and say what is open before the limit stops it.  If the limits are
+raised later, or the run is resumed with more steps or time, a second note says so.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from agent_runtime.run.budget import ROOM, BudgetState, TimeLimit
 from agent_runtime_storage.contract.records.log import Amount
 
 SHARE = 0.9
+"""Share of a limit from which on it counts as near."""
 NOTE = (
     "This run has nearly used up what it may: {what}. Begin nothing new. Finish what you are at, "
     "then give your last answer: what is done, what you found, and what is still open."
 )
-ROOM_AGAIN = (
-    "There is room again for this run: go on with the task, without wrapping up."  # plain: ok
-)
+ROOM_AGAIN = "This run has room again: continue with the task, and do not wrap up."
 _TENTH = 10
 """Step limits below this get no note: a tenth of them is less than one step."""
 
 
 @dataclass(slots=True)
 class WrapUp:
-    """Watches how near a run is to its limits.
+    """Compares a run with its limits.
 
     Attributes:
         limit: how long this execution may take; None for no limit.
@@ -67,15 +66,19 @@ class WrapUp:
             self._time(),
             *(_budget(one, call) for one in budgets),
         )
+        # One reason is enough: the model cannot do more about two.
         what = next(filter(None, reasons), "")
         if bool(what) == self.warned:
             return []
         self.warned = bool(what)
-        return [Note(NOTE.format(what=what) if what else ROOM_AGAIN, source="limits")]
+        if what:
+            return [Note(NOTE.format(what=what), source="limits")]
+        return [Note(ROOM_AGAIN, source="limits_raised")]
 
     def _time(self) -> str:
         if self.limit is None:
             return ""
+        # Earlier executions of the tree have used up the difference.
         took = time.monotonic() - self._began + self.limit.of - self.limit.seconds
         due = took >= SHARE * self.limit.of
         return f"{took:,.0f} of its {self.limit.of:,.0f} seconds" if due else ""
@@ -84,10 +87,13 @@ class WrapUp:
 def _was_warned(entries: Sequence[Entry]) -> bool:
     for entry in reversed(entries):
         message = entry.message
+        # A warning before the user's message was for an earlier run.
         if message.type == "user":
             return False
-        if message.type == "note" and message.source == "limits":
-            return message.text != ROOM_AGAIN
+        # Earlier versions wrote both notes as "limits".  A run that they gave room again counts as
+        # warned here, so it gets the second note once more.
+        if message.type == "note" and message.source in ("limits", "limits_raised"):
+            return message.source == "limits"
     return False
 
 

@@ -1,6 +1,6 @@
 """Match patterns against a call's arguments, and mask secrets in what a person sees of them.
 
-A pattern that asks a person matches wherever a value *may* be meant, in any way to write it
+A pattern that asks a person matches every value that it *may* mean, however that is written
 (`may_match`).  A pattern that allows without asking matches only what is certain (`covers`).  If a
 pattern cannot decide, a person is asked.
 """
@@ -99,9 +99,10 @@ def _may_be(value: Any, pattern: str, folder: Path | None) -> bool:
         if one == UNSETTLED or climbs(one) or _same_number(one, pattern):
             return True
         if wanted is None:
+            # Once, and only if needed: it resolves links.
             wanted = _pattern_forms(pattern, folder)
-        found = _forms(one, folder)
-        if any(fnmatchcase(form, each) for form in found for each in wanted):
+        forms = _forms(one, folder)
+        if any(fnmatchcase(form, each) for form in forms for each in wanted):
             return True
     return False
 
@@ -118,6 +119,7 @@ def _may_run(command: Any, pattern: str) -> bool:
     if len(text) > LONGEST_COMMAND or _SHELL.search(text):
         return True
     words, wanted = text.split(), _alike(" ".join(pattern.split()))
+    # From every word on, with and without its folder: `env`, `sudo` and others run their arguments.
     for at, word in enumerate(words):
         for first in {word, word.rpartition("/")[2]}:
             line = " ".join([first, *words[at + 1 :]])
@@ -154,13 +156,14 @@ def _same_number(value: Any, pattern: str) -> bool:
 def _forms(value: Any, folder: Path | None) -> set[str]:
     """Return all ways to write a value: as a whole number, and as every form of a path."""
     text = text_of(value)
-    found = {text}
+    forms = {text}
     if isinstance(value, float) and value.is_integer():
-        found.add(str(int(value)))
+        forms.add(str(int(value)))
     if isinstance(value, str):
+        # Any text may be a path: only the tool knows.
         for one in {text, text.strip(), _file_of(text.strip())}:
-            found |= _path_forms(one, folder)
-    return found | set(map(_alike, found))
+            forms |= _path_forms(one, folder)
+    return forms | set(map(_alike, forms))
 
 
 def _path_forms(text: str, folder: Path | None) -> set[str]:
@@ -222,6 +225,7 @@ def _is(value: Any, pattern: str, folder: Path | None) -> bool:
     if climbs(value) or value == UNSETTLED:
         return value == pattern
     whole, real = _places(value, folder)
+    # The pattern's links are not followed: a person approved the path as it is written.
     wanted = pattern if _WILDCARD.match(pattern) else _places(pattern, folder, follow=False)[0]
     if not (fnmatchcase(value, pattern) or fnmatchcase(whole, wanted)):
         return False
@@ -263,6 +267,7 @@ def _start(folder: Path | None) -> str:
     try:
         return str(Path.cwd())
     except FileNotFoundError:
+        # The process's folder was deleted.
         return "/"
 
 

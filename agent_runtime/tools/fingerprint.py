@@ -72,18 +72,19 @@ class _Look:
             isinstance(value, type) and _package(value) != self._package
         ):
             return [kind.__qualname__, _name(value)]
+        # A circle ends where it closes; what is too deep or too much counts by its type.
         self._looked += 1
         if id(value) in self._within or depth > DEEPEST or self._looked > MOST:
             return ["above", kind.__qualname__]
         if id(value) in self._seen:
             return self._seen[id(value)][1]
         self._within.add(id(value))
-        found = self._inside(value, depth + 1)
+        digest = self._inside(value, depth + 1)
         self._within.discard(id(value))
         if not isinstance(value, tuple | frozenset | types.CodeType):
             # Equal constants may be one object in one process and several in another.
-            self._seen[id(value)] = value, found
-        return found
+            self._seen[id(value)] = value, digest
+        return digest
 
     def _inside(self, value: Any, depth: int) -> Any:
         if isinstance(value, dict | types.MappingProxyType):
@@ -150,6 +151,7 @@ class _Look:
 
     def _code(self, code: types.CodeType, depth: int) -> Any:
         consts = [_Look(True).at(one, depth) for one in code.co_consts]
+        # Not the file and the line numbers: they change without a change of what it does.
         names = [code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars]
         return [code.co_name, code.co_code.hex(), code.co_flags, names, consts]
 
@@ -218,6 +220,7 @@ def _name(value: Any) -> str:
 
 
 def _ordered(parts: Iterable[Any]) -> list[Any]:
+    # Sets have another order in each process.
     return sorted(parts, key=lambda one: json.dumps(one, sort_keys=True))
 
 

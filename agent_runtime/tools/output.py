@@ -10,9 +10,11 @@ import orjson
 
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import AssistantMessage, ToolResult, ToolSpec
-from agent_runtime.prompt.incomplete_answers import asks_again
+from agent_runtime.prompt.incomplete_answers import AnswerCutoff, asks_again
 from agent_runtime.prompt.view import View
-from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
+from agent_runtime_storage.contract.records.log import Finish
 
 FINAL = "final_result"
 RETRIES = 3
@@ -49,6 +51,7 @@ class OutputType:
 
     def from_text(self, text: str) -> dict[str, Any] | None:
         """Return the tool's arguments if the text is a valid value in JSON, else None."""
+        # Many models write a code block around JSON, whatever they are asked for.
         try:
             value = orjson.loads(text.strip().removeprefix("```json").strip("`\n "))
             arguments: dict[str, Any] = {"value": value} if self.wrapped else value
@@ -74,6 +77,7 @@ def output_type(wanted: Any) -> OutputType:
             f"output_type={wanted!r} has no JSON schema: {error.message}",
             cure="Use a pydantic model, a dataclass or a plain type.",
         ) from error
+    # Providers take only objects with properties as the parameters of a tool.
     wrapped = schema.get("type") != "object" or "properties" not in schema
     if wrapped:
         definitions = schema.pop("$defs", None)
@@ -141,9 +145,9 @@ def _references(schema: Any) -> Iterator[str]:
     while stack:
         one = stack.pop()
         if isinstance(one, dict):
-            found = cast("dict[str, Any]", one)
-            yield from (str(found[key]) for key in ("$ref", "$dynamicRef") if key in found)
-            stack += found.values()
+            part = cast("dict[str, Any]", one)
+            yield from (str(part[key]) for key in ("$ref", "$dynamicRef") if key in part)
+            stack += part.values()
         elif isinstance(one, list):
             stack += cast("list[Any]", one)
 
@@ -178,6 +182,14 @@ def accepted_output(view: View) -> dict[str, Any] | None:
         if call.name == FINAL and result.outcome == "ok":
             return call.arguments
     return None
+
+
+def no_output(cutoff: AnswerCutoff | None) -> Finish:
+    """Return the end of a run whose model never gave a valid output."""
+    detail = f"The model gave no valid output in {RETRIES + 1} attempts."
+    if cutoff is None:
+        return Finish("failed", "error", detail)
+    return Finish("failed", "length", f"{detail} The last was cut at {cutoff.at}. {cutoff.cure}")
 
 
 def count_rejected_outputs(view: View) -> int:

@@ -28,6 +28,7 @@ def result_of_value(value: Any) -> ToolResult:
     try:
         return ToolResult(to_json(value, serialize_unknown=True).decode())
     except ValueError as error:
+        # Circular references, or a value's own serializer.
         text = f"The tool ran, but what it returned cannot be shown as JSON: {error}"
         return ToolResult(encodable(text), outcome="error")
 

@@ -28,6 +28,7 @@ class ToolTimer:
         """Stop the time; pauses may overlap."""
         self._pauses += 1
         if self._pauses == 1 and self._scope is not None:
+            # The scope stays: a cancellation from outside still ends the call.
             self._left = self._scope.deadline - anyio.current_time()
             self._scope.deadline = math.inf
         try:

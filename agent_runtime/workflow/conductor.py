@@ -27,7 +27,8 @@ from pydantic_core import to_json
 from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
 from agent_runtime.log.branch import node_row
-from agent_runtime.log.run_log import Exchange, cancelled_finish
+from agent_runtime.log.exchange import Exchange
+from agent_runtime.log.run_log import cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import (
     AssistantMessage,
@@ -40,7 +41,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime.workflow.history import HistoryMessage, read_history
 from agent_runtime.workflow.steps import (
     Key,

@@ -21,7 +21,9 @@ from agent_runtime.messages import ToolResult, UserMessage
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.state import RunState
 from agent_runtime.tools import output as outputs
-from agent_runtime.tools.base import FunctionTool, ToolContext, Toolset
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import FunctionTool
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime.workflow.conductor import WorkflowLoop
 from agent_runtime.workflow.history import HistoryMessage
 from agent_runtime.workflow.steps import (

@@ -19,7 +19,9 @@ from agent_runtime.errors import ConfigError, NodeFailed
 from agent_runtime.human.approval_rules import rule_pattern
 from agent_runtime.messages import ToolResult, encodable
 from agent_runtime.tools.argument_patterns import Arguments
-from agent_runtime.tools.base import FunctionTool, Tool, ToolContext
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.results import NO_RESULT
 from agent_runtime.tools.signature import is_async
 from agent_runtime_config.approvals import ApprovalRule

@@ -36,7 +36,8 @@ from agent_runtime.models.base import (
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.window import CUT_TOKENS
 from agent_runtime.run.start import UNANSWERED
-from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
 from benchmarks.replay.outcome import (
     HIDDEN,
     Outcome,

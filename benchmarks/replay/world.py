@@ -24,7 +24,7 @@ from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, 
 from agent_runtime.prompt.view import Entry, View
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.state import RunState
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from benchmarks.replay.bill import ACTOR, CACHE_SECONDS, OBSERVER, Bill, output_of
 from benchmarks.replay.clock import Clock, Hand, PacedObserver, PacedWorker, tell_time_by
 from benchmarks.replay.outcome import Outcome

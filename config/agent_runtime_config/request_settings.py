@@ -46,6 +46,13 @@ class ModelSettings:
     extra_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def service(self) -> str:
+        """The service tier that is asked for, which `extra_body` may name too; empty for none."""
+        named = (self.extra_body.get(name) for name in ("service_tier", "serviceTier"))
+        own = next((one for one in named if one is not None), self.service_tier)
+        return own if isinstance(own, str) else ""
+
     def over(self, defaults: ModelSettings) -> ModelSettings:
         """Return these settings, with the defaults where one is not set."""
         unset = {

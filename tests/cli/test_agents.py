@@ -8,7 +8,7 @@ import pytest
 
 from agent_runtime.cli.agents import Spec, build_agent
 from agent_runtime.errors import ConfigError
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 
 
 def _tools(spec: Spec) -> set[str]:

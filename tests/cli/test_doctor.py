@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from click.testing import CliRunner
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
 from agent_runtime.cli.commands import doctor
+from agent_runtime.testing.model_server import OpenAIServer, Reply, server_error
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +89,53 @@ def test_a_self_hosted_server_needs_no_key() -> None:
     code, checks = _doctor(environ)
     assert code == exits.SUCCESS
     assert "price unknown, at http://***@127.0.0.1:1/v1" in checks["model"]["detail"]
+
+
+def _serve(reply: Reply) -> AbstractContextManager[OpenAIServer]:
+    """Run a server in a thread of its own, because the command has its own event loop."""
+
+    @contextmanager
+    def served() -> Generator[OpenAIServer]:
+        with start_blocking_portal() as portal:
+            server = OpenAIServer(lambda request, n: reply)
+            with portal.wrap_async_context_manager(server):
+                yield server
+
+    return served()
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "state", "detail"),
+    [
+        (Reply(text="ready"), exits.SUCCESS, "ok", r"'ready' \(stop\) after .* tokens"),
+        (server_error(), exits.INTERNAL, "fail", "cannot be reached or failed"),
+    ],
+)
+def test_a_call_shows_what_came_back(reply: Reply, code: int, state: str, detail: str) -> None:
+    with _serve(reply) as server:
+        environ = {
+            "AGENT_RUNTIME_MODEL": "openai/own",
+            "AGENT_RUNTIME_MODEL_BASE_URL": server.base_url,
+            "AGENT_RUNTIME_MODEL_API_KEY": "sk-of-this-test-only",
+            "AGENT_RUNTIME_MODEL_RETRIES": "0",
+        }
+        result = CliRunner().invoke(main, ["doctor", "--json", "--call"], env=environ)
+        requests = len(server.requests)
+    checks = {check["name"]: check for check in json.loads(result.stdout)}
+    assert (result.exit_code, checks["call"]["state"], requests) == (code, state, 1)
+    assert re.search(detail, checks["call"]["detail"])
+    assert "sk-of-this-test-only" not in result.output
+
+
+def test_a_base_urls_user_and_password_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with _serve(Reply(text="ready")) as server:
+        url = server.base_url.replace("http://", "http://ada:hunter%402@")
+        environ = {"AGENT_RUNTIME_MODEL": "openai/own", "AGENT_RUNTIME_MODEL_BASE_URL": url}
+        result = CliRunner().invoke(main, ["doctor", "--call"], env=environ)
+        sent = server.requests[0].headers["authorization"]
+    assert base64.b64decode(sent.removeprefix("Basic ")) == b"ada:hunter@2"
+    assert "hunter" not in result.output
 
 
 def test_each_roles_model_is_shown_without_its_key() -> None:

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.backends("file")
     ("answer", "status", "result"),
     [
         ("It is read.", "completed", "It is read."),
-        ("# Result\n\nIt is read.\n\nstate: {}", "completed", "It is read."),
+        ("# Result\n\nIt is read.\n\nstate: {}", "completed", "# Result It is read."),
+        ('[{"a": 1}]', "completed", '[{"a": 1}]'),
         ("", "failed", "empty"),
     ],
 )

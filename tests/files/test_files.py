@@ -179,6 +179,12 @@ async def test_paths_urls_references_and_bytes_are_attached_in_order(
     assert await store.files.content("t1", row.id) == b"Hello there"
 
 
+async def test_the_scheme_of_a_data_url_may_be_in_capitals(store: UserStore) -> None:
+    await store.threads.ensure("t1")
+    [file] = await attach(store, "t1", ["DATA:text/csv;base64,YSxi"])
+    assert (file.kind, file.media_type) == ("document", "text/csv")
+
+
 @pytest.mark.parametrize(
     ("file", "message"),
     [
@@ -189,6 +195,7 @@ async def test_paths_urls_references_and_bytes_are_attached_in_order(
         ("bad\0name", "cannot be read"),
         ("http:///path", "names no host"),
         ("data:image/png;base64,???", "incomplete"),
+        ("data:image/png;base64,ü", "incomplete"),
         ("data:nothing", "incomplete"),
     ],
 )

@@ -16,7 +16,7 @@ from agent_runtime.human.approval_rules import call_digest, given_of
 from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import ToolCall
 from agent_runtime.plan.tool import plan_tool
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
 
 

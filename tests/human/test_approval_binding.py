@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, SecretStr
 from agent_runtime import Agent, Decision, Tool, tool
 from agent_runtime.errors import InvalidAnswer
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.tools.base import FunctionTool
+from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime_storage import NewApproval
 from tests.human.bindings import bindings

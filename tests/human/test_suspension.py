@@ -10,7 +10,8 @@ from agent_runtime import Agent
 from agent_runtime.errors import Conflict, NotFound, QuestionsOpen, ThreadBusy
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.tools.base import ToolContext, tool
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import tool
 from tests.human.elsewhere import agent, started
 from tests.support.worlds import Play, World, double
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_runtime.models.base import Price, TokenUsage
-from agent_runtime.models.catalog import cost_of, full_name, model_info, takes_files
+from agent_runtime.models.catalog import full_name, model_info, takes_files
+from agent_runtime.models.pricing.charge import cost_of
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,9 @@ def test_spellings(name: str, full: str) -> None:
 )
 def test_windows_and_prices_are_litellms(name: str, window: int, price: Price) -> None:
     info = model_info(name)
-    assert (info.window, info.price) == (window, price)
+    assert info.price is not None
+    rates = (info.price.input, info.price.output, info.price.cache_read, info.price.cache_write)
+    assert (info.window, Price(*rates)) == (window, price)
 
 
 def test_a_longer_name_does_not_get_a_shorter_ones_figures() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from agent_runtime.errors import ConfigError, ModelProtocolError, ModelUnavailable
@@ -9,6 +11,7 @@ from agent_runtime.messages import PromptMessage
 from agent_runtime.models import model_from_name
 from agent_runtime.models.base import ModelAnswer, ModelEvent, ModelRequest, RawCall, TextDelta
 from agent_runtime.models.litellm import LiteLLMModel
+from agent_runtime.models.native import NativeModel
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
 from agent_runtime_config import Settings
 from tests.models.conftest import READ, request
@@ -76,10 +79,31 @@ async def test_usage_is_counted_and_the_repeated_part_is_cached() -> None:
     assert first.usage.completion == 2
 
 
-async def test_a_name_becomes_a_litellm_model_with_the_settings() -> None:
+@pytest.mark.parametrize(
+    ("name", "transport", "kind"),
+    [
+        ("openai:my-model", "auto", NativeModel),
+        ("openai:my-model", "native", NativeModel),
+        ("openai:my-model", "litellm", LiteLLMModel),
+        ("bedrock/my-model", "auto", LiteLLMModel),
+        # There is a wire for it, but no address.
+        ("hosted_vllm/my-model", "auto", LiteLLMModel),
+    ],
+)
+def test_the_transport_follows_the_provider_and_the_setting(
+    name: str, transport: Literal["auto", "native", "litellm"], kind: type[object]
+) -> None:
+    assert type(model_from_name(name, Settings(model_transport=transport))) is kind
+
+
+def test_a_provider_without_a_native_wire_is_refused_where_it_is_demanded() -> None:
+    with pytest.raises(ConfigError, match="no native wire for bedrock/my-model"):
+        model_from_name("bedrock/my-model", Settings(model_transport="native"))
+
+
+async def test_a_name_becomes_a_model_with_the_settings() -> None:
     settings = Settings(context_window=50_000, price_input=1.0, price_output=2.5)
     model = model_from_name("openai:my-model", settings)
-    assert isinstance(model, LiteLLMModel)
     info = await model.info()
     assert (info.name, info.window) == ("openai/my-model", 50_000)
     assert info.price is not None

@@ -13,7 +13,7 @@ from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.tokens import count_text
 from agent_runtime.offline.script import next_answer
 from agent_runtime.prompt.truncate import share_result_budget, truncate_text
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
 from tests.tools.calling import context
 

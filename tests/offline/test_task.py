@@ -14,7 +14,7 @@ from agent_runtime.offline.answers import read_state
 from agent_runtime.offline.script import next_answer
 from agent_runtime.offline.survey import Survey
 from agent_runtime.offline.task import SurveyTask, read_task
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
 from tests.offline.driving import drive
 

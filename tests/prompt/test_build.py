@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from agent_runtime import ScriptedModel
 from agent_runtime.errors import InvariantError
 from agent_runtime.log.branch import load_view
-from agent_runtime.log.run_log import Billing, RunLog
+from agent_runtime.log.exchange import Billing
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import (
     AssistantMessage,
     FileRef,
@@ -54,7 +55,7 @@ from agent_runtime.prompt.view import (
 from agent_runtime.prompt.window import PromptLimits, overdue, plan_activation
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.start import RunRequest, begin_new_run, opening
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime_storage import UserStore, open_store
 from agent_runtime_storage.contract.records.log import Activation, Amount, Budget, NewEvent
 from agent_runtime_storage.contract.records.usage import Usage

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,11 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, RunResult, Runtime, ScriptedModel, Settings, ToolContext, tool
-from agent_runtime.errors import BudgetExceeded
+from agent_runtime.errors import BudgetExceeded, ModelError
 from agent_runtime.log import leases
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.models.base import ModelRequest, Price
+from agent_runtime.models.base import ModelEvent, ModelRequest, Price, Retrying
+from agent_runtime.models.cost import max_call_cost
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.run.budget import BudgetState, limits_of, root_reserve, time_limit
 from agent_runtime.testing.model_server import Reply
@@ -33,6 +35,33 @@ PRICE = Price(input=1000, output=2000, cache_read=500, cache_write=1000)
 def endless(request: ModelRequest) -> Scripted:
     """Call a tool without end."""
     return call("double", number=len(request.messages))
+
+
+class Silent(ScriptedModel):
+    """A model that loses one attempt, then ends its stream without an answer."""
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        self.requests.append(request)
+
+        async def events() -> AsyncIterator[ModelEvent]:
+            yield Retrying("Down.", 1, 0.0, lost=1)
+
+        yield events()
+
+
+@pytest.mark.parametrize("budget", [{}, {"budget_tokens": 1_000_000}])
+async def test_a_stream_without_an_answer_counts_as_possibly_billed(
+    play: Play, budget: dict[str, int]
+) -> None:
+    async with play(settings=budget) as world:
+        model = Silent([])
+        with pytest.raises(ModelError, match="without an answer"):
+            await world.run(Agent(model))
+        row, info = await world.row(), await model.info()
+        # Both attempts count: the one that was tried again, and the one that ended.
+        assert row.unsettled.tokens > 2 * max_call_cost(info, 0, info.max_output).tokens
+        assert row.reserved == Amount()
 
 
 # Threads and days

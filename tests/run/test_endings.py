@@ -13,13 +13,13 @@ import pytest
 
 from agent_runtime import Agent, LiteLLMModel, Runtime, Settings
 from agent_runtime.cli.exit_codes import MODEL, code_of_result
-from agent_runtime.log.run_log import Exchange
+from agent_runtime.log.exchange import Exchange
 from agent_runtime.messages import AssistantMessage, decode_message, encode_message
 from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.run.tool_calls import partition_calls
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from tests.support.providers.anthropic import Anthropic
 from tests.support.providers.scripted_server import (
     Answers,

@@ -13,7 +13,7 @@ from agent_runtime import Agent, Runtime, Settings, tool
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
 from agent_runtime.testing.model_server import Reply, failure, overflow
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from tests.run.test_endings import CLAUDE, GEMINI, GPT, Provide
 from tests.run.test_endings import provide as provide
 from tests.support.providers.scripted_server import ProviderServer, anthropic, gemini, openai_chat

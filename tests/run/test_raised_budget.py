@@ -6,9 +6,10 @@ import pytest
 
 from agent_runtime import Agent, ScriptedModel, ToolContext, tool
 from agent_runtime.errors import ConfigError, Conflict, NotFound
-from agent_runtime.messages import Note
+from agent_runtime.messages import Note, NoteSource, UserMessage
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.prompt.view import Entry
 from agent_runtime.run.wrap_up import ROOM_AGAIN, WrapUp
 from agent_runtime_storage.contract.records.log import Amount, Budget
 from tests.run.test_wrap_up import NEARLY_USED_UP, notes
@@ -142,3 +143,23 @@ def test_a_shorter_prompt_does_not_mean_room_again() -> None:
     assert [note.text for note in notes_after(11, 200)] == [ROOM_AGAIN]
     assert notes_after(12, 200) == []
     assert [NEARLY_USED_UP in note.text for note in notes_after(180, 200)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        # The newest note says to wrap up: now that there is room, the second one follows.
+        ("limits", ["limits_raised"]),
+        # The newest note says that there is room, whatever its words are.
+        ("limits_raised", []),
+    ],
+)
+def test_a_resumed_run_knows_its_newest_note_by_its_source(
+    source: NoteSource, expected: list[NoteSource]
+) -> None:
+    wrap_up = WrapUp()
+    task, note = UserMessage("Work."), Note("Any words.", source=source)
+    wrap_up.start(None, [Entry(1, None, task), Entry(2, 1, note)])
+    later = wrap_up.notes(steps=[(1, 100)], budgets=(), call=Amount())
+    assert [one.source for one in later] == expected
+    assert wrap_up.notes(steps=[(2, 100)], budgets=(), call=Amount()) == []

@@ -150,7 +150,7 @@ async def test_a_run_whose_thread_has_moved_is_not_resumed(runtime: Runtime) -> 
     first = await runtime.run(bench.agent(call("work", n=1), max_steps=1), "Go.", thread="t")
     await runtime.run(bench.agent(say("another")), "Something else.", thread="t")
 
-    with pytest.raises(Conflict, match="went on"):
+    with pytest.raises(Conflict, match="has continued since"):
         await runtime.resume(first.run_id, bench.agent(say("late")))
 
     assert (await runtime.store.of("local").runs.get(first.run_id)).status == "failed"

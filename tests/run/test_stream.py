@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from itertools import pairwise
 from typing import Any, cast
 
@@ -165,6 +166,18 @@ async def test_wrong_arguments_raise_before_the_stream_begins(play: Play) -> Non
             with pytest.raises(TypeError):
                 async with streaming:
                     raise AssertionError("the stream began")
+
+
+@pytest.mark.parametrize("name", ["run", "resume"])
+def test_help_shows_a_stream_by_its_own_name(name: str) -> None:
+    stream = f"{name}_stream" if name == "resume" else "stream"
+    method, plain = getattr(Runtime, stream), getattr(Runtime, name)
+    assert (method.__name__, method.__qualname__) == (stream, f"Runtime.{stream}")
+    assert method.__module__ == Runtime.__module__
+    assert (inspect.getdoc(method) or "").startswith(f"Like `{name}`, in a context")
+    shown, parameters = inspect.signature(method), inspect.signature(plain).parameters
+    assert shown.parameters == parameters
+    assert shown.return_annotation == "AbstractAsyncContextManager[RunStream]"
 
 
 async def test_only_agents_and_workflows_run(play: Play) -> None:

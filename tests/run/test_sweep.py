@@ -47,7 +47,7 @@ async def test_a_killed_run_is_suspended_once_and_its_call_is_interrupted(
 
         [run] = swept.interrupted
         assert (run.id, run.status, run.stop_reason) == (run_id, "suspended", "interrupted")
-        assert "is gone" in run.detail and "that nobody saw: wait." in run.detail
+        assert "is gone" in run.detail and "with an unverified effect: wait." in run.detail
         assert run.owner is None and swept.resumable == (run,)
         assert await world.runtime.sweep() == Sweep((), (), (run,))
         assert (await kinds(world.store, "t")).count("run-suspend") == 1

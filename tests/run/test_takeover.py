@@ -56,7 +56,7 @@ async def test_an_open_exchange_is_not_closed_on_another_branch(
         head = await _leave_open(world, monkeypatch)
         await branches.fork(world.store, "t", head - 1)
 
-        with pytest.raises(Conflict, match="went on"):
+        with pytest.raises(Conflict, match="has continued since"):
             await world.resume(Agent(tools=[double]))
 
         await branches.fork(world.store, "t", head)
@@ -96,7 +96,7 @@ async def test_a_head_that_moves_just_before_the_lease_is_noticed(
             return await take(self, *args, **more)
 
         monkeypatch.setattr(kind, "take_lease", slow)
-        with pytest.raises(Conflict, match="went on"):
+        with pytest.raises(Conflict, match="has continued since"):
             await world.resume(Agent(tools=[double]))
         monkeypatch.undo()
 

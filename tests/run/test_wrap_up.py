@@ -29,7 +29,7 @@ async def notes(world: World, thread: str) -> list[str]:
     """Return the log's notes about limits."""
     head = (await world.store.threads.get(thread)).head or 0
     nodes = await world.store.log.branch(thread, head)
-    return [node.body.decode() for node in nodes if b'"limits"' in node.body]
+    return [node.body.decode() for node in nodes if b'"limits' in node.body]
 
 
 async def test_the_last_of_ten_steps_is_left_for_the_answer(play: Play) -> None:

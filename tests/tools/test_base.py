@@ -16,15 +16,11 @@ from pydantic import BaseModel, Field, field_serializer
 
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import FileRef, ToolResult, decode_result, encode_result
-from agent_runtime.tools.base import (
-    MAX_THREADS,
-    FunctionTool,
-    NeedsApproval,
-    ToolContext,
-    Toolset,
-    tool,
-)
+from agent_runtime.tools.base import NeedsApproval
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import MAX_THREADS, FunctionTool, tool
 from agent_runtime.tools.results import NO_RESULT
+from agent_runtime.tools.toolset import Toolset
 from tests.tools.calling import call, context, error, text
 
 

@@ -25,6 +25,7 @@ PACKAGES = (
     "anyio",
     "apsw",
     "click",
+    "httpx2",
     "litellm",
     "obstore",
     "orjson",
@@ -36,6 +37,9 @@ PACKAGES = (
     "zstandard",
 )
 POSTGRES_PACKAGES = ("psycopg",)
+CALL = "Answer with the word ready, and nothing else."
+CALL_TOKENS = 2_000
+"""Enough for a model that reasons before it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +54,18 @@ class Check:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON array on stdout.")
-def doctor(as_json: bool) -> None:
+@click.option("--call", is_flag=True, help="Also make one small call of the model, which is paid.")
+def doctor(as_json: bool, call: bool) -> None:
     """Check Python, packages, settings, the model's key and the database.
 
-    Calls no model. Opens the database, and creates it if it does not exist. The exit code is 1 if
-    a check fails.
+    Without --call it calls no model. Opens the database, and creates it if it does not exist. The
+    exit code is 1 if a check fails.
     """
     import dataclasses
 
     import anyio
 
-    checks = anyio.run(_checks)
+    checks = anyio.run(_checks, call)
     if as_json:
         write_json([dataclasses.asdict(check) for check in checks])
     else:
@@ -72,7 +77,7 @@ def doctor(as_json: bool) -> None:
     click.get_current_context().exit(exits.INTERNAL if failed else exits.SUCCESS)
 
 
-async def _checks() -> list[Check]:
+async def _checks(call: bool) -> list[Check]:
     from agent_runtime_config import ConfigError, load_settings
 
     checks = [check_python(sys.version_info[:2]), *check_packages()]
@@ -88,6 +93,7 @@ async def _checks() -> list[Check]:
     return [
         *checks,
         await check_model(settings),
+        *([await check_call(settings)] if call else []),
         *[check for role in ROLES if (check := await check_role(role, settings))],
         await check_embedder(settings),
         await check_database(settings),
@@ -135,10 +141,9 @@ def check_postgres() -> Check:
 
 
 async def check_model(settings: Settings) -> Check:
-    """Check the model and its key; loads litellm (about 2 s), calls nothing."""
-    from agent_runtime.errors import ConfigError
+    """Check the model and its key; calls nothing."""
+    from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import model_from_name
-    from agent_runtime.models.litellm import load_litellm
 
     if not settings.model:
         return Check(
@@ -148,25 +153,58 @@ async def check_model(settings: Settings) -> Check:
             "Set AGENT_RUNTIME_MODEL, such as anthropic/claude-sonnet-4-5, and its provider's key.",
         )
     try:
-        info = await model_from_name(settings.model, settings).info()
-    except ConfigError as error:
+        model = model_from_name(settings.model, settings)
+        info = await model.info()
+    except AgentRuntimeError as error:
         return Check("model", "fail", error.message, error.cure)
     found = f"{info.name}, window {info.window:,} tokens"
     if info.price is None:
         found += ", price unknown"
-    # A server of one's own may need no key, or another provider's.
+    try:
+        await model.check()
+    except AgentRuntimeError as error:
+        return Check("model", "fail", f"{found}. {error.message}", error.cure)
+    # A server of the user's own may need no key, or another provider's.
     if settings.model_base_url is not None:
         return Check("model", "ok", f"{found}, at {redact_url(settings.model_base_url)}")
-    if settings.model_api_key is not None:
-        return Check("model", "ok", f"{found}, its key is set")
-    litellm = await load_litellm()
-    missing: list[str] = litellm.validate_environment(model=info.name).get("missing_keys") or []
-    if not missing:
-        return Check("model", "ok", f"{found}, its key is set")
-    # A role or profile of the machine can replace other variables than keys.
-    state = "fail" if all(name.endswith("_API_KEY") for name in missing) else "warn"
-    names = " or ".join(missing)
-    return Check("model", state, f"{found}, but {names} is not set", f"Set {names}.")
+    return Check("model", "ok", f"{found}, its key is set")
+
+
+async def check_call(settings: Settings) -> Check:
+    """Call the model once, and show what came back."""
+    import time
+
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.messages import PromptMessage
+    from agent_runtime.models import model_from_name
+    from agent_runtime.models.base import ModelAnswer, ModelRequest
+    from agent_runtime_config.request_settings import parse_model_settings
+
+    if not settings.model:
+        return Check("call", "warn", "no model is set", "Set AGENT_RUNTIME_MODEL.")
+    request = ModelRequest(
+        (PromptMessage("user", CALL),),
+        max_output=CALL_TOKENS,
+        settings=parse_model_settings(settings.model_settings),
+    )
+    began = time.monotonic()
+    answer: ModelAnswer | None = None
+    try:
+        async with model_from_name(settings.model, settings).stream(request) as events:
+            async for event in events:
+                if isinstance(event, ModelAnswer):
+                    answer = event
+    except AgentRuntimeError as error:
+        return Check("call", "fail", error.message, error.cure)
+    took = time.monotonic() - began
+    if answer is None:
+        return Check("call", "fail", "the stream ended without an answer", "Try again.")
+    text = f"{answer.text[:80]!r} ({answer.word or answer.finish}) after {took:.1f} s"
+    if answer.usage is not None:
+        text += f", {answer.usage.prompt} + {answer.usage.completion} tokens"
+    if answer.cost is not None:
+        text += f", ${answer.cost / 1e9:.6f}"
+    return Check("call", "ok" if answer.finish == "stop" else "warn", text)
 
 
 async def check_role(role: Role, settings: Settings) -> Check | None:

@@ -65,7 +65,7 @@ class ActivationPrices:
     actor: Price
     observer: Price | None = None
 
-    def carried(self, tokens: Sequence[int], calls: Sequence[int], end: int) -> int:
+    def carried(self, tokens: Sequence[int], calls: Sequence[int], end: int) -> float:
         """Return what carrying the entries before `end` has cost, in nanodollars.
 
         Args:
@@ -75,7 +75,7 @@ class ActivationPrices:
         carried = sum(t * n for t, n in zip(tokens[:end], calls[:end], strict=True))
         return carried * self.actor.cache_read
 
-    def removing(self, tokens: Sequence[int], end: int) -> int:
+    def removing(self, tokens: Sequence[int], end: int) -> float:
         """Return what replacing the entries before `end` costs, in nanodollars."""
         removed, rest = sum(tokens[:end]), sum(tokens[end:])
         written = int(removed * OBSERVED_SHARE)

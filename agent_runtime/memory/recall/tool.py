@@ -23,7 +23,8 @@ from agent_runtime.memory.recall.open import (
 from agent_runtime.memory.recall.retriever import Retriever
 from agent_runtime.memory.recall.search import SearchHit, retrieve
 from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
-from agent_runtime.tools.base import ToolContext, tool
+from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.function import tool
 from agent_runtime_storage.contract.records.log import Node
 
 HITS = 10

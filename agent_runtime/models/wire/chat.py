@@ -263,7 +263,7 @@ class ChatDecoder:
         if not builder.reported_model and isinstance(chunk.get("model"), str):
             builder.reported_model = chunk["model"]
         if usage := chunk.get("usage"):
-            builder.usage = _usage(usage)
+            builder.usage = _usage(usage, chunk.get("service_tier"))
         choices = chunk.get("choices")
         if choices:
             choice = choices[0]
@@ -340,8 +340,9 @@ def _join_detail(details: list[Json], piece: Json) -> None:
             last[name] = value
 
 
-def _usage(usage: Json) -> TokenUsage:
+def _usage(usage: Json, service: object) -> TokenUsage:
     details: Json = usage.get("prompt_tokens_details") or {}
+    answered: Json = usage.get("completion_tokens_details") or {}
     # DeepSeek and Moonshot report cached tokens in fields of their own.
     cached = (
         details.get("cached_tokens")
@@ -350,9 +351,20 @@ def _usage(usage: Json) -> TokenUsage:
         or 0
     )
     written = details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens") or 0
+    prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    reasoning = answered.get("reasoning_tokens") or 0
+    if reasoning and (usage.get("total_tokens") or 0) >= prompt + completion + reasoning:
+        # xAI charges reasoning on top of the completion, others as a part of it.
+        completion += reasoning
     return TokenUsage(
-        prompt=usage.get("prompt_tokens") or 0,
-        completion=usage.get("completion_tokens") or 0,
+        prompt=prompt,
+        completion=completion,
         cached=cached,
         cache_write=written,
+        reasoning=reasoning,
+        audio=details.get("audio_tokens") or 0,
+        image=details.get("image_tokens") or 0,
+        audio_output=answered.get("audio_tokens") or 0,
+        image_output=answered.get("image_tokens") or 0,
+        service=service if isinstance(service, str) else "",
     )

@@ -305,6 +305,12 @@ class GeminiDecoder:
             prompt=spent.prompt + prompt,
             completion=spent.completion + completion,
             cached=spent.cached + _count(usage, "cachedContentTokenCount"),
+            reasoning=spent.reasoning + _count(usage, "thoughtsTokenCount"),
+            audio=spent.audio + _of_kind(usage, "promptTokensDetails", "AUDIO"),
+            cached_audio=spent.cached_audio + _of_kind(usage, "cacheTokensDetails", "AUDIO"),
+            image=spent.image + _of_kind(usage, "promptTokensDetails", "IMAGE"),
+            audio_output=spent.audio_output + _of_kind(usage, "candidatesTokensDetails", "AUDIO"),
+            image_output=spent.image_output + _of_kind(usage, "candidatesTokensDetails", "IMAGE"),
         )
 
     def _data(self) -> Json:
@@ -431,6 +437,12 @@ def _dumped(arguments: Any) -> str:
         return orjson.dumps(arguments).decode()
     except TypeError:
         return encodable(json.dumps(arguments, ensure_ascii=False))
+
+
+def _of_kind(usage: Json, name: str, kind: str) -> int:
+    """Return the tokens of one modality in a list of counts."""
+    listed = cast("list[Json]", usage.get(name) or [])
+    return sum(_count(one, "tokenCount") for one in listed if one.get("modality") == kind)
 
 
 def _count(usage: Json, *names: str) -> int:

@@ -7,6 +7,7 @@ whose decoders and wrappers cost more a chunk than the request itself.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import importlib
@@ -14,7 +15,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -60,7 +61,7 @@ class _Pools:
             from agent_runtime.models.wire.network import Backend
 
             pool = self._by_proxy[proxy] = httpcore2.AsyncConnectionPool(
-                ssl_context=_ssl_context(),
+                ssl_context=prepare(),
                 proxy=httpcore2.Proxy(proxy) if proxy else None,
                 max_connections=None,
                 keepalive_expiry=KEPT,
@@ -155,6 +156,7 @@ async def post(request: WireRequest) -> StreamedResponse:
         await pools.open()
     import httpcore2
 
+    headers = _login(request.url) | {**request.headers}
     sent = httpcore2.Request(
         _METHOD,
         request.url,
@@ -165,7 +167,7 @@ async def post(request: WireRequest) -> StreamedResponse:
             # A compressed stream would arrive in larger pieces, and later.
             "accept-encoding": "identity",
             "content-length": str(len(request.body)),
-            **request.headers,
+            **headers,
         },
         content=request.body,
         extensions={"timeout": {"connect": CONNECT, "pool": None}},
@@ -195,6 +197,15 @@ async def close_connections() -> None:
         await pools.close()
 
 
+def _login(url: str) -> dict[str, str]:
+    """Return the header for the user and password in a URL; none without them."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return {}
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return {"authorization": f"Basic {base64.b64encode(login).decode()}"}
+
+
 def _proxy(url: str) -> str:
     """Return the proxy for a URL, by the environment's usual variables; empty for none."""
     proxies = urllib.request.getproxies_environment()
@@ -207,15 +218,13 @@ def _proxy(url: str) -> str:
     return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
-def prepare() -> None:
-    """Load the client; slow the first time, so call it in a thread."""
-    importlib.import_module("agent_runtime.models.wire.network")
-    _ssl_context()
-
-
 @functools.cache
-def _ssl_context() -> ssl.SSLContext:
-    """Return the context that trusts what the system trusts, and `SSL_CERT_FILE` if it is set."""
+def prepare() -> ssl.SSLContext:
+    """Load the client; slow the first time, so call it in a thread.
+
+    Returns the context that trusts what the system trusts, and `SSL_CERT_FILE` if it is set.
+    """
     import httpx2
 
+    importlib.import_module("agent_runtime.models.wire.network")
     return httpx2.create_ssl_context()

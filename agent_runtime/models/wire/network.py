@@ -71,7 +71,7 @@ class _Protocol(asyncio.Protocol):
             await self._writer
 
     def take(self, most: int) -> bytes:
-        """Return at most so many of the bytes that wait."""
+        """Return the bytes that wait, at most `most` of them."""
         if len(self.data) <= most:
             taken = bytes(self.data)
             self.data.clear()

@@ -143,7 +143,7 @@ class ResponsesDecoder:
                 self._done[index] = item
         builder = self._builder
         builder.reported_model = str(response.get("model") or "")
-        builder.usage = _usage(response.get("usage"))
+        builder.usage = _usage(response.get("usage"), response.get("service_tier"))
         builder.data = self._output()
         details = cast("Json", response.get("incomplete_details") or {})
         builder.word = str(details.get("reason") or kind.removeprefix("response."))
@@ -237,16 +237,27 @@ def _piece(sent: Json) -> str:
     return piece or ""
 
 
-def _usage(given: Json | None) -> TokenUsage | None:
+def _usage(given: Json | None, service: object) -> TokenUsage | None:
     """Return the usage; None if none is reported, or none that can be billed by."""
     prompt, completion = ((given or {}).get(f"{way}_tokens") for way in ("input", "output"))
     if not isinstance(prompt, int) or not isinstance(completion, int):
         return None
     details = cast("Json", (given or {}).get("input_tokens_details") or {})
-    cached, written = (details.get(f"{name}_tokens") for name in ("cached", "cache_write"))
+    answered = cast("Json", (given or {}).get("output_tokens_details") or {})
+
+    def count(part: Json, name: str) -> int:
+        value = part.get(f"{name}_tokens")
+        return value if isinstance(value, int) else 0
+
     return TokenUsage(
         prompt=prompt,
         completion=completion,
-        cached=cached if isinstance(cached, int) else 0,
-        cache_write=written if isinstance(written, int) else 0,
+        cached=count(details, "cached"),
+        cache_write=count(details, "cache_write"),
+        reasoning=count(answered, "reasoning"),
+        audio=count(details, "audio"),
+        image=count(details, "image"),
+        audio_output=count(answered, "audio"),
+        image_output=count(answered, "image"),
+        service=service if isinstance(service, str) else "",
     )

@@ -1,9 +1,9 @@
 """The second half of the loop guard: notice a plan that does not move while its run makes steps.
 
-A plan moves when one of its items changes its status, its result or its text; of real runs that
-keep a list of what they do, 99 of 100 changes come within 32 steps of the one before, and the
-longest stretch without any had 56.  All is read from the log, so a run that is resumed, another
-branch, and one whose history was compressed count as one that was never stopped.
+A plan moves when one of its items changes its status, its result or its text.  In recorded runs
+that keep a plan, 99 of 100 changes come within 32 steps of the one before, and the longest stretch
+without any had 56.  Everything is read from the log, so a resumed run counts as one that was never
+stopped.
 """
 
 from __future__ import annotations
@@ -61,16 +61,17 @@ class PlanStall:
             return []
         exchange = self.log.open_exchange()
         if _waits(exchange.message):
+            # Steps that only wait do not count, so the earliest step moves back by one.
             self._due += 1
             return []
         if self.log.steps < self._due:
             return []
         lease, store = self.log.lease, self.log.store
-        found = await last_moved(store, lease.thread_id, exchange.seq)
-        if found is None or not found[0].open:
+        latest = await last_moved(store, lease.thread_id, exchange.seq)
+        if latest is None or not latest[0].open:
             self._due = self.log.steps + 1
             return []
-        plan, moved = found
+        plan, moved = latest
         count, since = (0, None) if moved == exchange.seq else await self._count(moved)
         if since is None and count < self.limit:
             self._due = self.log.steps + self.limit - count
@@ -96,6 +97,7 @@ class PlanStall:
         )
         steps, since = 1, None
         for node in reversed(nodes):
+            # After a message of the user the model may have to do something else first.
             if node.seq <= moved or node.role == "user":
                 break
             message = decode_message(node.body)

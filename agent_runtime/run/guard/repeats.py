@@ -1,7 +1,7 @@
 """The loop guard: notice the same calls with the same results, warn the model, stop the run.
 
-All is read from the log, so a resumed run counts as one that was never stopped.  `plan_stall`
-notices a plan that does not move; the consequences are the same.
+Everything is read from the log, so a resumed run counts as one that was never stopped.
+`plan_stall` notices a plan that does not move; the consequences are the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_runtime.plan.tool import PlanTool
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.view import Entry
 from agent_runtime.run.guard.plan_stall import PlanStall
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Commit, Finish
@@ -37,8 +37,8 @@ GO_ON = {
     "plan": "You were stopped because your plan did not move. The user says: go on.",
 }
 STOPPED = {"repeats": "It repeated itself", "plan": "Its plan did not move"}
-OWN = ("guard", "limits", "plan")
-"""The sources of notes that the runtime writes by itself: after them a run still repeats itself."""
+OWN = ("guard", "limits", "limits_raised", "plan")
+"""Sources of notes that do not interrupt a repetition: nobody but the runtime said anything."""
 
 
 @dataclass(slots=True)
@@ -46,9 +46,9 @@ class LoopGuard:
     """Watches a run that makes no progress.
 
     Attributes:
-        limit: how many same exchanges in a row are too many; the run stops at twice as many. 0
-            for never.
-        asks: whether a person can be asked whether the run goes on.
+        limit: after how many identical exchanges in a row the model gets a note; the run stops
+            after twice as many. 0 for never.
+        asks: whether a person can be asked if the run may continue.
         seconds: how long they have for the answer.
         plan: watches the run's plan.
     """
@@ -59,12 +59,13 @@ class LoopGuard:
     seconds: float
     plan: PlanStall
     _repeats: int = field(default=0, init=False)
-    """How many exchanges in a row said the same, when the last one was closed."""
+    """How many exchanges in a row were identical when the last one was closed."""
 
     @classmethod
     def of(cls, log: RunLog, settings: Settings, tools: Toolset) -> LoopGuard:
         """Return the guard of a run with these tools."""
         asks = any(isinstance(one, AskUser) for one in tools)
+        # A sub-agent that makes no progress fails, and its caller decides what to do.
         asks = asks and log.lease.run_id == log.lease.root_run_id
         plans = any(isinstance(one, PlanTool) for one in tools)
         plan = PlanStall(log, settings.plan_stall_limit if plans else 0)
@@ -79,14 +80,15 @@ class LoopGuard:
         return notes + await self.plan.look()
 
     async def repeats(self, results: Sequence[ToolResult]) -> int:
-        """Return how many exchanges in a row say what the open one does, itself included."""
+        """Return how many exchanges in a row equal the open one, itself included."""
         if not self.limit:
             return 0
-        wanted = _said(self.log.open_exchange().message, results)
+        wanted = _content(self.log.open_exchange().message, results)
         entries = self.log.view.entries
         count, ended = _streak(wanted, entries)
         if count and not ended and entries[0].parent_id is not None:
-            # The rest has left the prompt, but not the log.
+            # Earlier ones have left the prompt, but not the log.  That many nodes hold twice the
+            # limit, at which the run stops, with a note after each exchange.
             head, thread = self.log.head, self.log.lease.thread_id
             assert head is not None
             nodes = await self.log.store.log.branch(thread, head, limit=4 * self.limit)
@@ -108,7 +110,8 @@ class LoopGuard:
         if not self.asks or self.log.head is None:
             return Finish("failed", "no_progress", detail)
         finish = Finish("suspended", "no_progress", detail)
-        body = {"text": f"{detail} Shall it go on?", "about": about}
+        # The exchange is closed, so the question belongs to its node and to no call.
+        body = {"text": f"{detail} Should it continue?", "about": about}
         question = NewQuestion(new_id(), self.log.head, None, "continue", body, self.seconds)
         await self.log.write(
             Commit(
@@ -121,22 +124,29 @@ class LoopGuard:
         return finish
 
     async def answered(self) -> Note | Finish | None:
-        """Return what follows from the answer to whether a resumed run goes on, if it was asked."""
+        """Return the consequence of the answer for a resumed run, if the guard had asked.
+
+        A note for the model, or the end of the run.
+        """
         rows = await self.log.store.questions.list(run_id=self.log.lease.run_id, limit=10_000)
-        asked = [row for row in rows if row.kind == "continue" and row.node_id == self.log.head]
-        if not asked or asked[-1].status == "withdrawn":
+        # By the node: an older question was answered before the run made the steps since.
+        own = [row for row in rows if row.kind == "continue" and row.node_id == self.log.head]
+        if not own or own[-1].status == "withdrawn":
             return None
-        question, about = Question.of(asked[-1]), asked[-1].body.get("about", "repeats")
+        question, about = Question.of(own[-1]), own[-1].body.get("about", "repeats")
         reason = str(question.answer.get("reason", "")).strip()
         if allows(question):
+            # As the user's words: a note of the guard's own would not interrupt the repetition.
             return Note(f"{GO_ON[about]} {reason}".strip(), source="steer")
-        why = reason or "nobody said in time that it may go on"
+        why = reason or "nobody said in time that it may continue"
         if question.status == "answered":
             why = f"the user stopped it{': ' + reason if reason else ''}"
         return Finish("failed", "no_progress", f"{STOPPED[about]}, and {why}.")
 
 
-def _said(message: AssistantMessage, results: Iterable[ToolResult]) -> list[tuple[object, ...]]:
+def _content(message: AssistantMessage, results: Iterable[ToolResult]) -> list[tuple[object, ...]]:
+    # Not the ids, which always differ, and not the answer's text, which may differ before the same
+    # calls.
     return [
         (
             call.name,
@@ -150,13 +160,13 @@ def _said(message: AssistantMessage, results: Iterable[ToolResult]) -> list[tupl
 
 
 def _streak(wanted: list[tuple[object, ...]], entries: Sequence[Entry]) -> tuple[int, bool]:
-    """Return how many exchanges at the end say the same, and whether another thing came before."""
+    """Return how many exchanges at the end are the same, and whether something else precedes."""
     count = 0
     for entry in reversed(entries):
         message = entry.message
         if isinstance(message, Note) and message.source in OWN:
             continue
-        if not isinstance(message, AssistantMessage) or _said(message, entry.results) != wanted:
+        if not isinstance(message, AssistantMessage) or _content(message, entry.results) != wanted:
             return count, True
         count += 1
     return count, False

@@ -75,6 +75,7 @@ def end_command(command: SupervisedCommand) -> list[str]:
 
     A process that lost both its supervisor and its environment is not noticed.
     """
+    # After a reboot, or in another container, the process ids name other processes.
     if command.boot != boot_and_namespace() or not command.boot:
         return []
     until = time.monotonic() + 2 * supervisor.END_SECONDS
@@ -86,6 +87,7 @@ def end_command(command: SupervisedCommand) -> list[str]:
             os.kill(command.pid, signal.SIGTERM)
     while True:
         lives = _lives(command)
+        # Killed, the supervisor would leave its orphans to another parent: first let it finish.
         if lives and time.monotonic() - asked < supervisor.END_SECONDS + 1:
             time.sleep(0.01)
             continue
@@ -97,6 +99,7 @@ def end_command(command: SupervisedCommand) -> list[str]:
             return []
         for pid in found:
             supervisor.kill(pid)
+        # Around again: a killed process may have started others meanwhile.
         if time.monotonic() > until:
             return [supervisor.name_of(pid) for pid in found]
         time.sleep(0.01)

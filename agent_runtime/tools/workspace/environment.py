@@ -56,6 +56,7 @@ def project_environment(
         del found["VIRTUAL_ENV"]
         found.pop("VIRTUAL_ENV_PROMPT", None)
     places = found.get("PATH", "").split(os.pathsep) if "PATH" in found else []
+    # Otherwise `python` and `pip` of commands would be the runtime's, not the project's.
     places = [place for place in places if not _is_inside(place, ours)]
     places = _without_conda(found, places)
     if (project := _environment_of(folder)) is not None:

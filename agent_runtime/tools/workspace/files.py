@@ -12,7 +12,8 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import Field
 
 from agent_runtime.errors import ToolError
-from agent_runtime.tools.base import NeedsApproval, Tool, tool
+from agent_runtime.tools.base import NeedsApproval, Tool
+from agent_runtime.tools.function import tool
 from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk, show
 from agent_runtime.tools.workspace.search import is_binary, search_folder
 from agent_runtime.tools.workspace.shell import Shell
@@ -218,6 +219,7 @@ class FileLines:
 
 def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> FileLines | None:
     """Return some lines; None for a binary file."""
+    # Read in pieces of limited size: a file may be one line of gigabytes.
     if is_binary(file.read(8192)):
         return None
     file.seek(0)
@@ -234,6 +236,7 @@ def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> FileLines
             cut += len(piece)
         elif len(kept) == limit or (kept and len(piece) > room):
             full = True
+            # From here on the rest is only read to count its lines.
             if size > COUNTED_BYTES:
                 return FileLines(b"".join(kept), len(kept), None, cut)
         else:

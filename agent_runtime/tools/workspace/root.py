@@ -146,6 +146,7 @@ class Root:
                 if create:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=opened)
+                # Relative to the open folder, so that renaming one above it changes nothing.
                 child = os.open(part, _FOLDER, dir_fd=opened)
                 os.close(opened)
                 opened = child
@@ -173,8 +174,10 @@ class Root:
             old = _status(path, parts[-1], folder)
             if old is not None:
                 _check_regular(path, old)
+                # Renaming over a file needs no permission of that file.
                 if not os.access(parts[-1], os.W_OK, dir_fd=folder):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            # In the same folder, because a rename is atomic only within one file system.
             temporary = f".{uuid.uuid4().hex}.tmp"
             opened = os.open(temporary, _NEW, 0o666, dir_fd=folder)
             try:
@@ -212,6 +215,7 @@ class Root:
                 with self.folder(parts) as folder:
                     waiting += self._look(folder, parts, walk, recursive)
             except FileNotFoundError:
+                # Deleted since its parent was listed.
                 continue
             except OSError as error:
                 walk.unreadable["/".join(parts)] = _reason(error)
@@ -258,6 +262,7 @@ class Root:
         """Open a regular file; return its descriptor.  Raises `ToolError`."""
         parts = self._file_parts(path)
         with path_errors(path), self.folder(parts[:-1], create=create) as folder:
+            # Before it is opened: closing a file of an open database would drop its locks.
             _status(path, parts[-1], folder)
             opened = os.open(parts[-1], flags, 0o666, dir_fd=folder)
             try:

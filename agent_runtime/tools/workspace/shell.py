@@ -15,7 +15,7 @@ from anyio.abc import ByteReceiveStream, Process
 from pydantic import Field
 
 from agent_runtime.messages import ToolResult
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
 from agent_runtime.tools.workspace.environment import project_environment
 
@@ -106,6 +106,7 @@ class Output:
         """Return the output, with a line for what is left out."""
         middle = f"\n[... {self.left_out:,} bytes are left out ...]\n" if self.left_out else ""
         if not middle:
+            # Joined before decoding: a character may have been split between the two.
             return (self.head + self.tail).decode(errors="replace")
         return self.head.decode(errors="replace") + middle + self.tail.decode(errors="replace")
 

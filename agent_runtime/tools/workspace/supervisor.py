@@ -84,6 +84,7 @@ def _control(option: int, value: ctypes.c_ulong | ctypes.c_char_p) -> None:
 def _die_with(parent: int) -> None:
     """Let the kernel kill this process when its parent ends; exit if it has ended already."""
     _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    # The parent may have ended before the kernel knew.
     if os.getppid() != parent:
         os._exit(1)
 
@@ -115,6 +116,7 @@ def _execute(command: bytes, report: int) -> None:
 
 def _between(command: bytes, report: int, supervisor: int) -> None:
     """Be the command's parent, and report how it ended."""
+    # What the supervisor set up would be inherited by the command.
     signal.set_wakeup_fd(-1)
     for one in (*_STOPS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(one, signal.SIG_DFL)
@@ -149,6 +151,7 @@ def _wait(between: int, wake: int) -> None:
             if not pid:
                 break
             if pid == between and os.WIFSTOPPED(status):
+                # A command can stop its parent, which then would never report its end.
                 os.kill(between, signal.SIGCONT)
             elif pid == between:
                 return
@@ -163,8 +166,8 @@ def _end_all(between: int, group: int) -> list[str]:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
             kill(between)
-        found = descendants_of(os.getpid())
-        for pid in found:
+        # Again and again: a process may have forked while the others were being killed.
+        for pid in descendants_of(os.getpid()):
             kill(pid)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -179,12 +182,14 @@ def _end_all(between: int, group: int) -> list[str]:
 
 def main() -> None:
     """Run the command that the socket brings."""
+    # Orphans of the command become children of this process instead of init's.
     _control(_SUBREAPER, ctypes.c_ulong(1))
     _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
     _control(_NAME, ctypes.c_char_p(b"agent-command"))
     wake, waker = os.pipe()
     for end in (wake, waker):
         os.set_blocking(end, False)
+    # Signals arrive as bytes in a pipe, so that one `select` waits for them and for the socket.
     signal.set_wakeup_fd(waker)
     for one in (*_STOPS, signal.SIGCHLD):
         signal.signal(one, lambda number, frame: None)
@@ -206,6 +211,7 @@ def main() -> None:
         lines = os.read(reader, 4096).decode().splitlines()
     group = next((int(line.split()[1]) for line in lines if line.startswith("group ")), 0)
     lines += [f"left {one}" for one in _end_all(between, group)]
+    # The last line: without it the runtime takes the supervisor for killed.
     lines.append("over")
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     with suppress(OSError):

@@ -7,7 +7,6 @@ and one server on loopback plays them all.
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +35,6 @@ def options(*arguments: str) -> argparse.Namespace:
     parser.add_argument("--data")
     add_arguments(parser)
     return parser.parse_args([*SMALL, *arguments])
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    # The benchmarks load settings, which refuse variables like `AGENT_RUNTIME_TEST_SQLD`.
-    for name in os.environ:
-        if name.startswith("AGENT_RUNTIME_") and name != "AGENT_RUNTIME_FORBID_REAL_MODELS":
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

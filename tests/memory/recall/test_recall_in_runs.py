@@ -24,7 +24,7 @@ from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.prompt.build import view_of
 from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix
 from agent_runtime.run.guard.repeats import GO_ON
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage import UserStore
 
 NAME = "scripted-embedder"

@@ -20,7 +20,7 @@ from agent_runtime.messages import PromptMessage, ToolResult, call_id
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.prompt.observation import Observation
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage import UserStore
 from tests.tools.calling import context
 

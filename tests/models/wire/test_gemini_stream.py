@@ -54,7 +54,7 @@ def test_a_whole_answer() -> None:
         ("look", '{"at":"b"}'),
     ]
     assert (answer.finish, answer.word, answer.model) == ("tool_calls", "STOP", NAME)
-    assert answer.usage == TokenUsage(prompt=105, completion=10, cached=60)
+    assert answer.usage == TokenUsage(prompt=105, completion=10, cached=60, reasoning=3)
     assert answer.opaque is not None
     assert answer.opaque.data == {"signatures": [SIGNED, None]}
     assert answer.extra == {"reported_model": MODEL}
@@ -79,7 +79,7 @@ def test_an_answer_is_broken_at_every_event_but_the_last() -> None:
 def test_chunks_after_the_finish_reason_still_count() -> None:
     late = event({"usageMetadata": USED, "modelVersion": MODEL})
     answer = read(chunk({"text": "Hi."}, word="STOP"), late)
-    assert answer.usage == TokenUsage(prompt=105, completion=10, cached=60)
+    assert answer.usage == TokenUsage(prompt=105, completion=10, cached=60, reasoning=3)
     assert not wire().decoder().finished
 
 
@@ -183,7 +183,7 @@ def test_usage_may_be_missing(usage: Any) -> None:
 
 def test_a_chunk_without_usage_keeps_the_last() -> None:
     answer = read(chunk({"text": "Hi."}, usageMetadata=USED), chunk(word="STOP"))
-    assert answer.usage == TokenUsage(prompt=105, completion=10, cached=60)
+    assert answer.usage == TokenUsage(prompt=105, completion=10, cached=60, reasoning=3)
 
 
 def test_what_is_unknown_is_passed_over() -> None:
