@@ -144,6 +144,7 @@ class Ticket:
     wait: float = 0.0
     passed: asyncio.Event = field(default_factory=asyncio.Event)
     held: _Amounts | None = None
+    heard: bool = False
     gone: bool = False
     sent: int = 0
     first_since: float | None = None
@@ -188,6 +189,9 @@ class Limiter:
         self._rooms: dict[Kind, _Room] = {}
         self._held = [0] * len(_KINDS)
         self._out = 0
+        # Requests without a response yet, and how many there may be.
+        self._unheard = 0
+        self._most_unheard = math.inf
         # By run; the first ticket of the first run is the next to go.
         self._queue: OrderedDict[str, OrderedDict[Ticket, None]] = OrderedDict()
         self._waiting = 0
@@ -243,6 +247,7 @@ class Limiter:
     ) -> None:
         """Take what the response to a request says, and let others through."""
         self._hold(ticket, ticket.behind)
+        self._hear(ticket)
         self._clock += 1
         now = _now()
         for limit in limits:
@@ -251,6 +256,13 @@ class Limiter:
                 self._rooms[limit.kind] = _Room(limit, now, self._clock)
             else:
                 room.update(limit, now, sent=ticket.sent, heard=self._clock)
+        if limits:
+            self._most_unheard = math.inf
+        elif limited:
+            # Nothing says how much is left, so it is found out: each response allows one more.
+            self._most_unheard = 1
+        else:
+            self._most_unheard += 1
         if limited:
             # The rest of the refusal may say how long to wait.
             self._unknown, self._alone = True, ticket
@@ -279,6 +291,7 @@ class Limiter:
             self._remove(ticket)
         else:
             self._hold(ticket, _NOTHING)
+            self._hear(ticket)
             self._out -= 1
         if self._alone is ticket:
             self._alone = None
@@ -311,6 +324,8 @@ class Limiter:
             if self._alone is not None:
                 return "another request goes first, to learn the rate limits", self._alone_until
             return None
+        if self._unheard >= self._most_unheard:
+            return "the provider refused a request for its rate, so few go at a time", math.inf
         for index, kind in enumerate(_KINDS):
             room = self._rooms.get(kind)
             if room is None or (left := room.left(now)) is None:
@@ -338,6 +353,7 @@ class Limiter:
         ticket.held = _NOTHING
         self._hold(ticket, ticket.ahead)
         self._out += 1
+        self._unheard += 1
         if self._unknown:
             self._alone, self._alone_until = ticket, now + FIRST_RESPONSE
         ticket.passed.set()
@@ -348,6 +364,11 @@ class Limiter:
         self._waiting -= 1
         if not tickets:
             del self._queue[ticket.run]
+
+    def _hear(self, ticket: Ticket) -> None:
+        if not ticket.heard:
+            ticket.heard = True
+            self._unheard -= 1
 
     def _hold(self, ticket: Ticket, amounts: _Amounts) -> None:
         """Change what a request on its way holds."""

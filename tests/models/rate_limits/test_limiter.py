@@ -176,6 +176,22 @@ async def test_a_refusal_holds_back_all_and_then_one_goes_alone() -> None:
     other.leave()
 
 
+async def test_after_a_refusal_without_limits_more_go_with_each_response() -> None:
+    limiter = await known()
+    refused = limiter.enter("a", NEED)
+    tickets = [refused]
+    limiter.answered(refused, [], limited=True, wait=None)
+    tickets += [limiter.enter("a", NEED) for _ in range(9)]
+    refused.leave()
+    assert sum(gone(tickets)) == 1 + 1
+    answer(tickets[1])
+    assert sum(gone(tickets)) == 1 + 1 + 2
+    answer(tickets[2])
+    assert sum(gone(tickets)) == 1 + 1 + 2 + 2
+    answer(tickets[3], said(10))
+    assert all(gone(tickets))
+
+
 async def test_a_refusal_that_asks_for_days_holds_back_for_the_longest_wait() -> None:
     limiter = await known()
     limiter.hold(10**6)

@@ -15,8 +15,8 @@ import h11
 import orjson
 
 Json: TypeAlias = dict[str, Any]
-Answer: TypeAlias = tuple[int, str, list[bytes]]
-"""Status, content type, and the pieces of the body."""
+Answer: TypeAlias = tuple[int, str, list[bytes]] | tuple[int, str, list[bytes], Mapping[str, str]]
+"""Status, content type, the pieces of the body, and more headers if there are any."""
 
 
 class LoopbackServer(ABC):
@@ -82,8 +82,10 @@ class LoopbackServer(ABC):
                 break
             else:
                 return
-        status, kind, pieces = await self.answer(path, headers, orjson.loads(body))
+        status, kind, pieces, *more = await self.answer(path, headers, orjson.loads(body))
         sent = [("content-type", kind), ("connection", "close")]
+        for extra in more:
+            sent += extra.items()
         await stream.send(http.send(h11.Response(status_code=status, headers=sent)) or b"")
         for piece in pieces:
             await stream.send(http.send(h11.Data(data=piece)) or b"")
