@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime import Agent, Event, FallbackModel, RunResult, Runtime, Settings
+from agent_runtime import Agent, Event, FallbackModel, NativeModel, RunResult, Runtime, Settings
 from agent_runtime.cli.progress import Tally
 from agent_runtime.errors import (
     ConfigError,
@@ -20,6 +20,7 @@ from agent_runtime.errors import (
     ModelUnavailable,
 )
 from agent_runtime.messages import Opaque
+from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelAnswer, Price, RawCall
 from agent_runtime.models.scripted import ScriptedModel, call, say
 from agent_runtime.testing.model_server import (
@@ -153,6 +154,36 @@ async def test_the_first_model_is_tried_again_and_each_prompt_extends_its_activa
         extends = [new[: len(old)] == old for old, new in itertools.pairwise(of_one)]
         assert extends == ([True, False, True] if len(of_one) == 4 else [True])
     assert f"{FIRST} is tried again" in session.lines()
+
+
+async def test_a_silent_provider_and_one_that_is_gone_are_replaced(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    async with OpenAIServer(in_turn([OK])) as closed:
+        gone = NativeModel("openai/gone", base_url=closed.base_url, api_key=KEY, retries=0)
+    async with two_providers([Reply(stall_after=0)], [OK], cool_down=FOR_EVER) as pair:
+        # A time that no live answer takes here.
+        silent = NativeModel(
+            FIRST, base_url=pair.first.base_url, api_key=KEY, retries=0, first_byte_timeout=2.0
+        )
+        result = await session.run(FallbackModel([gone, silent, pair.model.models[1]]))
+    assert result.output == "It is 42."
+    reasons = [event.data["why"] for event in session.of("model-fallback")]
+    assert reasons == ["unavailable", "stalled"]
+
+
+async def test_a_model_is_tried_again_by_itself_before_another_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
+    session = Session(tmp_path, budget_usd=1.0)
+    async with two_providers([CALL, BROKEN], [OK], retries=2, prices=(DEAR, CHEAP)) as pair:
+        assert (await session.run(pair.model)).output == "It is 42."
+        assert len(pair.first.requests) == 4
+        of_first, of_second = bill(pair.first, DEAR), bill(pair.second, CHEAP)
+    assert [one.data["attempt"] for one in session.of("model-retry")] == [1, 2]
+    run, billed = await session.row(), of_first.cost + of_second.cost
+    # Three broken streams count at the bound of the dear model, not of the one that answered.
+    assert run.settled.cost < billed <= run.settled.cost + run.unsettled.cost
 
 
 async def test_what_a_failed_answer_said_is_void(tmp_path: Path) -> None:
