@@ -27,17 +27,15 @@ from agent_runtime.errors import (
 from agent_runtime.files.attach import keep_made
 from agent_runtime.human.pause import PAUSED, pause_requested
 from agent_runtime.log.exchange import Billing
+from agent_runtime.log.live_events import live_event
 from agent_runtime.log.run_log import cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import (
     FilePart,
     ModelAnswer,
     ModelRequest,
-    ReasoningDelta,
     Retrying,
     SettingIgnored,
-    TextDelta,
-    Waiting,
 )
 from agent_runtime.models.cost import scale_amount, usage_of
 from agent_runtime.prompt.attachments import masked_parts
@@ -491,21 +489,3 @@ class AgentLoop:
         await self.log.append([], finish=finish, unsettle=lost)
         pending.recorded()
         return finish
-
-
-def live_event(
-    event: TextDelta | ReasoningDelta | Retrying | Waiting | SettingIgnored,
-) -> NewEvent:
-    """Return the event of a part of an answer, of a retry or of a wait, for listeners only."""
-    match event:
-        case TextDelta(text):
-            return NewEvent("text-delta", data={"text": text})
-        case ReasoningDelta(text):
-            return NewEvent("reasoning-delta", data={"text": text})
-        case Retrying(reason, attempt, wait):
-            data = {"reason": reason, "attempt": attempt, "wait": wait}
-            return NewEvent("model-retry", data=data)
-        case Waiting(reason, wait):
-            return NewEvent("model-wait", data={"reason": reason, "wait": wait})
-        case SettingIgnored(name):
-            return NewEvent("setting-ignored", data={"setting": name})

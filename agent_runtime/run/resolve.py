@@ -21,8 +21,8 @@ from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Model, ModelInfo, ModelSettings, default_reserve
 from agent_runtime.models.catalog import known_output
 from agent_runtime.models.fallback.choice import ModelChoice
-from agent_runtime.models.pricing.dearest import dearest
 from agent_runtime.models.model_settings import is_main, place_for_model
+from agent_runtime.models.pricing.dearest import dearest
 from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
 from agent_runtime.plan.tool import PlanTool, plan_note, plan_tool

@@ -132,8 +132,8 @@ class Billing:
             round(tokens * self._factor) for tokens in (counted.prompt, counted.cached)
         )
         usage = replace(counted, prompt=prompt, cached=cached)
-        cost = (prompt - cached) * PRICE.input + cached * PRICE.cache_read
-        cost += usage.completion * PRICE.output
+        dollars = (prompt - cached) * PRICE.input + cached * PRICE.cache_read
+        cost = round(dollars + usage.completion * PRICE.output)
         self.billed = add_amounts(self.billed, Amount(prompt + usage.completion, cost))
         return replace(answer, usage=usage, cost=cost)
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.errors import ConfigError, ModelError, ModelProtocolError
-from agent_runtime.models.pricing.dearest import dearest
 from agent_runtime.models.base import (
     Checkable,
     Model,
@@ -19,11 +18,11 @@ from agent_runtime.models.base import (
     ModelEvent,
     ModelInfo,
     ModelRequest,
-    Price,
     Retrying,
 )
 from agent_runtime.models.fallback.failures import all_failed, kind_of, reason_of
 from agent_runtime.models.fallback.health import COOL_DOWN, Health, shared_health
+from agent_runtime.models.pricing.dearest import dearest
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
