@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import importlib
+import os
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -197,6 +198,9 @@ async def close_connections() -> None:
 
 def _proxy(url: str) -> str:
     """Return the proxy for a URL, by the environment's usual variables; empty for none."""
+    # Reading the names alone takes a fraction of the time of `getproxies_environment`.
+    if not any(name[-6:].lower() == "_proxy" for name in os.environ):
+        return ""
     proxies = urllib.request.getproxies_environment()
     if not proxies:
         return ""
