@@ -18,16 +18,17 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.to_thread
-import httpx
 import orjson
 
 from agent_runtime import Agent, Runtime, Settings, model_from_name, tool
 from agent_runtime.models.litellm import load_litellm
-from agent_runtime.testing.model_server import OpenAIServer, Reply, call_then_answer
+
+if TYPE_CHECKING:
+    from agent_runtime.testing.model_server import Reply
 
 RESULT_BYTES = 2048
 CYCLES = 40
@@ -195,6 +196,9 @@ async def litellm(args: argparse.Namespace) -> Measured:
 
 async def bare(args: argparse.Namespace) -> Measured:
     """Send the same prompts by bare httpx, and append each prompt's last message to SQLite."""
+    # Not above: the memory of the other variants is measured, too.
+    import httpx
+
     database = args.folder / "bare.db"
     with closing(sqlite3.connect(database)) as file:
         file.execute("PRAGMA journal_mode=WAL")
@@ -245,6 +249,8 @@ async def _replay(
 
 async def serve(args: argparse.Namespace) -> Served:
     """Serve until a line comes in; count only calls with tools, which leaves out the warm-up."""
+    from agent_runtime.testing.model_server import OpenAIServer, Reply, call_then_answer
+
     calls, total, began = 0, 0, 0.0
     answer = call_then_answer(args.steps)
     record = None if args.prompts is None else cast("Path", args.prompts).open("wb")
