@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import logging
 import os
 import re
+from binascii import a2b_base64
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,10 +27,15 @@ from agent_runtime.messages import FileRef, PromptMessage, ToolSpec
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
+_log = logging.getLogger(__name__)
+
 CHUNK = 64_000
 """The most characters that are encoded at once: o200k panics on very long runs of spaces."""
 REMEMBERED_CHARS = 8192
 """Counts of texts up to this length are cached."""
+SHORT_CHARS = 200
+"""Texts up to this length have a cache of their own: names are counted by the hundred, and would
+displace the results and messages that are counted again at the next activation."""
 MESSAGE_OVERHEAD = 4
 """Tokens of a message's role and delimiters."""
 CALL_OVERHEAD = 8
@@ -53,6 +60,22 @@ _TOKENS_OF = {
 }
 _VOCABULARY = "o200k_base"
 _VOCABULARY_URL = f"https://openaipublic.blob.core.windows.net/encodings/{_VOCABULARY}.tiktoken"
+_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+
+# Words of one script with the space before them, up to three digits, punctuation, newlines, spaces.
+_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+_BEFORE, _SUFFIX = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_PATTERN = "|".join(
+    (
+        f"{_BEFORE}[{_UPPER}]*[{_LOWER}]+{_SUFFIX}",
+        f"{_BEFORE}[{_UPPER}]+[{_LOWER}]*{_SUFFIX}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
 # Runs in which a token is shorter than usual: digits, hexadecimal, base64.
 _DENSE = re.compile(rb"[A-Za-z0-9+/=]{40,}|[0-9A-Fa-f]{16,}|[0-9]+")
 
@@ -68,6 +91,8 @@ def count_text(text: str) -> int:
     The first call loads the vocabulary, unless `load_vocabulary` did.  Without a vocabulary on this
     machine the result is an estimate by length; nothing is ever downloaded.
     """
+    if len(text) <= SHORT_CHARS:
+        return _remembered_short(text)
     return _remembered(text) if len(text) <= REMEMBERED_CHARS else _count(text)
 
 
@@ -224,21 +249,45 @@ def _count(text: str) -> int:
 
 
 # A step counts each of its texts about three times: as it is logged, shared out and shown.
-_remembered = functools.lru_cache(maxsize=1024)(_count)
+_remembered = functools.lru_cache(maxsize=512)(_count)
+_remembered_short = functools.lru_cache(maxsize=4096)(_count)
 
 
 @functools.cache
 def _encoding() -> Encoding | None:
-    """Load the vocabulary; None if this machine has none."""
-    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or _bundled()
-    # tiktoken caches vocabularies under this name, and downloads one that is missing.
-    name = hashlib.sha1(_VOCABULARY_URL.encode(), usedforsecurity=False).hexdigest()
-    if not folder or not (Path(folder) / name).is_file():
+    """Load the vocabulary; None if this machine has none.
+
+    tiktoken's own loader takes longer, and downloads the file again if it is damaged.
+    """
+    data = _vocabulary()
+    if data is None:
         return None
     import tiktoken
 
-    os.environ.setdefault("TIKTOKEN_CACHE_DIR", folder)
-    return tiktoken.get_encoding(_VOCABULARY)
+    words = data.split()
+    ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+    # The encoder makes a copy of its own, so nothing else may stay in memory by then.
+    del data, words
+    encoding = tiktoken.Encoding(
+        _VOCABULARY, pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={}
+    )
+    # 25 MB that only `encode_single_token` and the like use.
+    vars(encoding)["_mergeable_ranks"] = {}
+    return encoding
+
+
+def _vocabulary() -> bytes | None:
+    """Return the vocabulary's file; None if it is missing or damaged."""
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or _bundled()
+    # tiktoken and litellm keep vocabularies under this name.
+    name = hashlib.sha1(_VOCABULARY_URL.encode(), usedforsecurity=False).hexdigest()
+    if not folder or not (file := Path(folder) / name).is_file():
+        return None
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != _SHA256:
+        _log.warning("The vocabulary %s is damaged; tokens are estimated by length.", file)
+        return None
+    return data
 
 
 def _bundled() -> str:

@@ -23,7 +23,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.reasoning_replay import is_bound
 from agent_runtime.models.tokens import count_message, count_tools
-from agent_runtime.prompt.fences import masked_entry, masked_tool
+from agent_runtime.prompt.fences import masked_entry, masked_tools
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.render import fence, is_of, render_entry, render_front
 from agent_runtime.prompt.view import (
@@ -189,7 +189,7 @@ def build_prompt(view: View, *, cache_marks: int = 0) -> Prompt:
     return Prompt(
         activation_id=view.activation_id,
         messages=tuple(messages),
-        tools=tuple(masked_tool(tool, view.start.nonce) for tool in view.prefix.tools),
+        tools=masked_tools(view.prefix.tools, view.start.nonce),
         marks=tuple(marks),
         counted=view.tokens,
     )

@@ -28,6 +28,9 @@ T = TypeVar("T")
 LEAST = 8
 """Secrets shorter than this are not masked, as they would occur in plain words; none is made."""
 
+_MASKED_TOOLS: dict[tuple[int, str], tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]] = {}
+_MOST_MASKED_TOOLS = 64
+
 
 def new_nonce() -> str:
     """Return a mark that no tool output can foresee.
@@ -90,6 +93,19 @@ def masked_entry(entry: Entry, nonce: str) -> Entry:
     if message == entry.message and results == entry.results:
         return entry
     return replace(entry, message=message, results=results)
+
+
+def masked_tools(tools: tuple[ToolSpec, ...], nonce: str) -> tuple[ToolSpec, ...]:
+    """Return tools with the secret masked: the same tuple again for the same tools and nonce."""
+    # By identity, since each step of a run has the same tools; schemas have no hash.
+    key = (id(tools), nonce)
+    known = _MASKED_TOOLS.get(key)
+    if known is None or known[0] is not tools:
+        known = tools, tuple(masked_tool(tool, nonce) for tool in tools)
+        if len(_MASKED_TOOLS) >= _MOST_MASKED_TOOLS:
+            _MASKED_TOOLS.clear()
+        _MASKED_TOOLS[key] = known
+    return known[1]
 
 
 def masked_tool(tool: ToolSpec, nonce: str) -> ToolSpec:

@@ -100,8 +100,9 @@ class LedgerSource:
 def identifiers(text: str) -> Iterator[str]:
     """Yield the identifiers of a text in order, as they are written, with repetitions."""
     for run in _RUN.findall(text):
-        for _, name in _split(run):
-            yield name
+        if not _is_prose(run):
+            for _, name in _split(run):
+                yield name
 
 
 def compile_ledger(
@@ -182,6 +183,12 @@ def spelled_out(ledger: Iterable[str]) -> Iterator[str]:
 
 
 # Finding
+
+
+def _is_prose(run: str) -> bool:
+    """Return whether a run is a plain word, which is no identifier."""
+    # Decided before the cache, which the words of a few long texts would fill.
+    return run.isalpha() and run.isascii() and (run[1:].islower() or run.isupper())
 
 
 def _split(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
@@ -288,6 +295,8 @@ def _facts(passages: Sequence[LedgerSource]) -> dict[str, _Fact]:
         times: Counter[str] = Counter()
         # Each distinct run once: logs repeat themselves.
         for run, often in Counter[str](_RUN.findall(text)).items():
+            if _is_prose(run):
+                continue
             for kind, name in _split(run):
                 if name not in facts:
                     facts[name] = _Fact(kind, name.count("/") > 1)

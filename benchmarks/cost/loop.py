@@ -28,6 +28,8 @@ from benchmarks.frame import Report, Target, at_most
 
 VARIANTS = ("runtime", "litellm", "httpx")
 MOST_OF_LITELLM = 1.5
+MOST_OF_HTTPX = 2.0
+MOST_MEMORY = 130_000_000
 MOST_GROWTH = 1.3
 GROWTH_FROM = 500
 """Growth is not meaningful with fewer steps."""
@@ -81,7 +83,7 @@ def _trial(
     """Measure once, in a fresh process against a fresh server."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        _server(steps, prompts if record else None) as (
+        running_server(steps, prompts if record else None) as (
             url,
             served,
         ),
@@ -96,7 +98,9 @@ def _trial(
 
 
 @contextmanager
-def _server(steps: int, record: Path | None) -> Generator[tuple[str, Callable[[], Served]]]:
+def running_server(
+    steps: int, record: Path | None = None
+) -> Generator[tuple[str, Callable[[], Served]]]:
     """Run a server; yield its URL, and a function that ends it and returns its `Served`."""
     command = [*_WORKER, "serve", "--steps", str(steps)]
     if record is not None:
@@ -139,11 +143,13 @@ def _targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
     for (variant, steps), row in by.items():
         if variant != "runtime":
             continue
-        floor = by["litellm", steps]
-        for figure in ("net_ms", "cpu_ms"):
-            name = f"{figure} of {steps} steps, against bare litellm"
-            ratio = row[figure] / floor[figure]
-            targets.append(at_most(name, ratio, MOST_OF_LITELLM, "times"))
+        for floor, most in (("litellm", MOST_OF_LITELLM), ("httpx", MOST_OF_HTTPX)):
+            for figure in ("net_ms", "cpu_ms"):
+                name = f"{figure} of {steps} steps, against bare {floor}"
+                ratio = row[figure] / by[floor, steps][figure]
+                targets.append(at_most(name, ratio, most, "times"))
+        name = f"peak memory of {steps} steps"
+        targets.append(at_most(name, row["rss_mb"], MOST_MEMORY / 1e6, "MB"))
         if steps >= GROWTH_FROM:
             growth = row["late_cpu_ms"] / row["early_cpu_ms"]
             name = f"CPU time of a step around {steps}, against one around 50"

@@ -18,22 +18,25 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.to_thread
-import httpx
 import orjson
 
 from agent_runtime import Agent, Runtime, Settings, model_from_name, tool
 from agent_runtime.models.litellm import load_litellm
-from agent_runtime.testing.model_server import OpenAIServer, Reply, call_then_answer
+
+if TYPE_CHECKING:
+    from agent_runtime.testing.model_server import Reply
 
 RESULT_BYTES = 2048
 CYCLES = 40
 """Steps over which the cost of a step is averaged: four cycles of the default window."""
 NEAR = 50
 """The step around which the early cost is measured."""
+PAGES = 64
+"""Different pages, each made once."""
 KEY = "none"
 
 
@@ -115,7 +118,7 @@ def size(database: Path) -> int:
     return sum(path.stat().st_size for path in database.parent.glob(f"{database.name}*"))
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=PAGES)
 def _page(number: int) -> str:
     dice = random.Random(number)
     words = ["".join(dice.choices("etaoinshrdlu_", k=dice.randint(2, 9))) for _ in range(500)]
@@ -124,7 +127,7 @@ def _page(number: int) -> str:
 
 def page(number: int) -> str:
     """Return a text of `RESULT_BYTES` bytes that differs for each number."""
-    return f"page {number}\n{_page(number % 64)}"[:RESULT_BYTES]
+    return f"page {number}\n{_page(number % PAGES)}"[:RESULT_BYTES]
 
 
 async def runtime(args: argparse.Namespace) -> Measured:
@@ -143,6 +146,9 @@ async def runtime(args: argparse.Namespace) -> Measured:
 
     model = model_from_name("openai/bench", base_url=args.url, api_key=KEY)
     database = args.folder / "loop.db"
+    # Made before the clock starts, since making a page costs as much as the step that reads it.
+    for number in range(PAGES):
+        _page(number)
     warm = Settings(database_url=f"file:{args.folder / 'warm.db'}")
     async with Runtime.open(warm, model=model) as engine:
         await engine.run(Agent(), "Warm up.")
@@ -190,6 +196,9 @@ async def litellm(args: argparse.Namespace) -> Measured:
 
 async def bare(args: argparse.Namespace) -> Measured:
     """Send the same prompts by bare httpx, and append each prompt's last message to SQLite."""
+    # Not above: the memory of the other variants is measured, too.
+    import httpx
+
     database = args.folder / "bare.db"
     with closing(sqlite3.connect(database)) as file:
         file.execute("PRAGMA journal_mode=WAL")
@@ -240,6 +249,8 @@ async def _replay(
 
 async def serve(args: argparse.Namespace) -> Served:
     """Serve until a line comes in; count only calls with tools, which leaves out the warm-up."""
+    from agent_runtime.testing.model_server import OpenAIServer, Reply, call_then_answer
+
     calls, total, began = 0, 0, 0.0
     answer = call_then_answer(args.steps)
     record = None if args.prompts is None else cast("Path", args.prompts).open("wb")

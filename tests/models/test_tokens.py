@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tiktoken import Encoding
@@ -21,6 +23,24 @@ from agent_runtime.models.tokens import Calibration, count_message, count_text, 
 )
 def test_a_text_is_counted_by_the_vocabulary(text: str, count: int) -> None:
     assert count_text(text) == count
+
+
+def test_a_damaged_vocabulary_is_not_used_and_not_replaced(tmp_path: Path) -> None:
+    url = tokens._VOCABULARY_URL  # pyright: ignore[reportPrivateUsage]
+    damaged = tmp_path / hashlib.sha1(url.encode()).hexdigest()
+    damaged.write_bytes(b"IQ== 0\n")
+    program = "from agent_runtime.models.tokens import count_text; print(count_text('a' * 80))"
+    environment = {**os.environ, "TIKTOKEN_CACHE_DIR": str(tmp_path)}
+    counted = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert counted.stdout == "40\n"
+    assert "damaged" in counted.stderr
+    assert damaged.read_bytes() == b"IQ== 0\n"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +73,25 @@ def test_short_texts_are_encoded_once_and_long_ones_are_not_kept(
     assert len(long) > tokens.REMEMBERED_CHARS
     assert [count_text(text) for text in (short, short, long, long)] == [6, 6, 6001, 6001]
     assert encoded == [short, long, long]
+
+
+def test_the_vocabulary_is_read_as_tiktoken_reads_it() -> None:
+    ours = tokens._encoding()  # pyright: ignore[reportPrivateUsage]
+    theirs = subprocess.run(
+        [sys.executable, "-c", _ENCODED_BY_TIKTOKEN],
+        env={**os.environ, "TIKTOKEN_CACHE_DIR": tokens._bundled()},  # pyright: ignore[reportPrivateUsage]
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert ours is not None
+    assert theirs.stdout.strip() == str(ours.encode_ordinary(_MIXED))
+
+
+_MIXED = "It's naïve: 日本語, 12345 tokens_of(x)!\r\n\n  Straße ÄÖÜ's  <|endoftext|> ไทย\t🎉  "
+_ENCODED_BY_TIKTOKEN = (
+    f"import tiktoken; print(tiktoken.get_encoding('o200k_base').encode_ordinary({_MIXED!r}))"
+)
 
 
 async def test_warming_loads_the_vocabulary() -> None:

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import functools
 import importlib
+import os
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -208,6 +209,9 @@ def _login(url: str) -> dict[str, str]:
 
 def _proxy(url: str) -> str:
     """Return the proxy for a URL, by the environment's usual variables; empty for none."""
+    # Reading the names alone takes a fraction of the time of `getproxies_environment`.
+    if not any(name[-6:].lower() == "_proxy" for name in os.environ):
+        return ""
     proxies = urllib.request.getproxies_environment()
     if not proxies:
         return ""

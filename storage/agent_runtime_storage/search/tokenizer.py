@@ -112,19 +112,18 @@ async def terms_of(text: str, key: bytes) -> Terms:
     It takes about 0.3 µs a character and yields to the event loop; a thread would not help, as it
     would hold the GIL.
     """
-    counts = Counter[str]()
-    words = split_words(text[:MAX_CHARACTERS])
-    while part := list(itertools.islice(words, _PORTION)):
-        counts.update(itertools.chain.from_iterable(one.plain for one in part))
-        counts.update(itertools.chain.from_iterable(one.wholes for one in part))
-        if len(part) == _PORTION:
+    counts: dict[str, int] = {}
+    compounds = _COMPOUND.findall(_fold(text[:MAX_CHARACTERS]))
+    for start in range(0, len(compounds), _PORTION):
+        _count_words(compounds[start : start + _PORTION], counts)
+        if start + _PORTION < len(compounds):
             await checkpoint()
     times: dict[str, int] = {}
     for place, (word, number) in enumerate(counts.items(), 1):
         times[hash_term(word, key)] = min(number, MAX_TIMES)
         if place % _PORTION == 0:
             await checkpoint()
-    return Terms(counts.total(), times)
+    return Terms(sum(counts.values()), times)
 
 
 def query_words(text: str, *, plain: bool) -> list[str]:
@@ -169,6 +168,35 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", bare)
 
 
+def _count_words(compounds: list[str], counts: dict[str, int]) -> None:
+    """Add the words of compounds to their counts: those of the compounds' parts first."""
+    get = counts.get
+    wholes: list[tuple[str, int]] = []
+    # Most words of a text are repeated in it, and each is split once.
+    for compound, times in Counter(compounds).items():
+        if _is_plain(compound):
+            word = compound.casefold()
+            counts[word] = get(word, 0) + times
+            continue
+        parts = _split(compound, False)
+        for word in parts.plain:
+            counts[word] = get(word, 0) + times
+        for word in parts.wholes:
+            wholes.append((word, times))
+    for word, times in wholes:
+        counts[word] = get(word, 0) + times
+
+
+def _is_plain(compound: str) -> bool:
+    """Return whether a compound is one plain word, as most are."""
+    # Decided before any cache, because a text of many words would empty it.
+    if compound.islower():
+        return compound.isalpha() and compound.isascii()
+    if not (compound.isalpha() and compound.isascii()):
+        return False
+    return compound[1:].islower() or compound.isupper()
+
+
 def _split(compound: str, query: bool) -> WordParts:
     return (_split_cached if len(compound) <= _CACHED_LENGTH else _cut)(compound, query)
 
@@ -179,8 +207,7 @@ def _split_cached(compound: str, query: bool) -> WordParts:
 
 
 def _cut(compound: str, query: bool) -> WordParts:
-    # Most words of most texts, decided without the steps below.
-    if compound.isalpha() and compound.isascii() and (compound[1:].islower() or compound.isupper()):
+    if _is_plain(compound):
         return WordParts((compound.casefold(),))
     wholes: dict[str, None] = {}
     pieces = [compound]

@@ -216,9 +216,11 @@ class NoteExtractor:
         if verb in ("run", "other"):
             run.outcomes.append(shorten(outcome_line(output), 160))
         before = ""
-        # Bounded: a listing may name thousands, of which the notes can show few.
         for name in _names(output):
-            if name not in run.seen and len(run.seen) < 4 * _MOST_NAMES:
+            # Bounded: a listing may name thousands, of which the notes can show few.
+            if len(run.seen) >= 4 * _MOST_NAMES:
+                break
+            if name not in run.seen:
                 run.seen[name] = 0
                 self._spread[name] += 1
         for word in read_part(output).split():
