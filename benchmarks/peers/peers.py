@@ -78,7 +78,8 @@ def run(args: argparse.Namespace) -> Report:
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder, server() as one:
         course = Course(one, Environments(args.environments), Path(folder) / "prompts.jsonl")
-        missing = warm(course, chosen, args.steps[-1])
+        most = WARM_STEPS if args.skip == "speed" else args.steps[-1]
+        missing = warm(course, chosen, most)
         present = [peer for peer in chosen if peer.name not in missing]
         if args.skip != "speed":
             rows += speed(course, present, dict(zip(args.steps, rounds, strict=True)), missing)

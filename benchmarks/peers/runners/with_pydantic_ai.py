@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import protocol
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, UsageLimits
@@ -33,13 +35,11 @@ class PydanticAI(protocol.Peer):
         records = await self.store.list_runs(conversation_id=protocol.THREAD)
         history = None
         if records:
-            try:
+            with contextlib.suppress(LookupError):  # Nothing was completed.
                 history = await continue_run(self.store, run_id=records[-1].run_id)
-            except LookupError:
-                history = None
         result = await self.agent(url).run(
             task,
-            message_history=getattr(history, "messages", history),
+            message_history=history,
             conversation_id=protocol.THREAD,
             usage_limits=UsageLimits(request_limit=None),
         )
