@@ -30,6 +30,7 @@ from benchmarks.peers.trial import MARK, Course, Failed, Measured, measure, serv
 
 OURS = "agent-runtime"
 WARM_STEPS = 2
+INTERRUPTED = "interrupted; those that are not listed were not made"
 Key = tuple[int, str]
 
 
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> Report:
         if args.skip != "speed":
             rows += speed(course, present, dict(zip(args.steps, rounds, strict=True)), missing)
         if args.skip != "behaviour":
-            rows += behaviour(course, present)
+            rows += behaviour(course, present, missing)
     rows += [{"table": "missing", "peer": name, "why": why} for name, why in missing.items()]
     rows.append(
         {
@@ -163,7 +164,7 @@ def speed(
             _say(f"round {number + 1}, {count} steps: net {net:.1f} cpu {cpu:.1f} {peer.name}")
     except KeyboardInterrupt:
         _say("interrupted: here is what was measured")
-        missing["measurements"] = "interrupted; some are missing"
+        missing["measurements"] = INTERRUPTED
     order = sorted(found, key=lambda key: key[0])
     rows: list[Row] = [_speed(key, found) for key in order]
     return rows + [_prompts(count, name, found[count, name][0]) for count, name in order]
@@ -226,16 +227,17 @@ def _prompts(count: int, name: str, one: Measured) -> dict[str, Any]:
     }
 
 
-def behaviour(course: Course, peers: Sequence[Peer]) -> list[Row]:
+def behaviour(course: Course, peers: Sequence[Peer], missing: dict[str, str]) -> list[Row]:
     """See what each peer does where a long task breaks."""
     rows: list[Row] = []
-    for peer in peers:
-        if peer.behaves:
+    try:
+        for peer in (one for one in peers if one.behaves):
             _say(f"behaviour of {peer.name}")
-            rows += [
-                {"table": "behaviour", "peer": peer.name} | asdict(found)
-                for found in look(course, peer)
-            ]
+            for found in look(course, peer):
+                rows.append({"table": "behaviour", "peer": peer.name} | asdict(found))
+    except KeyboardInterrupt:
+        _say("interrupted: here is what was seen")
+        missing["trials"] = INTERRUPTED
     return rows
 
 
