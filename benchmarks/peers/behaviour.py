@@ -71,7 +71,7 @@ def _killed(
         finally:
             served = course.server.end()
         read = trial.tools(place)
-        kept = served.first_pages.get("b", ())
+        kept = [page for page in served.first_pages.get("b", ()) if page <= complete]
         twice = len(read) - len(set(read))
         done = "b" in served.done and result["error"] is None
         said = f"{len(kept)} of {complete} results kept, {_times(twice)} again"

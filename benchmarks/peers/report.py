@@ -57,7 +57,9 @@ BEHAVIOUR = """## Where a long task breaks
 - *window of 32K*: 100 steps, where prompts beyond 32,768 tokens are refused as OpenAI refuses
   them. Those that can be given the window are given it.
 
-In all but the last the server takes 0.1 s for an answer, and refuses prompts whose calls and
+A result is kept if the first prompt of the resumed or next run holds it, also where its tool ran
+again for that. A call that the peer forgot is asked for again by the scripted model, as a real one
+would. In all but the last the server takes 0.1 s for an answer, and refuses prompts whose calls and
 results do not match, as OpenAI does.
 """
 

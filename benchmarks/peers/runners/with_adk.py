@@ -15,8 +15,11 @@ class Adk(protocol.Peer):
     async def open(self) -> None:
         self.sessions = SqliteSessionService(str(protocol.FOLDER / "data" / "sessions.db"))
         self.place = {"app_name": "reader", "user_id": "user"}
+        found = await self.sessions.get_session(**self.place, session_id=protocol.THREAD)
+        if found is None:
+            await self.sessions.create_session(**self.place, session_id=protocol.THREAD)
 
-    async def runner(self, url: str) -> Runner:
+    def runner(self, url: str) -> Runner:
         model = LiteLlm(
             model=f"openai/{protocol.MODEL}", api_base=url, api_key=protocol.KEY, max_retries=0
         )
@@ -31,9 +34,6 @@ class Adk(protocol.Peer):
             root_agent=agent,
             resumability_config=ResumabilityConfig(is_resumable=True),
         )
-        found = await self.sessions.get_session(**self.place, session_id=protocol.THREAD)
-        if found is None:
-            await self.sessions.create_session(**self.place, session_id=protocol.THREAD)
         return Runner(app=app, session_service=self.sessions)
 
     async def run(self, task: str, url: str) -> str:
@@ -45,7 +45,7 @@ class Adk(protocol.Peer):
         return await self.follow(url, invocation_id=session.events[-1].invocation_id)
 
     async def follow(self, url: str, **given) -> str:
-        runner = await self.runner(url)
+        runner = self.runner(url)
         text = ""
         config = RunConfig(max_llm_calls=0)
         async for event in runner.run_async(
