@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> Report:
         {
             "table": "conditions",
             "part": {None: "all", "speed": "behaviour", "behaviour": "speed"}[args.skip],
+            "rounds": "/".join(map(str, rounds)),
             "date": datetime.now(UTC).date().isoformat(),
             "load_before": before,
             "load_after": os.getloadavg()[0],

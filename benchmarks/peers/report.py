@@ -81,7 +81,7 @@ def markdown(report: Report, plots: Sequence[str] = ()) -> str:
         parts += [SPEED, _speed(speed)]
         parts += [f"![{Path(name).stem}]({name})\n" for name in plots]
     if prompts := table(report.rows, "prompts"):
-        steps = max(row["steps"] for row in prompts)
+        steps = shared_steps(prompts)
         parts += [PROMPTS.format(steps=steps), _prompts(prompts, steps)]
     if behaviour := table(report.rows, "behaviour"):
         parts += [BEHAVIOUR, _behaviour(behaviour)]
@@ -96,18 +96,28 @@ def table(rows: Sequence[Row], name: str) -> list[Row]:
     return [row for row in rows if row.get("table") == name]
 
 
+def shared_steps(rows: Sequence[Row]) -> int:
+    """Return the number of steps that most peers have, the largest of several."""
+    every = [int(row["steps"]) for row in rows]
+    return max(every, key=lambda one: (every.count(one), one))
+
+
 def _conditions(report: Report) -> str:
     on = report.machine
     said = [f"{on.cores} cores ({on.cpu}), {on.memory / 2**30:.0f} GiB, Python {on.python}."]
     for row in table(report.rows, "conditions"):
         said.append(
             f"{row['date']}, load average {row['load_before']:.1f} before and "
-            f"{row['load_after']:.1f} after ({row['part']})."
+            f"{row['load_after']:.1f} after ({row['part']}{_rounds(row)})."
         )
         if max(row["load_before"], row["load_after"]) > on.cores:
             said.append("**The machine was busy with other work: trust the ratios and CPU times.**")
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     return " ".join(dict.fromkeys(said)) + (f"\n\nVersions: {versions}.\n" if versions else "\n")
+
+
+def _rounds(row: Row) -> str:
+    return f", rounds: {row['rounds']}" if row.get("rounds") else ""
 
 
 def _speed(rows: Sequence[Row]) -> str:
@@ -119,7 +129,8 @@ def _speed(rows: Sequence[Row]) -> str:
         return " / ".join(cell(by[peer, one]) if (peer, one) in by else "–" for one in steps)
 
     def figure(name: str) -> Callable[[Row], str]:
-        return lambda row: f"{row[name]:.3g} ({row[name.replace('_ms', '_times')]:.2g})"
+        times = name.replace("_ms", "_times")
+        return lambda row: f"{_short(row[name])} ({_short(row[times])})"
 
     found: list[list[str]] = []
     for peer in dict.fromkeys(row["peer"] for row in rows):
@@ -130,7 +141,7 @@ def _speed(rows: Sequence[Row]) -> str:
                 peer,
                 each(peer, figure("net_ms")),
                 each(peer, figure("cpu_ms")),
-                each(peer, lambda row: f"{row['database_mb']:.2g}"),
+                each(peer, lambda row: _short(row["database_mb"])),
                 f"{last['peak_mb']:.0f}",
                 f"{first['startup_ms']:,.0f} / {first['startup_cpu_ms']:,.0f}",
             ]
@@ -197,6 +208,10 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in every)
 
 
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
 def _cell(text: Any) -> str:
     return " ".join(str(text).split()).replace("|", "\\|")
 
@@ -206,7 +221,7 @@ def drawings(rows: Sequence[Row]) -> dict[str, str]:
     speed, prompts = table(rows, "speed"), table(rows, "prompts")
     if not speed:
         return {}
-    steps = max(row["steps"] for row in speed)
+    steps = shared_steps(speed)
 
     def over(figure: str) -> Mapping[str, list[tuple[float, float]]]:
         found: dict[str, list[tuple[float, float]]] = {}
