@@ -41,7 +41,7 @@ PROMPTS = """## The prompts of {steps} steps
 counts prompts that do not begin with all of the prompt before. "Weighted" is what the prompts
 cost: uncached bytes in full, cached ones a tenth, and calls that write summaries or observations
 in full. "Without task" counts prompts in which the user's task does not stand in the user's
-words.
+words; the server's summaries do not repeat it.
 """
 
 BEHAVIOUR = """## Where a long task breaks
