@@ -92,7 +92,7 @@ class Report:
     """The result of a benchmark.
 
     Attributes:
-        rows: the measurements; rows may have different columns.
+        rows: the measurements; rows may have different columns, and name their table as `table`.
         targets: the promised figures.
     """
 
@@ -205,8 +205,15 @@ def show(report: Report, console: Console) -> None:
         f"Python {on.python}, {on.platform}",
         highlight=False,
     )
-    if report.rows:
-        console.print(_table(report.rows))
+    for name in dict.fromkeys(row.get("table") for row in report.rows):
+        shown = [
+            {column: value for column, value in row.items() if column != "table"}
+            for row in report.rows
+            if row.get("table") == name
+        ]
+        if name is not None:
+            console.print(name, highlight=False)
+        console.print(_table(shown))
     if report.targets:
         console.print(_table([asdict(target) for target in report.targets]))
 

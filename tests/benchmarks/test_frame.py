@@ -53,3 +53,14 @@ def test_a_report_is_json_and_a_table() -> None:
 def test_a_benchmark_of_recorded_runs_requires_their_folder(folder: Path | None) -> None:
     with pytest.raises(ConfigError):
         data_folder(argparse.Namespace(data=folder))
+
+
+def test_rows_that_name_a_table_are_shown_in_it() -> None:
+    rows = [{"table": "first", "a": 1}, {"table": "second", "b": 2}, {"table": "first", "a": 3}]
+    text = io.StringIO()
+
+    show(Report("probe", rows), Console(file=text, width=60))
+
+    first, _, second = text.getvalue().partition("second\n")
+    assert "first\n" in first and "a" in first and "3" in first
+    assert "b" in second and "table" not in second and "a" not in second
