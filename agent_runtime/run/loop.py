@@ -30,6 +30,7 @@ from agent_runtime.log.run_log import cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import (
     FilePart,
+    LiveEvent,
     ModelAnswer,
     ModelRequest,
     ReasoningDelta,
@@ -484,18 +485,15 @@ class AgentLoop:
         return finish
 
 
-def live_event(
-    event: TextDelta | ReasoningDelta | Retrying | Waiting | SettingIgnored,
-) -> NewEvent:
+def live_event(event: LiveEvent) -> NewEvent:
     """Return the event of a part of an answer, of a retry or of a wait, for listeners only."""
     match event:
         case TextDelta(text):
             return NewEvent("text-delta", data={"text": text})
         case ReasoningDelta(text):
             return NewEvent("reasoning-delta", data={"text": text})
-        case Retrying(reason, attempt, wait):
-            data = {"reason": reason, "attempt": attempt, "wait": wait}
-            return NewEvent("model-retry", data=data)
+        case Retrying(reason, n, wait):
+            return NewEvent("model-retry", data={"reason": reason, "attempt": n, "wait": wait})
         case Waiting(reason, wait):
             return NewEvent("model-wait", data={"reason": reason, "wait": wait})
         case SettingIgnored(name):
