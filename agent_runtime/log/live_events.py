@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from agent_runtime.models.base import ReasoningDelta, Retrying, SettingIgnored, TextDelta, Waiting
+from agent_runtime.models.base import (
+    LiveEvent,
+    ReasoningDelta,
+    Retrying,
+    SettingIgnored,
+    TextDelta,
+    Waiting,
+)
 from agent_runtime_storage.contract.records.log import NewEvent
 
 
-def live_event(
-    event: TextDelta | ReasoningDelta | Retrying | Waiting | SettingIgnored,
-) -> NewEvent:
+def live_event(event: LiveEvent) -> NewEvent:
     """Return the event of a part of an answer, of a retry or of a wait, for listeners only."""
     match event:
         case TextDelta(text):

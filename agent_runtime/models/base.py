@@ -180,9 +180,8 @@ class ModelAnswer:
     word: str = ""
 
 
-ModelEvent: TypeAlias = (
-    TextDelta | ReasoningDelta | Retrying | Waiting | SettingIgnored | ModelAnswer
-)
+LiveEvent: TypeAlias = TextDelta | ReasoningDelta | Retrying | Waiting | SettingIgnored
+ModelEvent: TypeAlias = LiveEvent | ModelAnswer
 
 
 class Model(Protocol):
