@@ -12,7 +12,15 @@ import aiohttp
 from agent_runtime import Agent, Event, RunResult, Runtime, Settings, tool
 from agent_runtime.models.litellm import LiteLLMModel
 from agent_runtime.models.native import NativeModel
-from tests.support.providers.server import Call, Part, Provider, Say, StrictServer, Think, Turn
+from agent_runtime.testing.providers.server import (
+    Call,
+    Part,
+    Provider,
+    Say,
+    StrictServer,
+    Think,
+    Turn,
+)
 
 STEPS = 30
 FIRST = 17

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import orjson
 
-from tests.support.providers.loopback import Answer, Json, LoopbackServer
+from agent_runtime.testing.loopback import Answer, Json, LoopbackServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Call:
 Part: TypeAlias = Think | Say | Call
 Turn: TypeAlias = tuple[Part, ...]
 """What a model answers at one step, in this order."""
-Script: TypeAlias = Callable[[bool, int], Turn]
+TurnScript: TypeAlias = Callable[[bool, int], Turn]
 """From whether a sub-agent asks, and how often it has asked before, to the turn."""
 
 
@@ -85,7 +85,7 @@ class StrictServer(LoopbackServer):
         asked: how many requests came, by whether a sub-agent sent them.
     """
 
-    def __init__(self, provider: Provider, script: Script) -> None:
+    def __init__(self, provider: Provider, script: TurnScript) -> None:
         super().__init__()
         self.violations: list[str] = []
         self.prompts: list[list[bytes]] = []

@@ -1,0 +1,36 @@
+"""Providers to play: what each streams, and what it refuses."""
+
+from __future__ import annotations
+
+from agent_runtime.testing.providers.anthropic import Anthropic
+from agent_runtime.testing.providers.gemini import Gemini
+from agent_runtime.testing.providers.openai import OpenAI, Quirky
+from agent_runtime.testing.providers.responses import Responses
+from agent_runtime.testing.providers.server import (
+    Call,
+    Part,
+    Provider,
+    RefusedError,
+    Say,
+    StrictServer,
+    Think,
+    Turn,
+    TurnScript,
+)
+
+__all__ = [
+    "Anthropic",
+    "Call",
+    "Gemini",
+    "OpenAI",
+    "Part",
+    "Provider",
+    "Quirky",
+    "RefusedError",
+    "Responses",
+    "Say",
+    "StrictServer",
+    "Think",
+    "Turn",
+    "TurnScript",
+]
