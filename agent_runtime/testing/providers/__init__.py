@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from agent_runtime.testing.providers.anthropic import Anthropic
+from agent_runtime.testing.providers.compatible import Compatible, Quirks
 from agent_runtime.testing.providers.gemini import Gemini
+from agent_runtime.testing.providers.mistral import Mistral
 from agent_runtime.testing.providers.openai import OpenAI, Quirky
 from agent_runtime.testing.providers.responses import Responses
 from agent_runtime.testing.providers.server import (
@@ -21,10 +23,13 @@ from agent_runtime.testing.providers.server import (
 __all__ = [
     "Anthropic",
     "Call",
+    "Compatible",
     "Gemini",
+    "Mistral",
     "OpenAI",
     "Part",
     "Provider",
+    "Quirks",
     "Quirky",
     "RefusedError",
     "Responses",
