@@ -28,7 +28,7 @@ from agent_runtime.testing.providers.server import (
 STEPS = 30
 FIRST = 17
 """Steps before the run reaches its limit and is resumed."""
-_DURATION = re.compile(r'"duration": [\d.]+')
+_CHANGING = re.compile(r'"(?:duration|run_id)": [^,\n]+')
 ANSWER = "All thirty steps are done."
 SETTINGS: dict[str, Any] = {
     "observational_memory": True,
@@ -52,12 +52,12 @@ def fail(number: int) -> str:
     raise ValueError(f"cannot open src/part_{number}.py")
 
 
-def script(child: bool, n: int) -> Turn:
-    """Return what the model answers: no two turns are the same."""
+def script(child: bool, n: int, steps: int = STEPS) -> Turn:
+    """Return what the model answers in this number of steps: no two turns are the same."""
     if child:
         one = Call("look", {"number": 900 + n})
         return (Think("A small thing."), one) if n == 0 else (Say("The part is fine."),)
-    if n >= STEPS - 1:
+    if n >= steps - 1:
         return (Think("That was all."), Say(ANSWER))
     thought = Think(f"Step {n}: what now? \u2713 {{}}")
     at: Part = Call("look", {"number": n})
@@ -150,7 +150,7 @@ async def meaning_of(runtime: Runtime, result: RunResult, events: Sequence[Event
         message = decode_message(node.body)
         if isinstance(message, AssistantMessage):
             calls = [(call.name, call.arguments) for call in message.calls]
-            results = [_DURATION.sub("", decode_result(call.body).text) for call in node.calls]
+            results = [_CHANGING.sub("", decode_result(call.body).text) for call in node.calls]
             messages.append((message.text, message.reasoning, calls, results))
         else:
             messages.append(message)
