@@ -55,6 +55,7 @@ from agent_runtime.testing.observer import is_for_memory, notes_for
 from agent_runtime.testing.prompt_meter import MeteredUsage, PromptMeter
 from agent_runtime.testing.providers import (
     Anthropic,
+    Bedrock,
     Call,
     Compatible,
     Gemini,
@@ -75,6 +76,7 @@ from agent_runtime.testing.providers import (
 
 __all__ = [
     "Anthropic",
+    "Bedrock",
     "Call",
     "Compatible",
     "Gemini",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent_runtime.testing.providers.anthropic import Anthropic
+from agent_runtime.testing.providers.bedrock import Bedrock
 from agent_runtime.testing.providers.compatible import Compatible, Quirks
 from agent_runtime.testing.providers.gemini import Gemini
 from agent_runtime.testing.providers.mistral import Mistral
@@ -22,6 +23,7 @@ from agent_runtime.testing.providers.server import (
 
 __all__ = [
     "Anthropic",
+    "Bedrock",
     "Call",
     "Compatible",
     "Gemini",
