@@ -69,7 +69,7 @@ def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
     """Return the request's messages in OpenAI's form, with cache breakpoints if allowed.
 
     If a provider takes no files in tool results, they follow the exchange's results in a user
-    message, provided that it takes one there.
+    message.  Mistral refuses a user's message right after a result.
     """
     marked = set(request.marks[-CACHE_MARKS:]) if dialect.marks else set[int]()
     wire: list[Json] = []
@@ -84,7 +84,17 @@ def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
         wire.append(_message(message, files, dialect, mark=index in marked))
     if following:
         wire.append({"role": "user", "content": [FOLLOWS, *following]})
-    return wire
+    return list(_with_turns(wire)) if dialect.provider == "mistral" else wire
+
+
+def _with_turns(wire: Iterable[Json]) -> Iterator[Json]:
+    """Yield the messages, with a short answer between a result and a user's message."""
+    last = ""
+    for message in wire:
+        if (last, message["role"]) == ("tool", "user"):
+            yield {"role": "assistant", "content": "OK."}
+        last = message["role"]
+        yield message
 
 
 def tools_of(tools: Sequence[ToolSpec]) -> list[Json]:

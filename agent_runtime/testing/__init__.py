@@ -21,6 +21,16 @@ with rate limits, broken streams and silence where the script says so:
     async with OpenAIServer(lambda request, n: replies[n]) as server:
         model = LiteLLMModel("openai/any", base_url=server.base_url, api_key="unused")
 
+`StrictServer` plays one provider: it streams a model's turns event for event, and refuses each
+request that the provider would refuse, in the provider's own words:
+
+    from agent_runtime.testing import Anthropic, Call, Say, StrictServer, Think
+
+    turns = [(Think("A file."), Call("read_file", {"path": "notes.md"})), (Say("Done."),)]
+    async with StrictServer(Anthropic(thinking=True), lambda child, n: turns[n]) as server:
+        model = NativeModel("anthropic/claude-sonnet-4-5", base_url=server.url, api_key="unused")
+    assert server.violations == []
+
 `python -m agent_runtime.testing` runs such a server as a program.
 """
 
@@ -43,16 +53,54 @@ from agent_runtime.testing.model_server import (
 )
 from agent_runtime.testing.observer import is_for_memory, notes_for
 from agent_runtime.testing.prompt_meter import MeteredUsage, PromptMeter
+from agent_runtime.testing.providers import (
+    Anthropic,
+    Bedrock,
+    Call,
+    Compatible,
+    Gemini,
+    Mistral,
+    OpenAI,
+    Part,
+    Provider,
+    Quirks,
+    Quirky,
+    RefusedError,
+    Responses,
+    Say,
+    StrictServer,
+    Think,
+    Turn,
+    TurnScript,
+)
 
 __all__ = [
+    "Anthropic",
+    "Bedrock",
+    "Call",
+    "Compatible",
+    "Gemini",
     "MeteredUsage",
+    "Mistral",
+    "OpenAI",
     "OpenAIServer",
+    "Part",
     "PromptMeter",
+    "Provider",
+    "Quirks",
+    "Quirky",
     "Recorded",
+    "RefusedError",
     "Reply",
+    "Responses",
+    "Say",
     "Script",
     "ScriptedEmbedder",
     "ScriptedModel",
+    "StrictServer",
+    "Think",
+    "Turn",
+    "TurnScript",
     "call",
     "call_then_answer",
     "calls",

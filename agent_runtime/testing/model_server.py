@@ -9,15 +9,12 @@ faults included, and benchmarks measure a runtime with it.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, TypeAlias, cast
+from typing import Any, Self, TypeAlias, cast
 
 import anyio
 import anyio.abc
@@ -26,10 +23,8 @@ import orjson
 
 from agent_runtime.models import tokens
 from agent_runtime.testing.embeddings import Vectors, vectors_by_words
+from agent_runtime.testing.loopback import Listener
 from agent_runtime.testing.prompt_meter import MeteredUsage, PromptMeter
-
-CLOSE_SECONDS = 5.0
-"""How long closing a client may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,26 +114,7 @@ class Recorded:
     """By `time.perf_counter`."""
 
 
-async def _close_clients() -> None:
-    """Close the clients that litellm caches for this event loop, so that no socket outlives it.
-
-    litellm identifies clients by the loop's id, which a later loop may have as well.
-    """
-    if "litellm" not in sys.modules:
-        return
-    litellm = cast(Any, sys.modules["litellm"])
-    cache: Any = litellm.in_memory_llm_clients_cache
-    # litellm shares this one between loops, and creates another when it needs it.
-    cast("dict[str, Any]", vars(litellm)).pop("module_level_aclient", None)
-    mine = f"-{id(asyncio.get_running_loop())}"
-    for key in [key for key in cache.cache_dict if str(key).endswith(mine)]:
-        client = cache.cache_dict.pop(key)
-        cache.ttl_dict.pop(key, None)
-        with anyio.move_on_after(CLOSE_SECONDS):
-            await client.close()
-
-
-class OpenAIServer:
+class OpenAIServer(Listener):
     """The server, which runs while its `async with` lasts.
 
     Args:
@@ -162,6 +138,7 @@ class OpenAIServer:
     def __init__(
         self, script: Script, *, factor: float = 1.0, host: str = "127.0.0.1", port: int = 0
     ) -> None:
+        super().__init__(host, port)
         self.requests: list[Recorded] = []
         self.embeddings: list[Recorded] = []
         self.embed: Script = lambda request, n: Reply()
@@ -171,8 +148,6 @@ class OpenAIServer:
         self.billed: list[dict[str, Any]] = []
         self.script = script
         self._meter = PromptMeter(factor)
-        self._host = host
-        self._port = port
         self._changed = anyio.Event()
 
     @property
@@ -180,29 +155,9 @@ class OpenAIServer:
         """The URL to give to a client."""
         return f"http://{self._host}:{self._port}/v1"
 
-    async def __aenter__(self) -> OpenAIServer:
+    async def __aenter__(self) -> Self:
         await tokens.load_vocabulary()
-        listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
-        self._port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        self._tasks = await anyio.create_task_group().__aenter__()
-        self._listener = listener
-        self._tasks.start_soon(listener.serve, self._connection)
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with anyio.CancelScope(shield=True):
-            await _close_clients()
-        self._tasks.cancel_scope.cancel()
-        try:
-            await self._tasks.__aexit__(exc_type, exc, traceback)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._listener.aclose()
+        return await super().__aenter__()
 
     async def wait_for_requests(self, count: int) -> None:
         """Wait until this many requests have arrived."""
@@ -218,16 +173,12 @@ class OpenAIServer:
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def _connection(self, stream: anyio.abc.SocketStream) -> None:
+    async def _serve(self, stream: anyio.abc.SocketStream) -> None:
         self.open_connections += 1
         self._notify()
         try:
             await _Connection(stream, self._reply, self._wait).serve()
-        except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
-            pass  # The client left, which it may do at any time.
         finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.aclose_forcefully(stream)
             self.open_connections -= 1
             self._notify()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,13 +12,23 @@ from typing import Any, TypeAlias
 import aiohttp
 
 from agent_runtime import Agent, Event, RunResult, Runtime, Settings, tool
+from agent_runtime.messages import AssistantMessage, decode_message, decode_result
 from agent_runtime.models.litellm import LiteLLMModel
 from agent_runtime.models.native import NativeModel
-from tests.support.providers.server import Call, Part, Provider, Say, StrictServer, Think, Turn
+from agent_runtime.testing.providers.server import (
+    Call,
+    Part,
+    Provider,
+    Say,
+    StrictServer,
+    Think,
+    Turn,
+)
 
 STEPS = 30
 FIRST = 17
 """Steps before the run reaches its limit and is resumed."""
+_CHANGING = re.compile(r'"(?:duration|run_id)": [^,\n]+')
 ANSWER = "All thirty steps are done."
 SETTINGS: dict[str, Any] = {
     "observational_memory": True,
@@ -40,12 +52,12 @@ def fail(number: int) -> str:
     raise ValueError(f"cannot open src/part_{number}.py")
 
 
-def script(child: bool, n: int) -> Turn:
-    """Return what the model answers: no two turns are the same."""
+def script(child: bool, n: int, steps: int = STEPS) -> Turn:
+    """Return what the model answers in this number of steps: no two turns are the same."""
     if child:
         one = Call("look", {"number": 900 + n})
         return (Think("A small thing."), one) if n == 0 else (Say("The part is fine."),)
-    if n >= STEPS - 1:
+    if n >= steps - 1:
         return (Think("That was all."), Say(ANSWER))
     thought = Think(f"Step {n}: what now? \u2713 {{}}")
     at: Part = Call("look", {"number": n})
@@ -72,6 +84,19 @@ Transports: TypeAlias = tuple[Transport, Transport]
 
 
 @dataclass(frozen=True, slots=True)
+class Meaning:
+    """What two transports must agree on.
+
+    Attributes:
+        messages: of the log: texts, reasoning, calls and results, without ids.
+        usage: of each step.
+    """
+
+    messages: Sequence[object]
+    usage: Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Played:
     """A provider, and what calls it."""
 
@@ -88,10 +113,10 @@ class Played:
 
 async def play(
     one: Played, folder: Path, transports: Transports, other: Played | None = None
-) -> None:
+) -> Meaning:
     """Run the scenario, resume it, with another model if there is one, and assert that all is well.
 
-    No provider may have anything to refuse.
+    No provider may have anything to refuse.  Return what was logged.
 
     Args:
         transports: that of the first part, and that of the resumed one.
@@ -109,8 +134,29 @@ async def play(
         async with Runtime.open(settings) as runtime:
             agent = then.agent(server, transports[1])
             result = await runtime.resume(first.run_id, agent, on_event=events.append)
+            meaning = await meaning_of(runtime, result, events)
     assert [one for one in open_sessions() if all(one is not old for old in before)] == []
     _assert_well(server, first, result, events)
+    return meaning
+
+
+async def meaning_of(runtime: Runtime, result: RunResult, events: Sequence[Event]) -> Meaning:
+    """Return the messages of a run's thread as they are logged, and the usage of its steps."""
+    store = runtime.store.of(runtime.settings.user)
+    thread = await store.threads.get(result.thread_id)
+    assert thread.head is not None
+    messages: list[object] = []
+    for node in await store.log.branch(result.thread_id, thread.head):
+        message = decode_message(node.body)
+        if isinstance(message, AssistantMessage):
+            calls = [(call.name, call.arguments) for call in message.calls]
+            results = [_CHANGING.sub("", decode_result(call.body).text) for call in node.calls]
+            messages.append((message.text, message.reasoning, calls, results))
+        else:
+            messages.append(message)
+    steps = [event.data for event in events if event.kind == "answer"]
+    used = ("step", "calls", "prompt_tokens", "cached_tokens", "completion_tokens")
+    return Meaning(messages, [tuple(step[name] for name in used) for step in steps])
 
 
 def _assert_well(

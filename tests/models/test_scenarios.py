@@ -8,10 +8,10 @@ import pytest
 
 from agent_runtime.models.litellm import LiteLLMModel
 from agent_runtime.models.native import NativeModel
+from agent_runtime.testing.providers.anthropic import Anthropic
+from agent_runtime.testing.providers.gemini import Gemini
+from agent_runtime.testing.providers.openai import OpenAI, Quirky
 from tests.models.scenario import Played, Transports, play
-from tests.support.providers.anthropic import Anthropic
-from tests.support.providers.gemini import Gemini
-from tests.support.providers.openai import OpenAI, Quirky
 
 
 def claude(*, thinking: bool = False) -> Played:

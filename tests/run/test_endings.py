@@ -19,8 +19,9 @@ from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.run.tool_calls import partition_calls
+from agent_runtime.testing.providers.anthropic import Anthropic
+from agent_runtime.testing.providers.server import Call, Say, Think
 from agent_runtime.tools.toolset import Toolset
-from tests.support.providers.anthropic import Anthropic
 from tests.support.providers.scripted_server import (
     Answers,
     ProviderServer,
@@ -28,7 +29,6 @@ from tests.support.providers.scripted_server import (
     gemini,
     openai_chat,
 )
-from tests.support.providers.server import Call, Say, Think
 from tests.support.worlds import KEY, REPEATING, World, double
 
 CLAUDE = "anthropic/claude-sonnet-4-5"

@@ -17,7 +17,7 @@ def read_file(path: str) -> str:
 def test_every_export_is_documented() -> None:
     assert list(testing.__all__) == sorted(testing.__all__)
     for name in testing.__all__:
-        if name != "Script":
+        if name not in ("Part", "Script", "Turn", "TurnScript"):
             assert inspect.getdoc(getattr(testing, name)), name
 
 

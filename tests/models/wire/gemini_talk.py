@@ -19,7 +19,7 @@ from agent_runtime.models.base import (
 from agent_runtime.models.wire.base import Decoder, Target, WireRequest
 from agent_runtime.models.wire.gemini import GeminiWire
 from agent_runtime.models.wire.sse import EventStream
-from tests.support.providers.gemini import Gemini
+from agent_runtime.testing.providers.gemini import Gemini
 
 MODEL = "gemini-3-pro-preview"
 NAME = f"gemini/{MODEL}"

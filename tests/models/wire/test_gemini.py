@@ -13,6 +13,8 @@ from agent_runtime.models.base import FilePart, Json, ModelRequest
 from agent_runtime.models.wire.base import Target
 from agent_runtime.models.wire.gemini import GeminiWire
 from agent_runtime.models.wire.gemini_schema import reduced
+from agent_runtime.testing.providers.gemini import SKIP, Gemini
+from agent_runtime.testing.providers.server import Call, Say, Turn
 from tests.models.wire.gemini_talk import (
     LOOK,
     SYSTEM,
@@ -26,8 +28,6 @@ from tests.models.wire.gemini_talk import (
     result,
     wire,
 )
-from tests.support.providers.gemini import SKIP, Gemini
-from tests.support.providers.server import Call, Say, Turn
 
 DATA = base64.b64encode(b"content").decode()
 FLASH = "gemini-2.5-flash"

@@ -9,11 +9,11 @@ import pytest
 
 from agent_runtime import LiteLLMModel, NativeModel
 from agent_runtime.models.base import ModelAnswer, ModelEvent, TextDelta, TokenUsage
+from agent_runtime.testing.loopback import Answer, Json, LoopbackServer
+from agent_runtime.testing.providers.gemini import Gemini
 from tests.models.conftest import request
 from tests.models.scenario import Played, play
 from tests.models.wire.gemini_talk import NAME, chunk, text_of
-from tests.support.providers.gemini import Gemini
-from tests.support.providers.loopback import Answer, Json, LoopbackServer
 
 KEY = "sk-test-0123456789"
 

@@ -12,8 +12,8 @@ from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall, Too
 from agent_runtime.models.base import FilePart, ModelRequest, ModelSettings
 from agent_runtime.models.wire.base import Piece, Target, WireRequest
 from agent_runtime.models.wire.messages import MessagesWire
+from agent_runtime.testing.providers.anthropic_requests import check_request
 from tests.models.conftest import READ
-from tests.support.providers.anthropic_requests import check_request
 
 SONNET = Target(
     "anthropic/claude-sonnet-4-5",

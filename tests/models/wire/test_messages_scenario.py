@@ -9,10 +9,10 @@ import pytest
 
 from agent_runtime import Agent, ModelSettings
 from agent_runtime.models.native import NativeModel
+from agent_runtime.testing.providers.anthropic import Anthropic
+from agent_runtime.testing.providers.openai import Quirky
+from agent_runtime.testing.providers.server import StrictServer
 from tests.models.scenario import Played, Transport, play
-from tests.support.providers.anthropic import Anthropic
-from tests.support.providers.openai import Quirky
-from tests.support.providers.server import StrictServer
 
 SETTINGS = ModelSettings(reasoning="high", temperature=0.5, cache_ttl="1h", tool_choice="auto")
 NATIVE = (NativeModel, NativeModel)

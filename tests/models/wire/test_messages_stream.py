@@ -22,9 +22,9 @@ from agent_runtime.models.wire.base import ServerEvent, StreamFailedError, Targe
 from agent_runtime.models.wire.messages import MessagesDecoder, MessagesWire
 from agent_runtime.models.wire.sse import EventStream
 from agent_runtime.prompt.normalise import normalise_answer
+from agent_runtime.testing.providers.anthropic import Anthropic
+from agent_runtime.testing.providers.server import Call, Say, Think
 from tests.models.wire.test_messages import SONNET
-from tests.support.providers.anthropic import Anthropic
-from tests.support.providers.server import Call, Say, Think
 
 Json = dict[str, Any]
 

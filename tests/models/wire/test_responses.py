@@ -15,8 +15,8 @@ from agent_runtime.models.wire.base import Target
 from agent_runtime.models.wire.responses import ResponsesWire
 from agent_runtime.models.wire.sse import EventStream
 from agent_runtime.prompt.normalise import normalise_answer
-from tests.support.providers.responses import Responses
-from tests.support.providers.server import Call, Provider, Say, Think, Turn
+from agent_runtime.testing.providers.responses import Responses
+from agent_runtime.testing.providers.server import Call, Provider, Say, Think, Turn
 
 GPT = Target(
     name="openai/gpt-5.6",

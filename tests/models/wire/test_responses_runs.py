@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.models.native import NativeModel
+from agent_runtime.testing.providers.responses import Responses
 from tests.models.scenario import Played, play
-from tests.support.providers.responses import Responses
 
 NATIVE = (NativeModel, NativeModel)
 

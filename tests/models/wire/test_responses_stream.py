@@ -30,8 +30,8 @@ from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
 from agent_runtime.models.wire.base import ServerEvent, StreamFailedError
 from agent_runtime.models.wire.responses_stream import ResponsesDecoder
 from agent_runtime.models.wire.sse import EventStream
-from tests.support.providers.responses import Responses, sse
-from tests.support.providers.server import Call, Say, Think
+from agent_runtime.testing.providers.responses import Responses, sse
+from agent_runtime.testing.providers.server import Call, Say, Think
 
 TURN = (
     Think("One. \u2713"),

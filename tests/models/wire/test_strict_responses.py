@@ -8,9 +8,9 @@ from typing import TypeAlias
 import pytest
 
 from agent_runtime.models.base import Json
+from agent_runtime.testing.providers.responses import Responses
+from agent_runtime.testing.providers.server import RefusedError, Say
 from tests.models.wire.test_responses import MIXED, Talk
-from tests.support.providers.responses import Responses
-from tests.support.providers.server import RefusedError, Say
 
 Spoil: TypeAlias = Callable[[Json], object]
 

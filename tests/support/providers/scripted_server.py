@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import orjson
 
-from tests.support.providers.loopback import Answer, Json, LoopbackServer, halves
+from agent_runtime.testing.loopback import Answer, Json, LoopbackServer, halves
 
 Call: TypeAlias = tuple[str, str]
 """A tool, and the text of its arguments."""

@@ -1,4 +1,4 @@
-"""A loopback HTTP server: the part that all servers which play providers share."""
+"""Servers on loopback: what all servers that play providers share."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ import anyio.abc
 import h11
 import orjson
 
+CLOSE_SECONDS = 5.0
+"""How long closing a client may take."""
+
 Json: TypeAlias = dict[str, Any]
 Answer: TypeAlias = tuple[int, str, list[bytes]] | tuple[int, str, list[bytes], Mapping[str, str]]
 """Status, content type, the pieces of the body, and more headers if there are any."""
 
 
-class LoopbackServer(ABC):
-    """The server, for the time of an `async with`; each connection serves one request."""
+class Listener(ABC):
+    """A server that listens on loopback for the time of an `async with`."""
 
-    def __init__(self) -> None:
-        self._port = 0
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._host = host
+        self._port = port
 
     @abstractmethod
-    async def answer(self, path: str, headers: Mapping[str, str], body: Json) -> Answer:
-        """Return the answer to a request."""
-
-    @property
-    def url(self) -> str:
-        """The URL to give to a model."""
-        return f"http://127.0.0.1:{self._port}"
+    async def _serve(self, stream: anyio.abc.SocketStream) -> None:
+        """Serve a connection."""
 
     async def __aenter__(self) -> Self:
-        self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self._port = self._listener.extra(anyio.abc.SocketAttribute.local_port)
+        listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
+        self._listener = listener
+        self._port = listener.extra(anyio.abc.SocketAttribute.local_port)
         self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._listener.serve, self._connection)
+        self._tasks.start_soon(listener.serve, self._connection)
         return self
 
     async def __aexit__(
@@ -48,24 +48,38 @@ class LoopbackServer(ABC):
         traceback: TracebackType | None,
     ) -> None:
         with anyio.CancelScope(shield=True):
-            await close_clients()
+            await _close_clients()
         self._tasks.cancel_scope.cancel()
         try:
-            # An error of the test has to come out unchanged.
+            # Without the error of the body, which would come out inside an exception group.
             await self._tasks.__aexit__(None, None, None)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._listener.aclose()
 
     async def _connection(self, stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            try:
-                await self._exchange(stream)
-            except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
-                # The client may leave at any time.
-                return
+        try:
+            await self._serve(stream)
+        except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
+            pass  # The client left, which it may do at any time.
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(stream)
 
-    async def _exchange(self, stream: anyio.abc.SocketStream) -> None:
+
+class LoopbackServer(Listener):
+    """A server of JSON requests; each connection serves one of them."""
+
+    @abstractmethod
+    async def answer(self, path: str, headers: Mapping[str, str], body: Json) -> Answer:
+        """Return the answer to a request."""
+
+    @property
+    def url(self) -> str:
+        """The URL to give to a model."""
+        return f"http://{self._host}:{self._port}"
+
+    async def _serve(self, stream: anyio.abc.SocketStream) -> None:
         http = h11.Connection(h11.SERVER)
         path, body = "", b""
         headers: dict[str, str] = {}
@@ -90,6 +104,8 @@ class LoopbackServer(ABC):
         for piece in pieces:
             await stream.send(http.send(h11.Data(data=piece)) or b"")
         await stream.send(http.send(h11.EndOfMessage()) or b"")
+        # A forced close would drop unsent bytes.
+        await stream.aclose()
 
 
 def halves(text: str) -> list[str]:
@@ -98,18 +114,23 @@ def halves(text: str) -> list[str]:
     return [part for part in (text[:middle], text[middle:]) if part]
 
 
-async def close_clients() -> None:
-    """Close the clients that litellm caches for this event loop, so that no socket outlives it."""
+async def _close_clients() -> None:
+    """Close the clients that litellm caches for this event loop, so that no socket outlives it.
+
+    litellm identifies clients by the loop's id, which a later loop may have as well.
+    """
     if "litellm" not in sys.modules:
         return
-    litellm: Any = sys.modules["litellm"]
-    cache = litellm.in_memory_llm_clients_cache
+    litellm = cast(Any, sys.modules["litellm"])
+    cache: Any = litellm.in_memory_llm_clients_cache
     mine = f"-{id(asyncio.get_running_loop())}"
     for key in [key for key in cache.cache_dict if str(key).endswith(mine)]:
         client = cache.cache_dict.pop(key)
         cache.ttl_dict.pop(key, None)
-        await client.close()
-    # Some providers are called by this shared client; it opens another session when needed.
-    shared = cast("Json", vars(litellm)).get("module_level_aclient")
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await client.close()
+    # litellm shares this one between loops, and creates another when it needs it.
+    shared = cast("dict[str, Any]", vars(litellm)).pop("module_level_aclient", None)
     if shared is not None:
-        await shared.client._transport.aclose()
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await shared.client._transport.aclose()

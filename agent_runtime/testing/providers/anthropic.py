@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import orjson
 
-from tests.support.providers.anthropic_requests import check_request
-from tests.support.providers.loopback import Json, halves
-from tests.support.providers.server import Call, Provider, Say, Think, Turn, bare, refuse_if
+from agent_runtime.testing.loopback import Json, halves
+from agent_runtime.testing.providers.anthropic_requests import check_request
+from agent_runtime.testing.providers.server import Call, Provider, Say, Think, Turn, bare, refuse_if
 
 _ID = re.compile(r"^[a-zA-Z0-9_-]+$")
 _THINKING = ("thinking", "redacted_thinking")

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import orjson
 
-from tests.support.providers.gemini_settings import camel, check_config, check_tools
-from tests.support.providers.loopback import Json, halves
-from tests.support.providers.server import Call, Provider, Say, Think, Turn, refuse_if
+from agent_runtime.testing.loopback import Json, halves
+from agent_runtime.testing.providers.gemini_settings import camel, check_config, check_tools
+from agent_runtime.testing.providers.server import Call, Provider, Say, Think, Turn, refuse_if
 
 SKIP = base64.b64encode(b"skip_thought_signature_validator").decode()
 """What it takes for the signature of a call that another model made."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import orjson
 
-from tests.support.providers.loopback import Answer, Json, LoopbackServer
+from agent_runtime.testing.loopback import Answer, Json, LoopbackServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Call:
 Part: TypeAlias = Think | Say | Call
 Turn: TypeAlias = tuple[Part, ...]
 """What a model answers at one step, in this order."""
-Script: TypeAlias = Callable[[bool, int], Turn]
+TurnScript: TypeAlias = Callable[[bool, int], Turn]
 """From whether a sub-agent asks, and how often it has asked before, to the turn."""
 
 
@@ -54,6 +54,19 @@ class Provider(ABC):
     """
 
     foreign = False
+
+    @property
+    def media_type(self) -> str:
+        """The content type of its answers."""
+        return "text/event-stream"
+
+    def check_path(self, path: str) -> None:
+        """Look at the path of a request; by default any is right.
+
+        Raises:
+            RefusedError: the provider would not know it.
+        """
+        refuse_if(not path.startswith("/"), f"Unknown path {path}")
 
     @abstractmethod
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
@@ -85,7 +98,7 @@ class StrictServer(LoopbackServer):
         asked: how many requests came, by whether a sub-agent sent them.
     """
 
-    def __init__(self, provider: Provider, script: Script) -> None:
+    def __init__(self, provider: Provider, script: TurnScript) -> None:
         super().__init__()
         self.violations: list[str] = []
         self.prompts: list[list[bytes]] = []
@@ -105,6 +118,7 @@ class StrictServer(LoopbackServer):
     async def answer(self, path: str, headers: Mapping[str, str], body: Json) -> Answer:
         """Refuse the request, or answer with the script's next turn."""
         try:
+            self._provider.check_path(path)
             self._provider.check(body, headers)
         except RefusedError as refused:
             self.violations.append(str(refused))
@@ -116,7 +130,7 @@ class StrictServer(LoopbackServer):
         n = self.asked[child]
         self.asked[child] += 1
         turn = self._script(child, n)
-        return 200, "text/event-stream", self._provider.stream(turn, n + 1000 * child)
+        return 200, self._provider.media_type, self._provider.stream(turn, n + 1000 * child)
 
 
 def bare(value: object) -> object:

@@ -8,8 +8,16 @@ from typing import Any
 
 import orjson
 
-from tests.support.providers.loopback import Json, halves
-from tests.support.providers.server import Call, Provider, RefusedError, Say, Think, Turn, refuse_if
+from agent_runtime.testing.loopback import Json, halves
+from agent_runtime.testing.providers.server import (
+    Call,
+    Provider,
+    RefusedError,
+    Say,
+    Think,
+    Turn,
+    refuse_if,
+)
 
 _NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 _FIELDS = {

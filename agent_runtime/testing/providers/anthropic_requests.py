@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tests.support.providers.loopback import Json
-from tests.support.providers.server import refuse_if
+from agent_runtime.testing.loopback import Json
+from agent_runtime.testing.providers.server import refuse_if
 
 _VERSIONS = ("2023-06-01", "2026-10-21")
 _FIELDS = {
