@@ -10,13 +10,13 @@ import orjson
 import pytest
 
 from agent_runtime import Agent, Event, FallbackModel, ModelSettings, NativeModel, Runtime, Settings
+from agent_runtime.testing.loopback import Answer, Json
+from agent_runtime.testing.providers.anthropic import Anthropic
+from agent_runtime.testing.providers.gemini import Gemini
+from agent_runtime.testing.providers.openai import Quirky
+from agent_runtime.testing.providers.server import StrictServer
 from tests.models.fallback.pair import Clock
 from tests.models.scenario import ANSWER, FIRST, SETTINGS, STEPS, Played, fail, look, script
-from tests.support.providers.anthropic import Anthropic
-from tests.support.providers.gemini import Gemini
-from tests.support.providers.loopback import Answer, Json
-from tests.support.providers.openai import Quirky
-from tests.support.providers.server import StrictServer
 
 DOWN = range(10, 18)
 """The steps at which the first provider fails; the run is resumed at one of them."""

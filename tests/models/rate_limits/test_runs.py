@@ -13,8 +13,8 @@ import pytest
 from agent_runtime import Agent, Event, NativeModel, RunResult, Runtime, Settings, tool
 from agent_runtime.models import attempts
 from agent_runtime.models.rate_limits import limiter as limiters
+from agent_runtime.testing.loopback import Json
 from tests.support.providers.limited import Bucket, Form, LimitedServer, Said, task_of
-from tests.support.providers.loopback import Json
 
 RUNS = 30
 CALLS = 2

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from tests.support.providers.loopback import Answer, Json, LoopbackServer
+from agent_runtime.testing.loopback import Answer, Json, LoopbackServer
 from tests.support.providers.scripted_server import Call, anthropic, openai_chat
 
 Form: TypeAlias = Literal["anthropic", "openai"]
