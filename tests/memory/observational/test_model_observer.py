@@ -53,6 +53,7 @@ from agent_runtime.prompt.view import Entry
 from agent_runtime.testing.model_server import Reply, overflow, server_error
 from tests.models.conftest import Play
 from tests.models.conftest import play as play
+from tests.models.conftest import transport as transport
 
 AT = 1_795_269_900.0
 WHEN = "2026-11-21 14:05"
