@@ -46,10 +46,12 @@ from agent_runtime.models.wire.base import (
     load_object,
     merge,
 )
+from agent_runtime.models.wire.openai_models import traits_of
 from agent_runtime.models.wire.servers import server_of
+from agent_runtime_config.request_settings import Effort
 
 _END = b"[DONE]"
-_EFFORTS = {"xhigh": "high", "max": "high"}
+_EFFORTS: dict[Effort, Effort] = {"xhigh": "high", "max": "high"}
 """What servers that know only three levels of effort are sent instead."""
 
 
@@ -69,12 +71,9 @@ class ChatWire:
             host="" if target.own_host else urlsplit(target.base_url).hostname or "",
         )
         self._replay = self._dialect.returns
-        # OpenAI's models that reason take no sampling parameters.
-        self._samples = not (
-            target.provider == "openai"
-            and target.own_host
-            and target.entry.get("supports_reasoning")
-        )
+        # OpenAI's names mean its models at other hosts, too: gateways pass them on.
+        openai = target.provider == "openai"
+        self._traits = traits_of(target.model, target.entry) if openai else None
         # Compatible servers know the older name.
         self._limit_field = server.output_limit if target.own_host else "max_tokens"
         self._url = f"{target.base_url}/chat/completions"
@@ -131,7 +130,7 @@ class ChatWire:
         ignored: list[str] = []
         for name in ("temperature", "top_p"):
             value = getattr(settings, name)
-            if value is not None and (self._samples or settings.reasoning == "none"):
+            if value is not None and self._takes_sampling(settings):
                 body[name] = value
             elif value is not None:
                 ignored.append(name)
@@ -158,19 +157,29 @@ class ChatWire:
             ignored.append("cache_ttl")
         return iter(ignored)
 
-    def _set_reasoning(self, body: Json, reasoning: str | int) -> bool:
+    def _takes_sampling(self, settings: ModelSettings) -> bool:
+        """Return whether sampling parameters may be sent: not to OpenAI's models that reason."""
+        if self._traits is None:
+            return True
+        asked = settings.reasoning
+        return self._traits.takes_sampling(None if asked is None else self._traits.effort(asked))
+
+    def _set_reasoning(self, body: Json, reasoning: Effort | int) -> bool:
         """Ask for an amount of reasoning; return whether the server can be asked."""
         form = self._server.reasoning
         if form == "object":
             key = "max_tokens" if isinstance(reasoning, int) else "effort"
             body["reasoning"] = {key: reasoning}
             return True
-        if form == "none" or isinstance(reasoning, int):
-            return False
-        if self._target.provider != "openai":
-            reasoning = _EFFORTS.get(reasoning, reasoning)
-        body["reasoning_effort"] = reasoning
-        return True
+        if self._traits is not None:
+            effort = self._traits.effort(reasoning)
+        elif form == "none" or isinstance(reasoning, int):
+            effort = None
+        else:
+            effort = _EFFORTS.get(reasoning, reasoning)
+        if effort is not None:
+            body["reasoning_effort"] = effort
+        return effort is not None
 
     def _assistant(self, message: PromptMessage, text: str, *, mark: bool) -> Json:
         # Some servers refuse an empty text, others one that is missing without calls.

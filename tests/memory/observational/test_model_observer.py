@@ -467,7 +467,7 @@ async def test_it_observes_through_litellm(play: Play) -> None:
     assert all(made.answer.usage and made.answer.cost for made in seen.calls)
 
 
-async def test_litellm_omits_an_unsupported_temperature(play: Play) -> None:
+async def test_an_unsupported_temperature_is_omitted(play: Play) -> None:
     async with play([Reply(text=GOOD)], name="openai/gpt-5-mini") as talk:
         watcher = ModelObserver(talk.model, await talk.model.info(), 600.0)
         seen = await watcher.observe(INTERVAL)

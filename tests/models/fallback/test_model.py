@@ -184,7 +184,9 @@ async def test_its_facts_hold_for_each_of_its_models() -> None:
     other = NativeModel("openai/gpt-4o", max_output=900, api_key=KEY, price=Price(5000, 1, 400, 2))
     info = await FallbackModel([one, FallbackModel([other, ScriptedModel([])])]).info()
     assert (info.window, info.max_output, info.takes) == (50_000, 900, frozenset())
-    assert info.price == Price(input=5000, output=15_000, cache_read=400, cache_write=3000)
+    assert info.price is not None
+    rates = info.price.input, info.price.output, info.price.cache_read, info.price.cache_write
+    assert rates == (5000, 15_000, 400, 3000)
     assert info.name == "anthropic/claude-sonnet-4-5,openai/gpt-4o,scripted"
     unknown = NativeModel("openai/none-such", base_url="http://127.0.0.1:1/v1")
     assert (await FallbackModel([one, unknown]).info()).price is None
