@@ -35,6 +35,7 @@ from agent_runtime.models.base import (
 )
 from agent_runtime.models.litellm import LiteLLMModel, forbid_real_models, load_litellm
 from agent_runtime.models.native import NativeModel
+from agent_runtime.models.rate_limits import limiter
 from agent_runtime.testing.model_server import (
     Reply,
     failure,
@@ -302,6 +303,8 @@ async def test_retry_after_is_honoured_up_to_a_minute(
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
+    # The retry's own wait is what counts here; the others' is in the tests of rate limits.
+    monkeypatch.setattr(limiter, "LONGEST_HOLD", 0.0)
     async with play([rate_limited(asked), OK]) as talk:
         await load_litellm()
         monkeypatch.setattr("agent_runtime.models.litellm.anyio.sleep", sleep)

@@ -22,6 +22,8 @@ from agent_runtime.models.rate_limits.headers import Kind, Limit, read_limits
 
 LONGEST_WAIT = 120.0
 """Seconds that the first in the queue waits at most; then the provider decides."""
+LONGEST_HOLD = 60.0
+"""Seconds that a refusal holds back requests at most, as long as the refused one waits itself."""
 FIRST_RESPONSE = 5.0
 """Seconds that requests wait for the first response of all, which says what the limits are."""
 KEPT = 64
@@ -274,7 +276,7 @@ class Limiter:
 
     def hold(self, wait: float | None) -> None:
         """Hold back all requests for some seconds; then one goes alone."""
-        until = _now() + min(wait or 0.0, LONGEST_WAIT)
+        until = _now() + min(wait or 0.0, LONGEST_HOLD)
         self._hold_until = max(self._hold_until, until)
         self._pump()
 
