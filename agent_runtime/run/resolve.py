@@ -117,7 +117,7 @@ async def resolve_run(
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
     tools = toolset(_as_sub_agent(agent, settings), output, levels=settings.delegation_depth)
-    repeat, limits = agent.repeat_system_prompt, limits_of(settings)
+    limits = limits_of(settings)
     memory = None
     if remembers:
         memory = await configure_memory(settings, model, info, thread_id=thread_id, room=room)
@@ -128,12 +128,11 @@ async def resolve_run(
         prefix=PromptPrefix(encodable(agent.instructions.strip()), tools.specs),
         tools=tools,
         choice=choice,
-        max_steps=agent.max_steps
-        or (settings.sub_agent_max_steps if child else settings.max_steps),
+        max_steps=_max_steps(agent, settings, child=child),
         max_output=max_output,
         output_limit=output_limit,
         output=output,
-        repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
+        repeat_system=_repeats_system(agent, settings),
         model_settings=agent.request_settings(parse_model_settings(settings.model_settings)),
         memory=memory,
         state_notes=(*_own_notes(tools), *agent.state),
@@ -144,6 +143,16 @@ async def resolve_run(
         max_result_tokens=settings.max_result_tokens,
         idle=settings.activate_after_idle or None,
     )
+
+
+def _max_steps(agent: Agent, settings: Settings, *, child: bool) -> int:
+    default = settings.sub_agent_max_steps if child else settings.max_steps
+    return agent.max_steps or default
+
+
+def _repeats_system(agent: Agent, settings: Settings) -> bool:
+    own = agent.repeat_system_prompt
+    return settings.repeat_system_prompt if own is None else own
 
 
 def _room(
