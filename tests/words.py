@@ -17,6 +17,7 @@ SEARCHED = (
     "storage",
     "config",
     "benchmarks",
+    "tests",
     "docs",
     "examples",
     "README.md",
@@ -25,6 +26,8 @@ SEARCHED = (
 )
 # English words as data: published figures depend on these prompts; and irregular verbs.
 EXEMPT = {
+    # The list itself.
+    "tests/words.py",
     "benchmarks/memory/judge.py",
     "benchmarks/memory/measure.py",
     "storage/agent_runtime_storage/search/query_expansion.py",

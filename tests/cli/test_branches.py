@@ -58,8 +58,8 @@ def test_a_fork_continues_from_a_node_and_switches_back(
     assert stands.stdout == machine.invoke("fork", "t", "4").stdout
     fresh = machine.invoke("fork", "t", "0")
     assert fresh.stdout == "Thread t is before its first node.\n"
-    talk("Anew")
-    assert asked(machine) == ["Anew"]
+    talk("Again")
+    assert asked(machine) == ["Again"]
 
 
 def test_an_edited_message_is_answered_by_its_agent(

@@ -151,19 +151,19 @@ def test_a_step_shows_how_full_the_prompt_is() -> None:
 def test_the_status_shows_memory_work_until_it_ends() -> None:
     tally = Tally()
     tally.update(REMEMBERING)
-    for purpose, told in (("observe", "observing 2,000 tokens"), ("reflect", "condensing 2,000")):
+    for purpose, shown in (("observe", "observing 2,000 tokens"), ("reflect", "condensing 2,000")):
         tally.update(_event("memory", purpose=purpose, tokens=2000, again=False))
-        assert told in tally.status()
+        assert shown in tally.status()
         tally.update(_event("memory", "child", purpose="observe", tokens=7, again=False))
-        assert told in tally.status()
+        assert shown in tally.status()
         tally.update(_observation())
-        assert told not in tally.status()
+        assert shown not in tally.status()
     tally.update(_event("memory", purpose="observe", tokens=2000, again=True))
     assert "observing 2,000 tokens again" in tally.status()
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "shown"),
     [
         ({}, "2,000 tokens observed as 200 (by the model)"),
         (
@@ -178,8 +178,8 @@ def test_the_status_shows_memory_work_until_it_ends() -> None:
         ({"again": True}, "notes by rules for 2,000 tokens written again as 200 (by the model)"),
     ],
 )
-def test_an_observation_shows_who_wrote_it_and_why(data: dict[str, Any], told: str) -> None:
-    assert Tally().update(_observation(**data)) == [f"  memory: {told}"]
+def test_an_observation_shows_who_wrote_it_and_why(data: dict[str, Any], shown: str) -> None:
+    assert Tally().update(_observation(**data)) == [f"  memory: {shown}"]
 
 
 def test_memory_usage_counts() -> None:

@@ -136,8 +136,8 @@ def test_piped_output_reports_each_sub_agent_once(capsys: pytest.CaptureFixture[
     progress.show(Event("run-start", "t", "root", data=dict(start().data)))
     for one in (start(), answer(), answer(step=2), finish()):
         progress.show(one)
-    told = [line for line in capsys.readouterr().err.splitlines() if "sub-agent" in line]
-    assert len(told) == 2 and told[0].endswith("starts") and "succeeded · 2 steps" in told[1]
+    shown = [line for line in capsys.readouterr().err.splitlines() if "sub-agent" in line]
+    assert len(shown) == 2 and shown[0].endswith("starts") and "succeeded · 2 steps" in shown[1]
 
 
 def test_a_run_names_its_sub_agents_by_role_and_task(machine: Machine) -> None:

@@ -90,8 +90,8 @@ class Desk:
             text=True,
         )
         assert process.stdout is not None
-        with process.stdout as told:
-            assert told.readline() == "held\n"
+        with process.stdout as held:
+            assert held.readline() == "held\n"
         return process
 
 
@@ -172,10 +172,10 @@ def test_an_invalid_import_is_reported(desk: Desk) -> None:
         (("import", "-", "--as", "x"), "{\n", exits.USAGE, "Line 1: it is no JSON"),
         (("import", "missing.jsonl"), "", exits.USAGE, "missing.jsonl"),
     )
-    for arguments, stdin, code, told in cases:
+    for arguments, stdin, code, message in cases:
         done = desk.run("threads", *arguments, stdin=stdin)
         assert (done.exit_code, done.stdout) == (code, ""), done.stderr
-        assert told in done.stderr
+        assert message in done.stderr
     assert desk.threads() == ["first"]
 
 
@@ -247,8 +247,8 @@ def _on_a_terminal(desk: Desk, *arguments: str, answer: str) -> int:
             text=True,
         )
         os.write(master, answer.encode())
-        _, told = process.communicate(timeout=60)
-        assert "for good?" in told
+        _, message = process.communicate(timeout=60)
+        assert "for good?" in message
         return process.returncode
     finally:
         os.close(master)

@@ -17,7 +17,7 @@ from tests.cli.test_runs import machine as machine
 TASK = ("delegate", {"role": "reader", "instructions": "Read a.txt.", "task_key": "read"})
 
 SHELL = ("run_command", {"command": "echo done > mark"})
-TOLD = (
+INSTRUCTED = (
     "make a plan first",
     "`delegate`",
     "before you call it done",
@@ -60,7 +60,7 @@ def worked(machine: Machine) -> Machine:
     machine.script = script
     done = machine.invoke("--debug", "run", "What colour is the sea?", "--workspace", "work")
     assert done.exit_code == 0, done.output
-    (machine.folder / "told").write_text(done.output)
+    (machine.folder / "output").write_text(done.output)
     return machine
 
 
@@ -68,7 +68,7 @@ def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Mac
     first = worked.server.requests[0].json
     system, task = first["messages"]
     assert (system["role"], task["role"]) == ("system", "user")
-    for phrase in TOLD:
+    for phrase in INSTRUCTED:
         assert phrase in system["content"], phrase
     assert len(system["content"]) < 5000
     assert "What colour is the sea?" in task["content"]

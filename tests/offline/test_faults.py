@@ -13,7 +13,7 @@ from tests.offline.recount import Report
 
 FILES = 3
 STEPS = range(1, 10)
-"""Every step that calls a tool in a survey of so many files."""
+"""Every step that calls a tool in a survey of that number of files."""
 
 
 @pytest.fixture

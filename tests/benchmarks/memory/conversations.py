@@ -108,7 +108,7 @@ def beam(folder: Path, number: int = 1) -> None:
             }
         ],
         "abstention": [
-            {"question": "Which editor?", "ideal_response": "Not told.", "rubric": ["Not told"]}
+            {"question": "Which editor?", "ideal_response": "Not stated.", "rubric": ["Not stated"]}
         ],
     }
     (chat / "probing_questions" / "probing_questions.json").write_bytes(orjson.dumps(asked))

@@ -1,4 +1,4 @@
-"""Semantic recall in whole runs: what is recalled before a turn, what is not, and failures."""
+"""Semantic recall in whole runs: what a turn recalls, what it leaves out, and failures."""
 
 from __future__ import annotations
 

@@ -407,12 +407,12 @@ def test_a_character_in_two_deltas_is_told_whole_and_half_of_one_is_replaced() -
     decoder = MessagesDecoder("m")
     events = [start(), begin(0, "text", text="")]
     fed(events, decoder)
-    told: list[Any] = []
+    deltas: list[Any] = []
     for half in (rb"a \ud83d", rb"\ude00", rb" \ud83d"):
         body = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%b"}}'
-        told += decoder.feed(ServerEvent("content_block_delta", body % half))
+        deltas += decoder.feed(ServerEvent("content_block_delta", body % half))
     fed([stop(0), *end("end_turn")], decoder)
-    assert told == [TextDelta("a "), TextDelta("\U0001f600"), TextDelta(" ")]
+    assert deltas == [TextDelta("a "), TextDelta("\U0001f600"), TextDelta(" ")]
     assert decoder.answer().text == "a \U0001f600 \ufffd"
 
 
