@@ -1,16 +1,30 @@
-"""Retry a model's call, the same way for every transport."""
+"""What all transports of a model share: arguments, facts, and the retries of a call."""
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractContextManager, aclosing
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
+from typing import TypedDict
 
 import anyio
+import anyio.to_thread
 
 from agent_runtime.errors import ModelStalled
-from agent_runtime.models.base import ModelAnswer, ModelEvent, ModelInfo, Retrying
+from agent_runtime.messages import FileKind
+from agent_runtime.models.access import ModelAccess
+from agent_runtime.models.base import (
+    ModelAnswer,
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    Price,
+    Retrying,
+)
+from agent_runtime.models.catalog import model_info
 from agent_runtime.models.error_mapping import AttemptFailure
 from agent_runtime.models.pricing.charge import cost_of
 
@@ -18,6 +32,111 @@ FIRST_WAIT = 0.5
 """Seconds: the first retry waits a random time up to this, each further one up to twice that."""
 LONGEST_WAIT = 60.0
 """Seconds: no wait before a retry is longer, whatever `retry-after` asks for."""
+
+
+class ModelOptions(TypedDict, total=False):
+    """The arguments of `ProviderModel` without its name."""
+
+    base_url: str | None
+    api_key: str | None
+    first_byte_timeout: float
+    idle_timeout: float
+    retries: int
+    price: Price | None
+    window: int | None
+    max_output: int | None
+    takes: Iterable[FileKind] | None
+    local_only: bool
+
+
+class ProviderModel(ABC):
+    """A language model of a provider, called over the network.
+
+    Args:
+        name: litellm's name of it, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
+        base_url: of an OpenAI-compatible server; by default the provider's own.
+        api_key: by default the provider's own variable, such as `ANTHROPIC_API_KEY`.
+        first_byte_timeout: seconds until the answer must begin.
+        idle_timeout: the longest silence in an answer, in seconds.
+        retries: how often a failed call is retried; waits are random and grow to 60 s.
+        price: instead of the known price, for example for a model of your own.
+        window: instead of the known context window, in tokens.
+        max_output: instead of the known limit of one answer, in tokens.
+        takes: instead of what is known, the kinds of files to send: `image`, `audio`, `document`
+            (PDF), `video`.
+        local_only: refuse calls that would leave this machine.
+
+    Raises:
+        ConfigError: the name is empty.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        first_byte_timeout: float = 120.0,
+        idle_timeout: float = 60.0,
+        retries: int = 4,
+        price: Price | None = None,
+        window: int | None = None,
+        max_output: int | None = None,
+        takes: Iterable[FileKind] | None = None,
+        local_only: bool = False,
+    ) -> None:
+        self._access = ModelAccess.of(
+            name, base_url=base_url, api_key=api_key, local_only=local_only
+        )
+        self._name = self._access.name
+        self._first_byte_timeout = first_byte_timeout
+        self._idle_timeout = idle_timeout
+        self._retries = retries
+        self._known = functools.partial(
+            model_info,
+            self._name,
+            price=price,
+            window=window,
+            max_output=max_output,
+            takes=None if takes is None else tuple(takes),
+        )
+        self._info: ModelInfo | None = None
+
+    @property
+    def name(self) -> str:
+        """litellm's name of the model."""
+        return self._name
+
+    async def info(self) -> ModelInfo:
+        """Return window, output limit and price; reads the table of models on first use."""
+        if self._info is None:
+            self._info = await anyio.to_thread.run_sync(self._known)
+        return self._info
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Check that the model can be called, without calling it.
+
+        Raises:
+            RealModelForbidden: it may not be called.
+            ModelAuthError: its key is missing.
+        """
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        """Call the model; retry failures that may pass.
+
+        Raises (from the iterator):
+            RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
+                once.
+            ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
+        """
+        async with aclosing(self._events(request)) as events:
+            yield events
+
+    @abstractmethod
+    def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """Call the model, with retries."""
 
 
 class AttemptError(Exception):

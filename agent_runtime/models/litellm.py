@@ -12,8 +12,8 @@ import functools
 import gc
 import importlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -21,17 +21,15 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.errors import ModelProtocolError
-from agent_runtime.messages import FileKind
-from agent_runtime.models.access import FORBID, ModelAccess, NoLookups
-from agent_runtime.models.attempts import AttemptError, stalled, until, with_retries
+from agent_runtime.models.access import FORBID, NoLookups
+from agent_runtime.models.attempts import AttemptError, ProviderModel, stalled, until, with_retries
 from agent_runtime.models.base import (
     ModelEvent,
     ModelInfo,
     ModelRequest,
-    Price,
     SettingIgnored,
 )
-from agent_runtime.models.catalog import is_chat_model, model_info, provider_of
+from agent_runtime.models.catalog import is_chat_model, provider_of
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of
 from agent_runtime.models.finish_reasons import FinishReader
 from agent_runtime.models.litellm_settings import settings_arguments
@@ -66,7 +64,7 @@ def forbid_real_models() -> Generator[None]:
             os.environ[FORBID] = before
 
 
-class LiteLLMModel:
+class LiteLLMModel(ProviderModel):
     """A language model called through litellm.
 
     Args:
@@ -87,49 +85,6 @@ class LiteLLMModel:
         ConfigError: the name is empty.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        first_byte_timeout: float = 120.0,
-        idle_timeout: float = 60.0,
-        retries: int = 4,
-        price: Price | None = None,
-        window: int | None = None,
-        max_output: int | None = None,
-        takes: Iterable[FileKind] | None = None,
-        local_only: bool = False,
-    ) -> None:
-        self._access = ModelAccess.of(
-            name, base_url=base_url, api_key=api_key, local_only=local_only
-        )
-        self._name = self._access.name
-        self._first_byte_timeout = first_byte_timeout
-        self._idle_timeout = idle_timeout
-        self._retries = retries
-        self._known = functools.partial(
-            model_info,
-            self._name,
-            price=price,
-            window=window,
-            max_output=max_output,
-            takes=None if takes is None else tuple(takes),
-        )
-        self._info: ModelInfo | None = None
-
-    @property
-    def name(self) -> str:
-        """litellm's name of the model."""
-        return self._name
-
-    async def info(self) -> ModelInfo:
-        """Return window, output limit and price; reads litellm's table on first use."""
-        if self._info is None:
-            self._info = await anyio.to_thread.run_sync(self._known)
-        return self._info
-
     async def check(self) -> None:
         """Check that the model can be called, without calling it; loads litellm.
 
@@ -140,19 +95,7 @@ class LiteLLMModel:
         self._access.check_allowed()
         self._access.check_key(await load_litellm())
 
-    @asynccontextmanager
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
-        """Call the model; retry failures that may pass.
-
-        Raises (from the iterator):
-            RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
-                once.
-            ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
-        """
-        async with aclosing(self._attempts(request)) as events:
-            yield events
-
-    async def _attempts(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         await self.check()
         info = await self.info()
         litellm = await load_litellm()

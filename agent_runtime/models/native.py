@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import Literal
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Literal, Unpack
 from urllib.parse import urlsplit
 
 import anyio
@@ -18,21 +18,27 @@ import anyio.to_thread
 import orjson
 
 from agent_runtime.errors import ConfigError, ModelAuthError, ModelProtocolError
-from agent_runtime.messages import FileKind, PromptMessage, ToolSpec
+from agent_runtime.messages import PromptMessage, ToolSpec
 from agent_runtime.models.access import ModelAccess
-from agent_runtime.models.attempts import AttemptError, stalled, until, with_retries
+from agent_runtime.models.attempts import (
+    AttemptError,
+    ModelOptions,
+    ProviderModel,
+    stalled,
+    until,
+    with_retries,
+)
 from agent_runtime.models.base import (
     FilePart,
     ModelAnswer,
     ModelEvent,
     ModelInfo,
     ModelRequest,
-    Price,
     SettingIgnored,
     TokenUsage,
     Waiting,
 )
-from agent_runtime.models.catalog import entry_of, model_info, provider_of
+from agent_runtime.models.catalog import entry_of, provider_of
 from agent_runtime.models.error_bodies import ErrorBody, read_response
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
 from agent_runtime.models.rate_limits.limiter import Limiter, Need, Ticket, limiter_for
@@ -66,7 +72,7 @@ _BYTES_A_TOKEN = 4
 _NOTHING: tuple[FilePart, ...] = ()
 
 
-class NativeModel:
+class NativeModel(ProviderModel):
     """A language model called by a wire of ours; its arguments are those of `LiteLLMModel`.
 
     Args:
@@ -82,53 +88,18 @@ class NativeModel:
         self,
         name: str,
         *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        first_byte_timeout: float = 120.0,
-        idle_timeout: float = 60.0,
-        retries: int = 4,
-        price: Price | None = None,
-        window: int | None = None,
-        max_output: int | None = None,
-        takes: Iterable[FileKind] | None = None,
-        local_only: bool = False,
         rate_limits: Literal["wait", "off"] = "wait",
+        **options: Unpack[ModelOptions],
     ) -> None:
-        self._access = ModelAccess.of(
-            name, base_url=base_url, api_key=api_key, local_only=local_only
-        )
-        self._name = self._access.name
-        if not can_call(self._name, base_url):
+        super().__init__(name, **options)
+        if not can_call(self._name, self._access.base_url):
             raise ConfigError(
                 f"There is no native wire for {self._name}, or its server's address is missing.",
                 cure="Use AGENT_RUNTIME_MODEL_TRANSPORT=litellm, or give the model a base URL.",
             )
-        self._first_byte_timeout = first_byte_timeout
-        self._idle_timeout = idle_timeout
-        self._retries = retries
         self._limits = rate_limits
-        self._known = functools.partial(
-            model_info,
-            self._name,
-            price=price,
-            window=window,
-            max_output=max_output,
-            takes=None if takes is None else tuple(takes),
-        )
-        self._info: ModelInfo | None = None
         self._wire: Wire | None = None
         self._encoded: OrderedDict[str, _EncodedPrompt] = OrderedDict()
-
-    @property
-    def name(self) -> str:
-        """litellm's name of the model."""
-        return self._name
-
-    async def info(self) -> ModelInfo:
-        """Return window, output limit and price; reads the table of models on first use."""
-        if self._info is None:
-            self._info = await anyio.to_thread.run_sync(self._known)
-        return self._info
 
     async def check(self) -> None:
         """Check that the model can be called, without calling it.
@@ -139,18 +110,6 @@ class NativeModel:
         """
         self._access.check_allowed()
         _key(self._access)
-
-    @asynccontextmanager
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
-        """Call the model; retry failures that may pass.
-
-        Raises (from the iterator):
-            RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
-                once.
-            ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
-        """
-        async with aclosing(self._events(request)) as events:
-            yield events
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         await self.check()
