@@ -268,7 +268,7 @@ def reflect_too_much(patch: pytest.MonkeyPatch) -> None:
         (take_from_other_branches, "has observations of another branch", range(30)),
         (commit_without_the_job, "without its job", range(2)),
         (end_the_job_first, "is done without a commit", range(2)),
-        (forget_the_fence, "was written with epoch", range(60)),
+        (forget_the_fence, "was written with epoch", range(120)),
         (reflect_too_much, "it has observations of", range(5)),
     ],
 )
