@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from unittest.mock import patch
 
 import anyio
+from typing_extensions import override
 
 from agent_runtime.memory.observational.observer.base import (
     MemoryCall,
@@ -118,6 +119,7 @@ class PacedWorker(MemoryWorker):
 
     hand: Hand
 
+    @override
     async def work(self) -> None:
         """Do all due work."""
         self.hand.tell(_always)
@@ -126,6 +128,7 @@ class PacedWorker(MemoryWorker):
         finally:
             self.hand.tell(_never)
 
+    @override
     async def next(self) -> bool:
         """Do the next due work."""
         self.hand.tell(_always)
@@ -133,8 +136,10 @@ class PacedWorker(MemoryWorker):
         self.hand.tell(lambda: worked or self.memory.woken.is_set())
         return worked
 
-    async def _rest(self) -> None:
-        await self.hand.sleep(RETRY_SECONDS)
+    @override
+    async def _pause(self) -> None:
+        if not self._retired:
+            await self.hand.sleep(RETRY_SECONDS)
 
 
 class PacedObserver:
