@@ -11,18 +11,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent_runtime.agent import Agent, Delegation, MemoryConfig, MemoryMode
+    from agent_runtime.agent import Agent, Delegation, MemoryConfig, MemoryMode, MemoryWindow
     from agent_runtime.delegation.assignment import Assignment
     from agent_runtime.delegation.background import BackgroundTask
     from agent_runtime.delegation.delegate import delegate
     from agent_runtime.delegation.outcome import Outcome
-    from agent_runtime.errors import AgentRuntimeError, NodeFailed, ToolError
+    from agent_runtime.errors import (
+        AgentRuntimeError,
+        BudgetExceeded,
+        ConfigError,
+        Conflict,
+        ModelError,
+        NodeFailed,
+        NotFound,
+        QuestionsOpen,
+        StoreError,
+        ThreadBusy,
+        ToolError,
+    )
     from agent_runtime.events import Event
     from agent_runtime.files.attach import File
     from agent_runtime.files.references import FilePolicy
     from agent_runtime.human.questions import Decision, Question
     from agent_runtime.memory.conversation.history import ConversationMemory
-    from agent_runtime.memory.node.memory import NodeMemory
+    from agent_runtime.memory.conversation.turns import RolePrefix
+    from agent_runtime.memory.node.memory import NodeMemory, latest
     from agent_runtime.messages import FileRef, ToolResult, UserMessage
     from agent_runtime.models import model_from_name
     from agent_runtime.models.base import Model, ModelSettings
@@ -42,6 +55,7 @@ if TYPE_CHECKING:
     )
     from agent_runtime.run.results import RunResult, RunStream
     from agent_runtime.run.sweep import Sweep
+    from agent_runtime.run.threads.access import ThreadMessage, Threads
     from agent_runtime.run.tree import TreeRun
     from agent_runtime.runtime import Runtime
     from agent_runtime.tools.base import Tool
@@ -56,6 +70,9 @@ __all__ = [
     "AgentRuntimeError",
     "Assignment",
     "BackgroundTask",
+    "BudgetExceeded",
+    "ConfigError",
+    "Conflict",
     "ConversationMemory",
     "Decision",
     "Delegation",
@@ -69,23 +86,32 @@ __all__ = [
     "LiteLLMModel",
     "MemoryConfig",
     "MemoryMode",
+    "MemoryWindow",
     "Model",
+    "ModelError",
     "ModelSettings",
     "NativeModel",
     "NodeFailed",
     "NodeMemory",
+    "NotFound",
     "Outcome",
     "Plan",
     "PlanItem",
     "Planner",
     "Question",
+    "QuestionsOpen",
+    "RolePrefix",
     "RunResult",
     "RunStream",
     "Runtime",
     "ScriptedEmbedder",
     "ScriptedModel",
     "Settings",
+    "StoreError",
     "Sweep",
+    "ThreadBusy",
+    "ThreadMessage",
+    "Threads",
     "Tool",
     "ToolContext",
     "ToolError",
@@ -98,6 +124,7 @@ __all__ = [
     "count_messages_tokens",
     "delegate",
     "get_context_window",
+    "latest",
     "load_settings",
     "model_from_name",
     "plan_tool",
@@ -111,36 +138,48 @@ _HOMES = {
     "AgentRuntimeError": ".errors",
     "Assignment": ".delegation.assignment",
     "BackgroundTask": ".delegation.background",
+    "BudgetExceeded": ".errors",
+    "ConfigError": ".errors",
+    "Conflict": ".errors",
     "ConversationMemory": ".memory.conversation.history",
     "Decision": ".human.questions",
     "Delegation": ".agent",
     "Embedder": ".models.embedding",
     "Event": ".events",
-    "File": ".files.attach",
     "FallbackModel": ".models.fallback.model",
+    "File": ".files.attach",
     "FilePolicy": ".files.references",
     "FileRef": ".messages",
     "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
-    "NativeModel": ".models.native",
     "MemoryConfig": ".agent",
     "MemoryMode": ".agent",
+    "MemoryWindow": ".agent",
     "Model": ".models.base",
+    "ModelError": ".errors",
     "ModelSettings": ".models.base",
+    "NativeModel": ".models.native",
     "NodeFailed": ".errors",
     "NodeMemory": ".memory.node.memory",
+    "NotFound": ".errors",
     "Outcome": ".delegation.outcome",
     "Plan": ".plan.model",
     "PlanItem": ".plan.model",
     "Planner": ".plan.planner",
     "Question": ".human.questions",
+    "QuestionsOpen": ".errors",
+    "RolePrefix": ".memory.conversation.turns",
     "RunResult": ".run.results",
     "RunStream": ".run.results",
     "Runtime": ".runtime",
     "ScriptedEmbedder": ".models.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
+    "StoreError": ".errors",
     "Sweep": ".run.sweep",
+    "ThreadBusy": ".errors",
+    "ThreadMessage": ".run.threads.access",
+    "Threads": ".run.threads.access",
     "Tool": ".tools.base",
     "ToolContext": ".tools.context",
     "ToolError": ".errors",
@@ -153,6 +192,7 @@ _HOMES = {
     "count_messages_tokens": ".prompt.trim",
     "delegate": ".delegation.delegate",
     "get_context_window": ".prompt.trim",
+    "latest": ".memory.node.memory",
     "load_settings": "agent_runtime_config",
     "model_from_name": ".models",
     "plan_tool": ".plan.tool",

@@ -50,6 +50,7 @@ from agent_runtime.run.resolve import RunSetup, resolve_run
 from agent_runtime.run.results import RunResult, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
+from agent_runtime.run.threads.access import Threads
 from agent_runtime.run.tool_context import ToolContexts, child_listener
 from agent_runtime.workflow.definition import Workflow, check_kind, loop_of
 from agent_runtime.workflow.steps import to_plain_json
@@ -248,6 +249,13 @@ class Runtime(RunControl):
         spec = RunSpec(program=self.program)
         return await self._run(
             store, agent, None, thread=thread, deps=deps, spec=spec, on_event=on_event
+        )
+
+    @property
+    def threads(self) -> Threads:
+        """The threads: read, branch, follow and delete them."""
+        return Threads(
+            self.store, self.settings.user, lambda run, user: self.cancel(run, user=user)
         )
 
     @property

@@ -37,4 +37,4 @@ def with_store(work: Callable[[UserStore], Awaitable[T]], settings: Settings | N
 
 def user_store(runtime: Runtime) -> UserStore:
     """Return the store of the settings' user."""
-    return runtime.store.of(runtime.settings.user)
+    return runtime.store_of()

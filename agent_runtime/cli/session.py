@@ -200,7 +200,7 @@ async def _left(runtime: Runtime, run_id: str) -> RunResult:
     from agent_runtime.run.results import RunResult
     from agent_runtime_storage.contract.records.usage import UsageTotal
 
-    store = runtime.store.of(runtime.settings.user)
+    store = runtime.store_of()
     run = await store.runs.get(run_id)
     usage = await store.spending.usage_by_purpose(root_run_id=run.root_run_id)
     return RunResult(

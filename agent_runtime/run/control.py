@@ -42,7 +42,7 @@ class RunControl:
         Idempotent.  Running processes see it within half a second; runs whose process is dead, and
         those that wait for a person, are ended here.
         """
-        store = self._store_of(user)
+        store = self.store_of(user)
         reached = await store.runs.cancel(run_id)
         for one in reached:
             # Nobody polls for the request on behalf of a dead process.  A process that takes the
@@ -75,7 +75,7 @@ class RunControl:
                 "This budget is out of range.",
                 cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
             )
-        await self._store_of(user).spending.set_budget(run_id, budget_of(tokens, usd))
+        await self.store_of(user).spending.set_budget(run_id, budget_of(tokens, usd))
 
     async def sweep(self, *, user: str | None = None) -> Sweep:
         """Suspend the owner's runs whose process is dead, so that each can be resumed.
@@ -83,7 +83,7 @@ class RunControl:
         Call it when a long-running program starts.  Runs in live processes and runs that wait for a
         person are not changed; several sweeps can run at once.
         """
-        return await sweep(self._store_of(user))
+        return await sweep(self.store_of(user))
 
     async def steer(self, run_id: str, text: str, *, user: str | None = None) -> None:
         """Send a message to a run; its model reads it at the next step.
@@ -91,7 +91,7 @@ class RunControl:
         Raises:
             Conflict: the run is over, or a workflow's.
         """
-        store = self._store_of(user)
+        store = self.store_of(user)
         run = await store.runs.get(run_id)
         check_steerable(run)
         _check_active(run)
@@ -99,7 +99,7 @@ class RunControl:
 
     async def tree(self, run_id: str, *, user: str | None = None) -> TreeRun:
         """Return a run and all runs below it, as they are now. Raises `NotFound`."""
-        return await tree_of(self._store_of(user), run_id)
+        return await tree_of(self.store_of(user), run_id)
 
     async def tasks(self, thread: str, *, user: str | None = None) -> list[BackgroundTask]:
         """Return the background tasks of a thread's agent, the newest first. Raises `NotFound`.
@@ -107,7 +107,7 @@ class RunControl:
         Their runs are steered and cancelled as any others.  An interrupted one continues by
         `resume`, or when the agent delegates the same task again.
         """
-        store = self._store_of(user)
+        store = self.store_of(user)
         await store.threads.get(thread)
         return await tasks_of(store, thread)
 
@@ -122,7 +122,7 @@ class RunControl:
             Conflict: the run is over, a workflow's, or a sub-agent's, which only its root's run
                 can be paused with.
         """
-        store = self._store_of(user)
+        store = self.store_of(user)
         run = await store.runs.get(run_id)
         check_steerable(run)
         _check_active(run)
@@ -160,7 +160,7 @@ class RunControl:
             QuestionClosed: it was answered before, has expired, or its run is over.
             NotFound: this owner has no such question.
         """
-        store = self._store_of(user)
+        store = self.store_of(user)
         row = await store.questions.get(question_id)
         question = Question.of(row)
         encoded = encode_answer(question, answer, row.body.get("given"))
@@ -188,7 +188,7 @@ class RunControl:
         Those of a run or of a thread's runs, including their sub-agents; or the newest 1,000 of
         the owner.
         """
-        store = self._store_of(user)
+        store = self.store_of(user)
         if run_id is not None:
             questions = await questions_of(store, run_id, status)
             return [one for one in questions if thread in (None, one.thread_id)]
@@ -198,15 +198,19 @@ class RunControl:
 
     async def approvals(self, thread: str, *, user: str | None = None) -> list[ApprovalRow]:
         """Return the approvals that hold for the rest of a thread. Raises `NotFound`."""
-        return await self._store_of(user).questions.approvals(thread)
+        return await self.store_of(user).questions.approvals(thread)
 
     async def forget_approval(
         self, thread: str, approval_id: str, *, user: str | None = None
     ) -> None:
         """Withdraw an approval that holds for the rest of a thread. Raises `NotFound`."""
-        await self._store_of(user).questions.revoke_approval(thread, approval_id)
+        await self.store_of(user).questions.revoke_approval(thread, approval_id)
 
-    def _store_of(self, user: str | None) -> UserStore:
+    def store_of(self, user: str | None = None) -> UserStore:
+        """Return the store of an owner, by default of the settings' user.
+
+        `ConversationMemory` and `NodeMemory` take it.
+        """
         return self.store.of(user or self.settings.user)
 
     async def _ask_and_resume(
@@ -239,7 +243,7 @@ class RunControl:
         """Return whether a sub-agent's question was answered just before the run was suspended."""
         if result.status != "suspended" or result.stop_reason != "awaiting_user":
             return False
-        return bool(await waiting_below(self._store_of(user), result.run_id))
+        return bool(await waiting_below(self.store_of(user), result.run_id))
 
 
 async def check_answered(store: UserStore, run: Run) -> None:

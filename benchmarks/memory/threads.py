@@ -138,7 +138,7 @@ async def remember(
         ConfigError: a model of the memory cannot be called, so rules would replace it.
     """
     began = time.perf_counter()
-    store = runtime.store.of(runtime.settings.user)
+    store = runtime.store_of()
     speaking = replace(agent, model=_recorded(_silent, agent, price))
     resolved = await resolve_run(
         speaking, runtime.settings, None, offline_model, store, thread_id=thread_id, child=False

@@ -75,7 +75,7 @@ class Unit:
         """Write the conversation into a new database."""
         exchanges = exchanges_of(self.conversation)
         async with Runtime.open(self._settings(folder)) as runtime:
-            store = runtime.store.of(runtime.settings.user)
+            store = runtime.store_of()
             if not runtime.settings.observational_memory:
                 await log_only(store, self.thread, exchanges)
                 return
@@ -111,7 +111,7 @@ class Unit:
                 raise
             except (ModelError, PromptTooLarge) as error:
                 failed = error.message
-            store = runtime.store.of(runtime.settings.user)
+            store = runtime.store_of()
             run = (await store.runs.list(thread_id=self.thread, limit=1))[0]
             self._spent(await store.spending.usage_by_purpose(run_id=run.id), asking=True)
         return Answered(

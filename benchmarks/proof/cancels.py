@@ -112,7 +112,7 @@ async def _trial(
     processes: Processes, server: OpenAIServer, place: Place, later: float
 ) -> Cancelled:
     async with Runtime.open(settings_of(place)) as runtime:
-        store = runtime.store.of(runtime.settings.user)
+        store = runtime.store_of()
         first = len(server.requests)
         async with processes.start(_begin, place):
             await _all_at_work(server, first)

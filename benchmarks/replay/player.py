@@ -363,7 +363,7 @@ async def play(runtime: Runtime, player: Player, *, thread: str) -> Outcome:
         max_steps=10_000,
         context_window=player.window,
     )
-    store = runtime.store.of(runtime.settings.user)
+    store = runtime.store_of()
     await store.threads.ensure(thread)
     for turn in trace.turns:
         for said in turn.said:
@@ -382,7 +382,7 @@ async def play(runtime: Runtime, player: Player, *, thread: str) -> Outcome:
 
 async def _compare(runtime: Runtime, player: Player, thread_id: str) -> None:
     """Compare the log with what was fed, node by node."""
-    store = runtime.store.of(runtime.settings.user)
+    store = runtime.store_of()
     outcome = player.outcome
     thread = await store.threads.get(thread_id)
     nodes = [] if thread.head is None else await store.log.branch(thread_id, thread.head)
@@ -404,7 +404,7 @@ async def _compare(runtime: Runtime, player: Player, thread_id: str) -> None:
 
 async def _activations(runtime: Runtime, thread_id: str) -> list[int | None]:
     """Return the nodes at which a prompt did not extend the one before."""
-    store = runtime.store.of(runtime.settings.user)
+    store = runtime.store_of()
     anchors: list[int | None] = []
     after = 0
     while events := await store.events.list(thread_id, after=after):

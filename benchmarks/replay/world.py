@@ -232,7 +232,7 @@ async def live(runtime: Runtime, trace: Trace, policy: Policy, *, thread: str) -
     await player.clock.advance(player.clock.now + 2 * LATENCY)
     lived = player.lived
     lived.waited = player.clock.waited
-    store = runtime.store.of(runtime.settings.user)
+    store = runtime.store_of()
     for row in await store.log.observations(thread, ending_from=1):
         lived.observations += not row.level
         lived.reflections += row.level > 0

@@ -21,6 +21,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "Event",
         "TreeRun",
         "Sweep",
+        "Threads",
+        "ThreadMessage",
         "Question",
         "Decision",
     ),
@@ -39,8 +41,11 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "memory": (
         "MemoryConfig",
         "MemoryMode",
+        "MemoryWindow",
         "ConversationMemory",
+        "RolePrefix",
         "NodeMemory",
+        "latest",
         "UserMessage",
         "File",
         "FilePolicy",
@@ -65,6 +70,18 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "workflows": ("Workflow", "WorkflowContext", "NodeFailed"),
 }
 """The names of `agent_runtime`, by the page that shows them."""
+ERRORS = (
+    "AgentRuntimeError",
+    "BudgetExceeded",
+    "ConfigError",
+    "Conflict",
+    "ModelError",
+    "NotFound",
+    "QuestionsOpen",
+    "StoreError",
+    "ThreadBusy",
+)
+"""The errors that programs catch most often; the page of errors has all of them."""
 CONTRACT = (
     "open_store",
     "Store",
@@ -86,7 +103,7 @@ CONTRACT = (
     "ObjectStore",
 )
 """The protocols of the store, in the order of its page: first the store, then its parts."""
-ELSEWHERE = {"AgentRuntimeError", "Settings", "load_settings"}
+ELSEWHERE = {*ERRORS, "Settings", "load_settings"}
 """Names that another page shows: that of errors, or that of the settings' package."""
 
 

@@ -142,7 +142,7 @@ async def play(
 
 async def meaning_of(runtime: Runtime, result: RunResult, events: Sequence[Event]) -> Meaning:
     """Return the messages of a run's thread as they are logged, and the usage of its steps."""
-    store = runtime.store.of(runtime.settings.user)
+    store = runtime.store_of()
     thread = await store.threads.get(result.thread_id)
     assert thread.head is not None
     messages: list[object] = []

@@ -55,7 +55,7 @@ class World:
     @property
     def store(self) -> UserStore:
         """The store as the runs' owner sees it."""
-        return self.runtime.store.of(self.runtime.settings.user)
+        return self.runtime.store_of()
 
     @property
     def run_id(self) -> str:

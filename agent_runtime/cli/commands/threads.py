@@ -9,7 +9,7 @@ import click
 
 from agent_runtime.cli.commands import transfer
 from agent_runtime.cli.options import json_lines_option
-from agent_runtime.cli.runtime_calls import with_store
+from agent_runtime.cli.runtime_calls import with_runtime, with_store
 from agent_runtime.cli.terminal import (
     say,
     short_arguments,
@@ -21,6 +21,7 @@ from agent_runtime.cli.terminal import (
 from agent_runtime.cli.workspaces import MOST, describe_folder, here_first, workspace_of
 
 if TYPE_CHECKING:
+    from agent_runtime.runtime import Runtime
     from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records.log import EventRow, Node, Thread
 
@@ -63,19 +64,35 @@ for command in (
 @click.command()
 @click.argument("thread")
 @click.option("--events", is_flag=True, help="Show the events instead of the messages.")
+@click.option(
+    "--after",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    help="With --events: the events after this one, oldest first.",
+)
 @click.option("--branches", is_flag=True, help="List the branches instead of the messages.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--full", is_flag=True, help="Do not shorten tool results.")
 @json_lines_option
-def show(thread: str, events: bool, branches: bool, limit: int, full: bool, as_json: bool) -> None:
+def show(
+    thread: str,
+    events: bool,
+    after: int | None,
+    branches: bool,
+    limit: int,
+    full: bool,
+    as_json: bool,
+) -> None:
     """Show the last messages of THREAD's current branch, oldest first."""
+    if after is not None and not events:
+        raise click.UsageError("--after needs --events.")
     if branches:
         from agent_runtime.cli.commands.branches import show_branches
 
         show_branches(thread, as_json=as_json)
         return
     if events:
-        for event in with_store(lambda store: _events(store, thread, limit)):
+        for event in with_runtime(lambda runtime: _events(runtime, thread, after, limit)):
             _write_event(event, as_json=as_json)
         return
     nodes = with_store(lambda store: _nodes(store, thread, limit))
@@ -110,10 +127,13 @@ async def _nodes(store: UserStore, thread_id: str, limit: int) -> list[Node]:
     return nodes[-limit:]
 
 
-async def _events(store: UserStore, thread_id: str, limit: int) -> list[EventRow]:
-    thread = await store.threads.get(thread_id)
-    after = max(0, thread.last_event - limit)
-    return await store.events.list(thread_id, after=after, limit=limit)
+async def _events(
+    runtime: Runtime, thread_id: str, after: int | None, limit: int
+) -> list[EventRow]:
+    """Return the events after an id, or the last ones."""
+    if after is None:
+        after = max(0, (await runtime.threads.get(thread_id)).last_event - limit)
+    return await runtime.threads.events(thread_id, after=after, limit=limit)
 
 
 def _write_event(event: EventRow, *, as_json: bool) -> None:

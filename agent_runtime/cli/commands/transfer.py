@@ -17,16 +17,13 @@ from agent_runtime.cli.options import (
     json_lines_option,
     yes_option,
 )
-from agent_runtime.cli.runtime_calls import user_store, with_runtime, with_store
+from agent_runtime.cli.runtime_calls import with_runtime, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
-    from agent_runtime.runtime import Runtime
     from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records.log import Thread
 
-STOP_SECONDS = 30.0
-"""How long a cancelled run may take to end before its thread is deleted."""
 _MOST = 1_000_000
 
 
@@ -42,7 +39,7 @@ def remove(threads: tuple[str, ...], force: bool, yes: bool, as_json: bool) -> N
     confirm(f"Delete {_count(len(wanted), 'thread')} for good?", yes=yes)
     for thread_id in wanted:
         deleted = with_runtime(
-            lambda runtime, one=thread_id: delete_thread(runtime, one, force=force)
+            lambda runtime, one=thread_id: runtime.threads.delete(one, force=force)
         )
         _write_deleted(thread_id, deleted, as_json=as_json)
 
@@ -115,44 +112,6 @@ async def _require(store: UserStore, threads: Sequence[str]) -> None:
     """Check that all threads exist, before the first one is deleted."""
     for thread_id in threads:
         await store.threads.get(thread_id)
-
-
-async def delete_thread(
-    runtime: Runtime, thread_id: str, *, force: bool = False, unchanged_since: float | None = None
-) -> list[str]:
-    """Delete a thread; end first the runs whose process is dead.
-
-    Args:
-        force: cancel active runs, in any process, and wait until they end.
-        unchanged_since: as for `Upkeep.delete_thread`.
-
-    Raises:
-        NotFound, Conflict: as `Upkeep.delete_thread`.
-        ThreadBusy: a run is active, or did not end in time.
-    """
-    import anyio
-
-    from agent_runtime.errors import ThreadBusy
-    from agent_runtime.log.leases import is_dead
-    from agent_runtime.run.takeover import end_if_dead
-
-    store = user_store(runtime)
-    deadline = anyio.current_time() + STOP_SECONDS
-    while True:
-        try:
-            return await store.upkeep.delete_thread(thread_id, unchanged_since=unchanged_since)
-        except ThreadBusy as error:
-            run = await store.runs.get(error.run_id)
-            dead = is_dead(run)
-            if await end_if_dead(store, run):
-                # Ending the run changed the thread.
-                unchanged_since = None
-            # A dead process cannot end its run; this one tries again until the takeover succeeds.
-            elif not (force or dead) or anyio.current_time() > deadline:
-                raise
-            elif not dead and not run.cancel_requested:
-                await runtime.cancel(run.id)
-            await anyio.sleep(0.1)
 
 
 async def _prune(store: UserStore, threads: Sequence[Thread], as_json: bool) -> None:

@@ -22,7 +22,6 @@ from agent_runtime.errors import (
     Conflict,
     CorruptDocument,
     CorruptThread,
-    NotFound,
 )
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
 from agent_runtime.log.branches import extract
@@ -201,6 +200,7 @@ class NodeMemory:
         self,
         current_message_id: str | Head | None,
         *,
+        parent_message_id: str | None = None,
         max_token_limit: int = MAX_TOKENS,
         message_limit: int = MAX_MESSAGES,
         files: FilePolicy = EVERY_FILE,
@@ -208,22 +208,23 @@ class NodeMemory:
     ) -> History:
         """Return the newest whole turns of one branch, oldest first, the buffer's included.
 
-        The branch begins after a parent that the memory does not have.  A user's message without
-        an answer at its end is left out.  The result's `left_out` counts the older turns that did
-        not fit.
+        Call it with the id of the turn that is about to be answered, before that turn is added, or
+        with the id of a turn that the memory has.  The branch begins after a parent that the memory
+        does not have.  A user's message without an answer at its end is left out.  The result's
+        `left_out` counts the older turns that did not fit.
 
         Args:
             current_message_id: the turn or message that the branch ends with, or a `Head` such as
-                `latest`; None for no history.
+                `latest`; None for no history.  A turn that was not added yet follows its parent.
+            parent_message_id: the parent of a turn that was not added yet.  The newest turn if it
+                is None or not in the memory, since a node may have no part in a turn; give it where
+                an answer is regenerated, because the newest turn is then the answer to replace.
             max_token_limit: the most tokens, by our count; [] if the newest turn has more.
             message_limit: the most messages.
             files: which files are shown; a line of text replaces the others, broken ones and those
                 of other owners.
             takes: the kinds of files that the model takes, None for all; the others are counted as
                 the line that names them.
-
-        Raises:
-            NotFound: the memory has messages, but not this one.
         """
         await load_vocabulary()
         messages = await self.messages()
@@ -232,6 +233,9 @@ class NodeMemory:
             head = await head(messages)
         if head is None or not messages:
             return History()
+        known = {message.message_id for message in messages}
+        if head not in known:
+            head = parent_message_id if parent_message_id in known else messages[-1].message_id
         turns = turns_of(self._branch(messages, head), begins=lambda one: one.role == "user")
         # The new task follows, and some providers refuse two user messages in a row.
         if turns[-1][-1].role == "user":
@@ -283,11 +287,6 @@ class NodeMemory:
     def _branch(self, messages: Sequence[NodeMessage], head: str) -> list[NodeMessage]:
         try:
             return extract(messages, head, ids=lambda one: (one.message_id, one.parent_message_id))
-        except NotFound as error:
-            raise NotFound(
-                f"The node memory {self.key.path} has no message {head!r}.",
-                cure="Give the id of a turn that was added.",
-            ) from error
         except CorruptThread as error:
             raise CorruptDocument(
                 f"The node memory {self.key.path} is damaged: {error.message}", cure=error.cure

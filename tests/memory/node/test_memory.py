@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_runtime import FileRef, NodeMemory
-from agent_runtime.errors import ConfigError, CorruptDocument, NotFound, UnknownVersion
+from agent_runtime.errors import ConfigError, CorruptDocument, UnknownVersion
 from agent_runtime.memory.node.document import NodeMessage
 from agent_runtime.memory.node.memory import latest
 from agent_runtime.messages import PromptMessage
@@ -336,12 +336,23 @@ async def test_siblings_use_none_of_the_branchs_budget(ann: UserStore) -> None:
 
 
 @in_a_folder
-async def test_an_unknown_message_is_reported(ann: UserStore) -> None:
+async def test_history_can_be_read_for_a_turn_before_it_is_added(ann: UserStore) -> None:
     memory = node(ann)
-    assert await memory.history("z") == []
-    await say(memory, "a")
-    with pytest.raises(NotFound, match="no message 'z'"):
-        await memory.history("z")
+    assert await memory.history("m1") == []
+    await add(memory, "m1", None)
+    assert texts(await memory.history("m2")) == ["m1?", "m1."]
+    await add(memory, "m2", "m1")
+    assert texts(await memory.history("m3")) == ["m1?", "m1.", "m2?", "m2."]
+
+
+@in_a_folder
+async def test_a_turn_that_is_answered_again_follows_its_parent(ann: UserStore) -> None:
+    memory = node(ann)
+    await say(memory, "m1", "m2")
+    again = await memory.history("m2-again", parent_message_id="m1")
+    assert texts(again) == ["m1?", "m1."]
+    skipped = await memory.history("m4", parent_message_id="m3, in which the node had no part")
+    assert texts(skipped) == ["m1?", "m1.", "m2?", "m2."]
 
 
 @in_a_folder

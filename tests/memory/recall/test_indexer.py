@@ -332,7 +332,7 @@ async def test_vectors_that_are_unusable_are_paid_for_all_the_same(database_url:
 
     async with opened(database_url, Unusable(price=1)) as runtime:
         result = await runtime.run(Agent(), SAID[0], thread="t")
-        spent = await spending_of_tree(runtime.store.of(runtime.settings.user), result.run_id)
+        spent = await spending_of_tree(runtime.store_of(), result.run_id)
     # The provider reported no usage, so all that was reserved may have been billed.
     assert result.ok and spent.spending.unsettled.tokens > 0
 

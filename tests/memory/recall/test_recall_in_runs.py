@@ -53,7 +53,7 @@ class World:
     @property
     def store(self) -> UserStore:
         """The store as the runs' owner sees it."""
-        return self.runtime.store.of(self.runtime.settings.user)
+        return self.runtime.store_of()
 
     async def say(self, text: str, thread: str = "t", **options: Any) -> RunResult:
         """Send a message to the agent in a run of its own."""

@@ -70,12 +70,12 @@ class Session:
     async def row(self) -> Run:
         """Return what the store says of it."""
         async with Runtime.open(self.settings) as runtime:
-            return await runtime.store.of(runtime.settings.user).runs.get(self.run_id)
+            return await runtime.store_of().runs.get(self.run_id)
 
     async def usage(self, model: str) -> list[tuple[int, int | None]]:
         """Return the tokens and costs of the usage rows of a model."""
         async with Runtime.open(self.settings) as runtime:
-            rows = await runtime.store.of(runtime.settings.user).spending.recent_usage(model)
+            rows = await runtime.store_of().spending.recent_usage(model)
             return [(one.prompt_tokens + one.completion_tokens, one.cost) for one in rows]
 
     def of(self, kind: str) -> list[Event]:
@@ -126,7 +126,7 @@ async def test_a_run_goes_on_with_another_model(tmp_path: Path, fault: Reply) ->
     # What was lost counts at the dearest price, or not at all if nothing was billed.
     assert (run.unsettled.cost > 0) == (fault.status == 200)
     async with Runtime.open(session.settings) as runtime:
-        kept = await runtime.store.of(runtime.settings.user).events.list("t")
+        kept = await runtime.store_of().events.list("t")
     assert [one.data for one in kept if one.kind == "model-fallback"] == [event.data]
 
 

@@ -1,0 +1,1 @@
+"""Threads from the outside: read, branch, follow and delete them."""
