@@ -94,6 +94,17 @@ async def earlier_runs(
     return [(run, record) for run, record, node in reversed(runs) if node in branch]
 
 
+async def attempt_number(store: UserStore, thread_id: str, key: str, run: Run) -> int:
+    """Return which attempt at its task a run on the thread's branch is, from 1.
+
+    Raises:
+        StoreError: the attempts cannot be read.
+    """
+    known = [one.id for one, _ in await earlier_runs(store, thread_id, key)]
+    # The thread may have moved to another branch since the task began.
+    return known.index(run.id) + 1 if run.id in known else 1
+
+
 async def attempts(
     store: UserStore,
     runs: Sequence[tuple[Run, DelegationRecord]],

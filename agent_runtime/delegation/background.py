@@ -18,6 +18,7 @@ from typing import Literal
 import anyio
 
 from agent_runtime.concurrency import Carrier, single_error
+from agent_runtime.delegation.attempts import attempt_number
 from agent_runtime.delegation.outcome import Outcome, by_reference, outcome_of_run
 from agent_runtime.delegation.request import (
     DelegationRequest,
@@ -295,7 +296,8 @@ async def _deliver(store: UserStore, job: Job, max_bytes: int) -> bool:
             "resume it, delegate it again in the background with the same task_key."
         )
     else:
-        outcome = await outcome_of_run(store, run, key=key)
+        attempt = await attempt_number(store, job.thread_id, key, run)
+        outcome = await outcome_of_run(store, run, key=key, attempt=attempt)
         outcome = await by_reference(outcome, store, job.thread_id, max_bytes)
         text = (
             f"The background task {key!r} (run {run.id}) has ended: {status}. Its outcome follows; "

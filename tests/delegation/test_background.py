@@ -114,6 +114,16 @@ async def test_a_task_outlasts_its_run_and_the_next_run_gets_its_outcome(play: P
     assert any("It is done." in message.text for message in two.requests[-1].messages)
 
 
+async def test_the_message_of_a_task_numbers_its_attempt(play: Play) -> None:
+    two = Script(begin(), call("hold"), begin(), call("hold"), say("Done."))
+    two.go.set()
+    async with play() as world:
+        await world.run(two.agent(), thread="t")
+    first, second = (two.requests[index].messages[-1].text for index in (2, 4))
+    assert '"attempt": 1' in first
+    assert '"attempt": 2' in second
+
+
 async def test_a_duplicate_task_and_one_over_the_limit_are_refused(play: Play) -> None:
     order = {"role": "worker", "instructions": "Work.", "background": True}
     # Which of two tasks that start at the same time is over the limit is not determined.
