@@ -91,7 +91,8 @@ class AgentLoop:
         Returns how the run ended, if it did.
         """
         if (finish := await self.end_before_step()) is not None:
-            return await self.finish(finish)
+            # With a question for a person the guard has ended the run itself.
+            return finish if self.log.ended else await self.finish(finish)
         try:
             prompt, answer = await self.ask()
         except BudgetExceeded as error:
@@ -189,7 +190,7 @@ class AgentLoop:
                 return Finish("succeeded", "completed", output=orjson.dumps(accepted))
         if self.log.steps >= self.state.step_limit:
             detail = f"It used up its {self.state.step_limit} steps."
-            return Finish("failed", "max_steps", detail)
+            return await self.state.guard.stop_at_limit(detail)
         # One small read at each step; the inbox itself is read only if there is anything in it.
         cancelled, posted = await self.log.asked()
         if cancelled:

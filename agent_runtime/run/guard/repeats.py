@@ -1,5 +1,8 @@
 """The loop guard: notice the same calls with the same results, warn the model, stop the run.
 
+Where a person can be asked, a run that it stops, or that has used up its steps, asks whether to
+continue.
+
 Everything is read from the log, so a resumed run counts as one that was never stopped.
 `plan_stall` notices a plan that does not move; the consequences are the same.
 """
@@ -23,7 +26,7 @@ from agent_runtime.run.guard.plan_stall import PlanStall
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records.log import Commit, Finish
+from agent_runtime_storage.contract.records.log import Commit, Finish, StopReason
 from agent_runtime_storage.contract.records.questions import NewQuestion
 
 NUDGE = (
@@ -35,8 +38,14 @@ GO_ON = {
     "repeats": "You were stopped because you repeated yourself. The user says: go on, in another "
     "way.",
     "plan": "You were stopped because your plan did not move. The user says: go on.",
+    "steps": "You were stopped because you had used up your steps. The user says: go on; you have "
+    "as many again.",
 }
-STOPPED = {"repeats": "It repeated itself", "plan": "Its plan did not move"}
+STOPPED = {
+    "repeats": "It repeated itself",
+    "plan": "Its plan did not move",
+    "steps": "It used up its steps",
+}
 OWN = ("guard", "limits", "limits_raised", "plan")
 """Sources of notes that do not interrupt a repetition: nobody but the runtime said anything."""
 
@@ -105,11 +114,16 @@ class LoopGuard:
         if self.limit and self._repeats >= 2 * self.limit:
             about = "repeats"
             detail = f"It made the same call with the same result {self._repeats} times in a row."
-        if not detail:
-            return None
+        return await self._ask(about, "no_progress", detail) if detail else None
+
+    async def stop_at_limit(self, detail: str) -> Finish:
+        """Return how a run ends that has used up its steps; ask as `stop` does."""
+        return await self._ask("steps", "max_steps", detail)
+
+    async def _ask(self, about: str, reason: StopReason, detail: str) -> Finish:
         if not self.asks or self.log.head is None:
-            return Finish("failed", "no_progress", detail)
-        finish = Finish("suspended", "no_progress", detail)
+            return Finish("failed", reason, detail)
+        finish = Finish("suspended", reason, detail)
         # The exchange is closed, so the question belongs to its node and to no call.
         body = {"text": f"{detail} Should it continue?", "about": about}
         question = NewQuestion(new_id(), self.log.head, None, "continue", body, self.seconds)
@@ -141,7 +155,8 @@ class LoopGuard:
         why = reason or "nobody said in time that it may continue"
         if question.status == "answered":
             why = f"the user stopped it{': ' + reason if reason else ''}"
-        return Finish("failed", "no_progress", f"{STOPPED[about]}, and {why}.")
+        stop_reason = "max_steps" if about == "steps" else "no_progress"
+        return Finish("failed", stop_reason, f"{STOPPED[about]}, and {why}.")
 
 
 def _content(message: AssistantMessage, results: Iterable[ToolResult]) -> list[tuple[object, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_runtime import Agent, Decision, ToolContext, tool
+from agent_runtime import Agent, Decision, QuestionsOpen, ToolContext, tool
 from agent_runtime.log import branches
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.run.guard.repeats import NUDGE
@@ -140,6 +140,33 @@ async def test_a_refusal_and_an_unanswered_question_both_stop_the_run(
 
         assert (result.status, result.stop_reason) == ("failed", "no_progress")
         assert ("Enough." if answered else "nobody said in time") in result.detail
+
+
+@pytest.mark.backends("file")
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_run_that_used_up_its_steps_asks_whether_to_continue(
+    play: Play, allowed: bool
+) -> None:
+    asks = Agent(tools=[double], asking=True, max_steps=2)
+    script = [*[call("double", number=number) for number in range(3)], say("Done.")]
+    async with play(script) as world:
+        stopped = await world.run(asks, thread="t")
+
+        assert (stopped.status, stopped.stop_reason) == ("suspended", "max_steps")
+        [question] = stopped.questions
+        assert (question.kind, "used up its 2 steps" in question.text) == ("continue", True)
+        with pytest.raises(QuestionsOpen):
+            await world.resume(asks)
+        await world.runtime.answer(question.id, Decision(allowed, "Be quick."))
+        result = await world.resume(asks)
+
+        if allowed:
+            assert (result.status, result.steps) == ("succeeded", 4)
+            model: Any = world.model
+            assert "Be quick." in str(model.requests[-1].messages)
+        else:
+            assert (result.status, result.stop_reason, result.steps) == ("failed", "max_steps", 2)
+            assert "the user stopped it: Be quick." in result.detail
 
 
 @pytest.mark.backends("file")
