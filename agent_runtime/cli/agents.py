@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.models.base import Model
+    from agent_runtime_config import Settings
     from agent_runtime_storage.contract.records.log import Run
 
 INSTRUCTIONS = """\
@@ -154,6 +155,18 @@ def _instructions(spec: Spec) -> str:
         # The offline model reads none of this.
         parts += [DELEGATION, ASKING if spec.asking else NOT_ASKING]
     return "".join(parts)
+
+
+async def check_model(spec: Spec, settings: Settings) -> None:
+    """Check that the agent's model can be called, as far as that is known without a call.
+
+    Raises:
+        ConfigError, ModelAuthError, RealModelForbidden: it cannot.
+    """
+    from agent_runtime.models import model_from_name
+
+    if spec.model:
+        await model_from_name(spec.model, settings).check()
 
 
 def _model(name: str) -> str | Model:

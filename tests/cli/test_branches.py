@@ -164,3 +164,15 @@ def test_observations_follow_the_branch(machine: Machine, talk: Callable[..., No
     assert machine.invoke("fork", "t", str(old)).exit_code == 0
     assert machine.invoke("run", "Back.", "--thread", "t").exit_code == 0
     assert "heliotrope" in "".join(asked(machine))
+
+
+def test_the_head_stays_where_the_model_cannot_be_called(
+    machine: Machine, talk: Callable[..., None]
+) -> None:
+    talk("One", "Two")
+    before = shown(machine)
+    unusable = machine.invoke("edit", "t", "3", "Other", "--model", "anthropic/claude-sonnet-4-5")
+    assert unusable.exit_code == exits.MODEL and "anthropic" in unusable.stderr
+    unknown = machine.invoke("regenerate", "t", "--model", "nobody/nothing")
+    assert unknown.exit_code != 0
+    assert shown(machine) == before

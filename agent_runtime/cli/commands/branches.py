@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_runtime.cli import session
-from agent_runtime.cli.agents import Spec, build_agent, is_of_command
+from agent_runtime.cli.agents import Spec, build_agent, check_model, is_of_command
 from agent_runtime.cli.commands.run import (
     model_option,
     new_spec,
@@ -173,7 +173,9 @@ def _run(
 
     @asynccontextmanager
     async def start(runtime: Runtime) -> AsyncGenerator[RunStream]:
-        # Only once the runtime is open: if that fails, the head stays where it is.
+        # Only once the runtime is open and the model can be called: else the head stays where it
+        # is.
+        await check_model(spec, settings)
         await move(user_store(runtime))
         async with runtime.stream(agent, task, thread=thread, spec=spec.to_json()) as stream:
             yield stream
