@@ -207,6 +207,10 @@ class VectorIndexer:
                 with anyio.move_on_after(RETRY_SECONDS, shield=True), suppress(StoreError):
                     await store.jobs.fail(job, retry_after=0.0, detail="")
 
+    async def unembedded(self, store: UserStore, thread_id: str) -> list[int]:
+        """Return the nodes of the thread's branch that wait for their vectors."""
+        return await self._todo(store, thread_id, 0)
+
     async def _todo(self, store: UserStore, thread_id: str, seen: int) -> list[int]:
         """Return the branch's nodes after `seen` and after the newest node that has a vector."""
         head = (await store.threads.get(thread_id)).head

@@ -161,6 +161,7 @@ class Retriever:
         limit: int,
         hidden: Collection[NodeAddress] = (),
         seconds: float | None = None,
+        mode: SearchMode | None = None,
     ) -> list[SearchHit]:
         """Search the thread, or the user's threads; return the best hits first.
 
@@ -169,10 +170,12 @@ class Retriever:
         Args:
             hidden: nodes to leave out.
             seconds: timeout of the embedder, and again of the search.
+            mode: None for the policy's.
         """
         policy, store = self.policy, self.log.store
-        vector = await self._vector(query, seconds)
-        if policy.mode == "vectors" and vector is None:
+        mode = mode or policy.mode
+        vector = None if mode == "text" else await self._vector(query, seconds)
+        if mode == "vectors" and vector is None:
             return []
         with anyio.move_on_after(seconds):
             for tried in (vector, None) if vector is not None else (None,):
@@ -182,7 +185,7 @@ class Retriever:
                         query,
                         vector=tried,
                         model=self.indexer.model if self.indexer else None,
-                        mode=policy.mode if tried is not None else "text",
+                        mode=mode if tried is not None else "text",
                         thread_id=self.log.lease.thread_id if policy.scope == "thread" else None,
                         limit=limit,
                         wanted=lambda address: address not in hidden,
@@ -194,14 +197,14 @@ class Retriever:
                     self._report(error)
                     if self.indexer is not None:
                         self.indexer.client.back_off(error)
-                    if policy.mode == "vectors":
+                    if mode == "vectors":
                         return []
             return []
         self._problems.append("The search took too long.")
         return []
 
     async def _vector(self, query: str, seconds: float | None) -> Vector | None:
-        if self.indexer is None or self.policy.mode == "text" or self.indexer.client.slow:
+        if self.indexer is None or self.indexer.client.slow:
             return None
         try:
             # The first passage: the embedder reads all of it, and it may have a vector already.
@@ -235,12 +238,31 @@ class Retriever:
         # Three times as many, because several results of one exchange count as one match.
         limit, seconds = 3 * self.policy.top_k, self.policy.timeout
         hits = await self.find(query, limit=limit, hidden=hidden, seconds=seconds)
+        if not hits and await self._has_no_vectors(hidden):
+            # Recall was just switched on for an old thread, whose nodes are embedded only now.
+            hits = await self.find(query, limit=limit, hidden=hidden, seconds=seconds, mode="text")
         best = list(dict.fromkeys(hit.address for hit in hits))[: self.policy.top_k]
         with anyio.move_on_after(seconds):
             around = await self._around(best, hidden)
             return [_Match(hit, around[hit.address]) for hit in hits if hit.address in around]
         self._problems.append("The messages around the matches were not read in time.")
         return []
+
+    async def _has_no_vectors(self, hidden: Collection[NodeAddress]) -> bool:
+        """Return whether nodes outside of the prompt wait for vectors without which none is found.
+
+        If so, the event says it.
+        """
+        if self.policy.mode != "vectors" or self.policy.scope != "thread" or self.indexer is None:
+            return False
+        own = self.log.lease.thread_id
+        waiting = await self.indexer.unembedded(self.log.store, own)
+        number = sum(NodeAddress(own, seq) not in hidden for seq in waiting)
+        if number:
+            self._problems.append(
+                f"{number} earlier messages have no vectors yet; full text was searched instead."
+            )
+        return bool(number)
 
     async def _around(
         self, addresses: Sequence[NodeAddress], hidden: Collection[NodeAddress]

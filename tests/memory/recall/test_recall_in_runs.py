@@ -410,6 +410,20 @@ async def test_each_search_mode_can_be_chosen(world: Open, mode: str) -> None:
         assert bool(one.embedder.requests) == (mode == "vectors")
 
 
+@pytest.mark.backends("file")
+async def test_an_old_thread_is_searched_by_text_until_it_has_vectors(world: Open) -> None:
+    async with world(semantic_recall_mode="vectors") as one:
+        await one.converse()
+        await one.say(QUESTION)
+        assert one.found() == [("t", 1)]
+        why = one.recalled[-1].data["why"]
+        assert "have no vectors yet; full text was searched" in why
+        await embedded(one.store, "t")
+        await one.say("Who plays the cello?")
+        assert ("t", 9) in one.found()
+        assert one.recalled[-1].data["why"] == ""
+
+
 # Failures
 
 
