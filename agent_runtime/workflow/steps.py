@@ -32,6 +32,11 @@ Key = tuple[str, int]
 """A node's name and the number of the iteration, from 1."""
 
 
+_NODE = r"'[a-zA-Z0-9_-]{1,64}'(?: \(iteration \d+\))?"
+_INNER = re.compile(rf"NodeFailed: The node (?P<path>{_NODE}(?: > {_NODE})*) failed: ")
+"""The beginning of the error of a node that failed because of a node inside of it."""
+
+
 @dataclass(slots=True, eq=False)
 class NodeIteration:
     """One iteration of a node, from the workflow's request to its value.
@@ -99,8 +104,14 @@ class NodeIteration:
                 iteration=self.iteration,
                 outcome="interrupted",
             )
+        inner = _INNER.match(result.text)
+        if inner is not None:
+            # One path instead of a sentence for each level of nested workflows.
+            which, text = f"{which} > {inner['path']}", result.text[inner.end() :]
+        else:
+            text = result.text
         return NodeFailed(
-            f"The node {which} failed: {result.text}",
+            f"The node {which} failed: {text}",
             node=self.name,
             iteration=self.iteration,
             stop_reason=self.stop_reason,

@@ -171,8 +171,10 @@ async def test_a_workflow_that_runs_itself_is_stopped(runtime: Runtime) -> None:
     async def deeper(w: WorkflowContext) -> Any:
         return await w.workflow("self", Workflow(deeper))
 
-    with pytest.raises(NodeFailed, match="nested deeper than 10 runs"):
+    with pytest.raises(NodeFailed, match="nested deeper than 10 runs") as failed:
         await runtime.run(Workflow(deeper), "Go.", thread="t")
+    path = " > ".join(["'self'"] * 10)
+    assert failed.value.message.startswith(f"The node {path} failed: ConfigError: The node 'self'")
     [root] = await local(runtime).runs.list(thread_id="t")
     assert len(await local(runtime).runs.list(root_run_id=root.id)) == 11
 
