@@ -46,6 +46,9 @@ class DetachedTasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task, which must not raise."""
         task = asyncio.ensure_future(work)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
+import anyio
+
 from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
 from agent_runtime.human.pause import PAUSE, PAUSED
@@ -14,6 +16,8 @@ from agent_runtime.log import leases
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import encodable
 from agent_runtime.run.budget import budget_of
+from agent_runtime.run.process.health import Health
+from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import Sweep, sweep
 from agent_runtime.run.takeover import end_if_dead, give_up, take_log
@@ -35,6 +39,7 @@ class RunControl:
 
     settings: Settings
     store: Store
+    host: RunHost
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
         """Cancel a run and all its descendants, in any process; return the ids of those reached.
@@ -76,6 +81,24 @@ class RunControl:
                 cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
             )
         await self._store_of(user).spending.set_budget(run_id, budget_of(tokens, usd))
+
+    async def drain(self, drain: float | None = None, pause: float | None = None) -> None:
+        """Begin no more runs, and leave none at work; those that do not end can be resumed.
+
+        Runs may end by themselves for `drain` seconds; then those at work are suspended at their
+        next step, for `pause` seconds; what is left is stopped as it is.  Both are suspended as
+        `interrupted`, for `resume` or a sweep.  `close` does this first.
+
+        Args:
+            drain: None for `AGENT_RUNTIME_DRAIN_TIMEOUT`.
+            pause: None for `AGENT_RUNTIME_PAUSE_TIMEOUT`.
+        """
+        with anyio.CancelScope(shield=True):
+            await self.host.drain(drain, pause)
+
+    def health(self) -> Health:
+        """Return how the runs of this process are doing."""
+        return self.host.health()
 
     async def sweep(self, *, user: str | None = None) -> Sweep:
         """Suspend the owner's runs whose process is dead, so that each can be resumed.
@@ -207,6 +230,7 @@ class RunControl:
         await self._store_of(user).questions.revoke_approval(thread, approval_id)
 
     def _store_of(self, user: str | None) -> UserStore:
+        self.host.admission.check_loop()
         return self.store.of(user or self.settings.user)
 
     async def _ask_and_resume(

@@ -28,7 +28,7 @@ from agent_runtime.files.attach import keep_made
 from agent_runtime.human.pause import PAUSED, pause_requested
 from agent_runtime.log.exchange import Billing
 from agent_runtime.log.live_events import live_event
-from agent_runtime.log.run_log import cancelled_finish
+from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import (
     FilePart,
@@ -190,6 +190,8 @@ class AgentLoop:
         if self.log.steps >= self.state.step_limit:
             detail = f"It used up its {self.state.step_limit} steps."
             return Finish("failed", "max_steps", detail)
+        if self.log.closing:
+            return CLOSED
         # One small read at each step; the inbox itself is read only if there is anything in it.
         cancelled, posted = await self.log.asked()
         if cancelled:

@@ -119,12 +119,12 @@ def streaming(
         # Unbounded: the run emits events from code that cannot wait for a reader.
         send, receive = anyio.create_memory_object_stream[Event](math.inf)
         stream = RunStream(receive)
-        on_event = cast("Callable[[Event], None] | None", kwargs.get("on_event"))
+        on_event = cast("Callable[[Event], Any] | None", kwargs.get("on_event"))
 
-        def listen(event: Event) -> None:
-            if on_event is not None:
-                on_event(event)
+        def listen(event: Event) -> Any:
             send.send_nowait(event)
+            # What an async listener returns is awaited by the run.
+            return on_event(event) if on_event is not None else None
 
         async def feed() -> None:
             kwargs["on_event"] = listen
