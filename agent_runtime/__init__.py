@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         get_context_window,
         trim_messages,
     )
+    from agent_runtime.run.process.health import Health
     from agent_runtime.run.results import RunResult, RunStream
     from agent_runtime.run.sweep import Sweep
     from agent_runtime.run.tree import TreeRun
@@ -65,6 +66,7 @@ __all__ = [
     "File",
     "FilePolicy",
     "FileRef",
+    "Health",
     "LiteLLMEmbedder",
     "LiteLLMModel",
     "MemoryConfig",
@@ -140,6 +142,7 @@ _HOMES = {
     "ScriptedEmbedder": ".models.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
+    "Health": ".run.process.health",
     "Sweep": ".run.sweep",
     "Tool": ".tools.base",
     "ToolContext": ".tools.context",

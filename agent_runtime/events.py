@@ -57,7 +57,7 @@ class Event:
         - `text` (str): the piece.
     - `reasoning-delta` (live): a piece of the model's reasoning.
         - `text` (str): the piece.
-    - `model-retry` (live): a call failed and is tried again.
+    - `model-retry` (live): a call failed and is tried again; in an outage, the step is.
         - `reason` (str): what failed.
         - `attempt` (int): which attempt failed, from 1.
         - `wait` (float): seconds until the next one.

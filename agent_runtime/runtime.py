@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import anyio
-import orjson
 
 from agent_runtime.agent import Agent, Runnable
 from agent_runtime.delegation.request import DelegationServices
@@ -18,7 +17,6 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable, ThreadFiles
 from agent_runtime.human.approval_rules import check_rules
-from agent_runtime.human.gate import waits_for
 from agent_runtime.human.questions import OnQuestion
 from agent_runtime.log import branches, leases
 from agent_runtime.log.run_log import RunLog
@@ -48,7 +46,7 @@ from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.resolve import RunSetup, resolve_run
-from agent_runtime.run.results import RunResult, streaming
+from agent_runtime.run.results import RunResult, result_of, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_context import ToolContexts, child_listener
@@ -59,7 +57,6 @@ from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Run
-from agent_runtime_storage.contract.records.usage import UsageTotal
 
 _log = logging.getLogger(__name__)
 
@@ -495,25 +492,7 @@ class Runtime(RunControl):
             await node.keep(store, lease)
             if days := settings.node_memory_keep_days:
                 host.background.start(prune_daily(store, days=days))
-        # A root's result includes its child runs.
-        whole = lease.run_id == lease.root_run_id
-        ids = {"root_run_id" if whole else "run_id": lease.run_id}
-        usage = await store.spending.usage_by_purpose(**ids)
-        output = orjson.loads(finish.output) if finish.output else None
-        if output is not None and state.setup.output is not None:
-            output = state.setup.output.validate(output)
-        return RunResult(
-            run_id=lease.run_id,
-            thread_id=lease.thread_id,
-            status=finish.status,
-            stop_reason=finish.stop_reason,
-            detail=finish.detail,
-            output=output,
-            questions=await waits_for(store, lease) if finish.status == "suspended" else (),
-            steps=state.log.steps,
-            usage=UsageTotal.of(usage.values()),
-            usage_by_purpose=usage,
-        )
+        return await result_of(store, lease, finish, state.log.steps, state.setup.output)
 
 
 def _checked(agent: Runnable) -> Agent | Workflow:

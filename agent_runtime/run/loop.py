@@ -22,6 +22,7 @@ from agent_runtime.errors import (
     ModelOverflow,
     ModelProtocolError,
     ModelRejected,
+    ModelUnavailable,
     PromptTooLarge,
 )
 from agent_runtime.files.attach import keep_made
@@ -97,6 +98,9 @@ class AgentLoop:
         except BudgetExceeded as error:
             reason = "max_steps" if error.budget == "steps" else "budget"
             return await self.finish(Finish("failed", reason, error.message))
+        except ModelUnavailable as error:
+            finish = await self.state.outage.wait(error)
+            return finish and await self.finish(finish)
         finish = await self.record(prompt, answer)
         if finish is None and self.log.exchange is not None:
             finish = await self.run_tools() or await self.end_without_output()

@@ -15,7 +15,6 @@ from agent_runtime_storage.drivers.sqlite.readers import Readers
 from agent_runtime_storage.drivers.sqlite.writer import Writer
 from agent_runtime_storage.sql.loader import SqlDialect
 
-
 PATIENCE = 60.0
 """Seconds that a write waits for another process or for space, as the servers' drivers do."""
 # Readers wait for another process only while it recovers or replaces the write-ahead log.
