@@ -1,4 +1,4 @@
-"""Admit runs to a process: so many at once, the others in order, and none once it closes."""
+"""Admit runs to a process: up to a limit, the others in order, and none once it closes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Sweeper:
         self._resuming: set[str] = set()
 
     async def work(self, seconds: float) -> None:
-        """Sweep now and every so many seconds, until cancelled."""
+        """Sweep now, then again and again with this pause, until cancelled."""
         while True:
             try:
                 await self._sweep()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from agent_runtime import Agent
+from agent_runtime import Agent, RunResult
 from agent_runtime.run.guard import outage
 from agent_runtime.testing.model_server import Reply, server_error
 from tests.support.worlds import Serve, double, in_turn
@@ -46,10 +46,10 @@ async def test_a_longer_outage_suspends_the_run_and_a_sweep_offers_it(serve: Ser
         assert (await world.resume(AGENT)).output == "It is 42."
 
 
-async def test_a_run_that_waits_for_its_model_is_paused_and_cancelled(serve: Serve) -> None:
+async def test_a_run_that_waits_for_its_model_can_be_paused(serve: Serve) -> None:
     async with serve([server_error()], settings={"model_outage": 600.0}) as world:
+        results: list[RunResult] = []
         async with anyio.create_task_group() as group:
-            results = []
 
             async def run() -> None:
                 results.append(await world.run(AGENT))

@@ -1,19 +1,23 @@
-"""So many runs at once, sweeps by itself, health, and listeners of events."""
+"""The limit of runs at once, sweeps of an open runtime, health, and listeners of events."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime import Agent, Event, Health, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import RuntimeClosed
 from agent_runtime.models.scripted import call, say
 from agent_runtime_storage import LeaseOwner
 from agent_runtime_storage.contract.records.log import Run
+from tests.support.command import clean_environ
 
 # Nothing of it depends on the database.
 pytestmark = pytest.mark.backends("file")
@@ -82,21 +86,15 @@ async def test_a_run_that_waits_for_a_place_is_refused_on_close(database_url: st
 
 
 async def test_an_open_runtime_sweeps_and_continues_dead_runs_of_all_owners(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    database_url: str,
 ) -> None:
     dead: list[str] = []
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         for user in ("ann", "bob"):
-            stopped = await runtime.run(
-                Agent(ScriptedModel([say("x")]), max_steps=1, name=user), "Go.", user=user
-            )
-            thread = runtime.store.of(user)
-            assert stopped.ok
-            again = await runtime.run(
-                Agent(ScriptedModel([call("none")]), max_steps=1, name=user), "Go on.", user=user
-            )
-            await thread.runs.take_lease(again.run_id, GONE, seconds=0, replaces=1)
-            dead.append(again.run_id)
+            agent = Agent(ScriptedModel([call("none")]), max_steps=1, name=user)
+            run_id = (await runtime.run(agent, "Go.", user=user)).run_id
+            await runtime.store.of(user).runs.take_lease(run_id, GONE, seconds=0, replaces=1)
+            dead.append(run_id)
 
     def agent_for(run: Run) -> Agent | None:
         # Bob's agent is not known here.
@@ -110,14 +108,11 @@ async def test_an_open_runtime_sweeps_and_continues_dead_runs_of_all_owners(
                 await anyio.sleep(0.01)
             while (await bob.get(dead[1])).status != "suspended":  # noqa: ASYNC110
                 await anyio.sleep(0.01)
-    del monkeypatch
 
 
-async def test_health_tells_of_a_blocked_loop_a_lost_lease_and_open_exchanges(
-    database_url: str, tmp_path: Path
-) -> None:
+async def test_health_tells_of_late_leases_and_open_exchanges(database_url: str) -> None:
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
-        health = []
+        health: list[Health] = []
 
         @tool
         async def look() -> str:
@@ -155,3 +150,51 @@ async def test_an_async_listener_sees_all_events_in_order_before_the_result(
                                   on_event=listen) as stream:  # fmt: skip
             events = [event.kind async for event in stream]
         assert seen[before:] == events
+
+
+async def test_a_stream_that_is_dropped_cancels_its_run_and_nobody_else(database_url: str) -> None:
+    begun = anyio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work without end."""
+        begun.set()
+        await anyio.sleep_forever()
+        return ""
+
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        agent = Agent(ScriptedModel([call("work")]), tools=[work])
+        context = runtime.stream(agent, "Go.")
+        stream = await context.__aenter__()
+        await begun.wait()
+        del stream, context
+        gc.collect()
+        [run] = await runtime.store.of("local").runs.list()
+        with anyio.fail_after(30):
+            while (await runtime.store.of("local").runs.get(run.id)).status != "cancelled":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+
+def test_a_stuck_sync_tool_does_not_hold_up_the_exit(tmp_path: Path) -> None:
+    code = """
+import anyio, sys, time
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.models.scripted import call, say
+
+@tool(timeout=0.05)
+def stuck() -> str:
+    "Never return."
+    time.sleep(3600)
+
+async def main():
+    async with Runtime.open(Settings(database_url="file:stuck.db")) as runtime:
+        agent = Agent(ScriptedModel([call("stuck"), say("left")]), tools=[stuck])
+        print((await runtime.run(agent, "Go.")).output)
+
+anyio.run(main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=clean_environ(), timeout=120,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr

@@ -51,7 +51,8 @@ async def test_runs_may_end_by_themselves_while_the_runtime_drains(settings: Set
         running = asyncio.ensure_future(runtime.run(doing.agent(say("all")), "Go."))
         await doing.begun.wait()
         closing = asyncio.ensure_future(runtime.close(drain=60))
-        await anyio.lowlevel.checkpoint()
+        while not runtime.health().closing:
+            await anyio.lowlevel.checkpoint()
         with pytest.raises(RuntimeClosed):
             await runtime.run(Agent(ScriptedModel([say("no")])), "Me too.")
         doing.may_end.set()

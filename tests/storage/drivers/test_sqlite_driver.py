@@ -222,19 +222,18 @@ async def test_a_write_outlasts_a_lock_that_is_held_for_several_tries(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_TRY_SECONDS", 0.001)
-    tries, real = threading.Semaphore(0), writer.Writer._wait
+    tries, real = threading.Semaphore(0), writer.Writer.wait_to_retry
 
     def wait(self: Any, jobs: Any, error: Exception) -> Any:
         tries.release()
         return real(self, jobs, error)
 
-    monkeypatch.setattr(writer.Writer, "_wait", wait)
+    monkeypatch.setattr(writer.Writer, "wait_to_retry", wait)
     driver = await SqliteDriver.open(path)
     await driver.batch([Statement(CREATE, {})])
-    blocker = Blocker(path)
+    blocker, leaving = Blocker(path), anyio.CancelScope()
     async with anyio.create_task_group() as group:
         group.start_soon(driver.batch, [insert(1)])
-        leaving = anyio.CancelScope()
 
         async def leave() -> None:
             with leaving:

@@ -160,14 +160,14 @@ async def test_a_write_waits_for_space(device: Device, monkeypatch: pytest.Monke
     driver = await SqliteDriver.open(device.path, patience=60)
     await driver.batch([Statement(CREATE, {})])
     await anyio.to_thread.run_sync(device.fill)
-    waits, real = threading.Event(), writer.Writer._wait
+    waits, real = threading.Event(), writer.Writer.wait_to_retry
 
     def wait(self: Any, jobs: Any, error: Exception) -> Any:
         assert isinstance(error, StoreFull)
         waits.set()
         return real(self, jobs, error)
 
-    monkeypatch.setattr(writer.Writer, "_wait", wait)
+    monkeypatch.setattr(writer.Writer, "wait_to_retry", wait)
     async with anyio.create_task_group() as group:
         group.start_soon(driver.batch, [insert(1, b"x" * 200_000)])
         assert await anyio.to_thread.run_sync(waits.wait, 30)

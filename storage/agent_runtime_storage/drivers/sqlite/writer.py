@@ -296,7 +296,7 @@ class Writer:
                         self._write_group(connection, [job])
                     return
                 mapped = map_sqlite_error(error, self._path)
-                jobs = self._wait(jobs, mapped) if passing else self._give_up(jobs, mapped)
+                jobs = self.wait_to_retry(jobs, mapped) if passing else self._give_up(jobs, mapped)
                 if not jobs:
                     return
         if problem := self._place.look():
@@ -309,7 +309,7 @@ class Writer:
             job.result = error
         return ()
 
-    def _wait(self, jobs: Sequence[_Job], error: Exception) -> Sequence[_Job]:
+    def wait_to_retry(self, jobs: Sequence[_Job], error: Exception) -> Sequence[_Job]:
         """Wait before the next try; return the jobs that are still wanted and not overdue."""
         now = time.monotonic()
         overdue = [job for job in jobs if now >= min(job.deadline, self._last_try)]
