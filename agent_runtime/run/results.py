@@ -177,10 +177,11 @@ def streaming(
         # task, and a group would then cancel the one that opened it.
         task = asyncio.create_task(feed())
         try:
-            with receive:
-                yield stream
+            yield stream
         finally:
             await cancel(task)
+            # Not earlier: the run emits events until it has ended.
+            receive.close()
             # A `KeyboardInterrupt` or the like counts more than what it led to.
             if ended:
                 raise ended[0]

@@ -67,8 +67,8 @@ def test_live_names_runs_whose_process_is_gone_and_those_that_can_go_on() -> Non
 
     async def leave() -> None:
         async with Runtime.open(settings) as runtime:
-            agent = Agent(ScriptedModel([call("none")]), max_steps=1)
             for thread in ("a", "b"):
+                agent = Agent(ScriptedModel([call("none")]), max_steps=1)
                 run = await runtime.run(agent, "Go.", thread=thread)
                 runs = runtime.store.of("local").runs
                 await runs.take_lease(run.run_id, GONE, seconds=60 * (thread == "b"), replaces=1)
