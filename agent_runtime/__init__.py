@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         get_context_window,
         trim_messages,
     )
+    from agent_runtime.run.process.health import Health
     from agent_runtime.run.results import RunResult, RunStream
     from agent_runtime.run.sweep import Sweep
     from agent_runtime.run.threads.access import ThreadMessage, Threads
@@ -82,6 +83,7 @@ __all__ = [
     "File",
     "FilePolicy",
     "FileRef",
+    "Health",
     "LiteLLMEmbedder",
     "LiteLLMModel",
     "MemoryConfig",
@@ -176,6 +178,7 @@ _HOMES = {
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
     "StoreError": ".errors",
+    "Health": ".run.process.health",
     "Sweep": ".run.sweep",
     "ThreadBusy": ".errors",
     "ThreadMessage": ".run.threads.access",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -169,10 +171,22 @@ class Agent:
             return await runtime.run(self, task, thread=thread)
 
     def run_sync(self, task: str, *, thread: str | None = None) -> RunResult:
-        """Like `run`, for programs that are not async."""
+        """Like `run`, for programs that are not async.
+
+        Raises:
+            WrongLoop: it is called where an event loop runs, such as in a notebook.
+        """
         import anyio
+
+        from agent_runtime.errors import WrongLoop
 
         async def main() -> RunResult:
             return await self.run(task, thread=thread)
 
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise WrongLoop(
+                "`run_sync` was called where an event loop runs.",
+                cure="In a coroutine or a notebook, write `await agent.run(…)`.",
+            )
         return anyio.run(main)

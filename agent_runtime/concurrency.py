@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -46,6 +48,9 @@ class DetachedTasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task, which must not raise."""
         task = asyncio.ensure_future(work)
@@ -72,6 +77,42 @@ async def cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     with anyio.CancelScope(shield=True):
         await asyncio.wait([task])
+
+
+async def run_in_daemon_thread(function: Callable[[], T], limiter: anyio.CapacityLimiter) -> T:
+    """Call a function in a thread that does not hold up the program's exit; return its value.
+
+    anyio's worker threads are joined at exit, so one that hangs would keep the program for ever.
+
+    Cancellation: the thread is abandoned, as nothing can stop it.
+    """
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+
+    def settle(future: asyncio.Future[T], outcome: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(cast("T", outcome))
+
+    def work(future: asyncio.Future[T]) -> None:
+        outcome: T | None = None
+        failure: BaseException | None = None
+        try:
+            outcome = context.run(function)
+        except BaseException as error:
+            # Raised where the function is awaited.
+            failure = error
+        # A closed loop has nobody left who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, future, outcome, failure)
+
+    async with limiter:
+        future: asyncio.Future[T] = loop.create_future()
+        threading.Thread(target=work, args=(future,), name="agent-tool", daemon=True).start()
+        return await future
 
 
 class SelfCancelled(Exception):

@@ -26,6 +26,8 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   ├── ModelOverflow               the provider says that the prompt is too long
 │   ├── ModelProtocolError          the answer makes no sense: a broken stream, an empty answer
 │   └── RealModelForbidden          a real call while they are switched off
+├── RuntimeClosed                   the runtime is closing, and begins no more runs
+├── WrongLoop                       a runtime is used from another event loop than its own
 ├── PromptTooLarge                  what must be sent does not fit the window
 ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
 ├── InvalidAnswer                   an answer is not what its question asks for
@@ -104,6 +106,7 @@ __all__ = [
     "QuestionsOpen",
     "RealModelForbidden",
     "RunCancelled",
+    "RuntimeClosed",
     "StoreBusy",
     "StoreError",
     "StoreFull",
@@ -117,6 +120,7 @@ __all__ = [
     "UnknownVersion",
     "UnsupportedTask",
     "WorkflowDiverged",
+    "WrongLoop",
 ]
 
 
@@ -199,6 +203,22 @@ class RealModelForbidden(ModelError):
     Cause: a test, or a program started with that variable, uses a model that is not on this
     machine.
     Cure: use a scripted model or a base URL on this machine, or unset the variable.
+    """
+
+
+class RuntimeClosed(AgentRuntimeError):
+    """The runtime is closed, or about to be: it begins no more runs.
+
+    Cause: `Runtime.close` or `Runtime.drain` was called, or the context of `Runtime.open` was left.
+    Cure: open another runtime; `resume` and `sweep` continue there what was interrupted.
+    """
+
+
+class WrongLoop(AgentRuntimeError):
+    """A runtime is used from another event loop than the one that it was opened on.
+
+    Cause: a second `asyncio.run`, another thread's event loop, or `run_sync` where a loop runs.
+    Cure: open a runtime in each event loop; in a coroutine `await` the async method.
     """
 
 

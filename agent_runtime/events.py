@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 EventKind = Literal[
+    "run-queue",
     "run-start",
     "text-delta",
     "reasoning-delta",
@@ -37,6 +38,9 @@ class Event:
     An event refers to nodes of the log and does not repeat what they hold.  The fields of `data`
     depend on the kind; a field marked "optional" is left out where it does not apply.
 
+    - `run-queue` (live): the process has as many runs at work as it admits, so the run waits. Its
+      thread is not known yet, nor is its id unless it is resumed.
+        - `ahead` (int): how many others wait before it.
     - `run-start`: a run begins, or is resumed.
         - `agent` (str): the agent's name.
         - `model` (str): the model's name.
@@ -53,7 +57,7 @@ class Event:
         - `text` (str): the piece.
     - `reasoning-delta` (live): a piece of the model's reasoning.
         - `text` (str): the piece.
-    - `model-retry` (live): a call failed and is tried again.
+    - `model-retry` (live): a call failed and is tried again; in an outage, the step is.
         - `reason` (str): what failed.
         - `attempt` (int): which attempt failed, from 1.
         - `wait` (float): seconds until the next one.

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import anyio
-import orjson
 
 from agent_runtime.agent import Agent, Runnable
-from agent_runtime.concurrency import DetachedTasks
 from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.errors import ConfigError
 from agent_runtime.events import Event
-from agent_runtime.files.attach import Attachable, ThreadFiles
+from agent_runtime.files.attach import Attachable
 from agent_runtime.human.approval_rules import check_rules
-from agent_runtime.human.gate import waits_for
 from agent_runtime.human.questions import OnQuestion
 from agent_runtime.log import branches, leases
-from agent_runtime.log.heartbeat import LeaseHeartbeat
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.node.upkeep import prune_daily
@@ -32,7 +28,7 @@ from agent_runtime.models.base import Model
 from agent_runtime.models.cost import require_price
 from agent_runtime.models.embedding import Embedder
 from agent_runtime.offline import offline_model
-from agent_runtime.plan.planner import Planner, ThreadPlans
+from agent_runtime.plan.planner import Planner
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
 from agent_runtime.run.budget import in_money, require_room, tree_budget
@@ -46,11 +42,13 @@ from agent_runtime.run.node_memory import (
     open_node_run,
     resume_node_run,
 )
+from agent_runtime.run.process.host import RunHost
+from agent_runtime.run.process.listener import EventListener, OnEvent
+from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.resolve import RunSetup, resolve_run
-from agent_runtime.run.results import RunResult, streaming
+from agent_runtime.run.results import RunResult, result_of, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
-from agent_runtime.run.threads.access import Threads
 from agent_runtime.run.tool_context import ToolContexts, child_listener
 from agent_runtime.workflow.definition import Workflow, check_kind, loop_of
 from agent_runtime.workflow.steps import to_plain_json
@@ -59,7 +57,6 @@ from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Run
-from agent_runtime_storage.contract.records.usage import UsageTotal
 
 _log = logging.getLogger(__name__)
 
@@ -84,15 +81,16 @@ class Runtime(RunControl):
         model: Model | None = None,
         recall: RecallService | None = None,
         program: str = "",
+        connect: Callable[[], Awaitable[Store]] | None = None,
     ) -> None:
         self.settings = settings
         self.program = program
         self.store = store
         self.model = model
         self._recall = recall
-        self._heartbeat: LeaseHeartbeat | None = None
-        self._background = DetachedTasks()
+        self.host = RunHost(settings, store, connect)
         self._contents = ContentCache()
+        self._closing = anyio.Lock()
 
     @classmethod
     @asynccontextmanager
@@ -103,8 +101,9 @@ class Runtime(RunControl):
         model: Model | None = None,
         embedder: Embedder | None = None,
         program: str = "",
+        agents: AgentFor | None = None,
     ) -> AsyncGenerator[Runtime]:
-        """Open the store that the settings name; the context closes it.
+        """Open the store that the settings name; leaving the context calls `close`.
 
         Args:
             settings: None reads the environment.
@@ -112,6 +111,8 @@ class Runtime(RunControl):
                 if they name none.
             embedder: for recall, instead of the settings' embedder.
             program: stored with the runs that begin here, so that a program can resume its own.
+            agents: returns the agent or workflow that continues a run, or None; for the sweeps of
+                `AGENT_RUNTIME_SWEEP`.
 
         Raises:
             ConfigError: a setting is not usable.
@@ -128,20 +129,31 @@ class Runtime(RunControl):
             objects=settings.object_store_url,
         )
         store = await connect()
-        runtime = cls(settings, store, model, recall, program)
         # Another connection, because the store belongs to the event loop that may be blocked.
-        runtime._heartbeat = heartbeat = LeaseHeartbeat(partial(connect, migrate=False))
+        again = partial(connect, migrate=False)
+        runtime = cls(settings, store, model, recall, program, again)
+        runtime.host.admission.check_loop()
+        if settings.sweep:
+            runtime.host.sweep_every(settings.sweep, runtime._continue, agents)
         try:
             yield runtime
         finally:
-            # Background tasks write to the store until they have ended, under leases that the
-            # heartbeat renews.
-            with anyio.CancelScope(shield=True):
-                if recall is not None:
-                    await recall.close()
-                await runtime._background.close()
-                await heartbeat.close()
-                await store.close()
+            await runtime.close()
+
+    async def close(self, drain: float | None = None, pause: float | None = None) -> None:
+        """Drain the runtime (see `drain`), then close its store; safe to call twice.
+
+        Cancellation: it is finished first.
+        """
+        with anyio.CancelScope(shield=True):
+            async with self._closing:
+                # A second call finds everything closed, and nothing that works.
+                await self.host.drain(drain, pause)
+                # Background tasks write to the store until they have ended.
+                if self._recall is not None:
+                    await self._recall.close()
+                await self.host.close()
+                await self.store.close()
 
     # Running
 
@@ -156,7 +168,7 @@ class Runtime(RunControl):
         deps: Any = None,
         spec: Mapping[str, Any] | None = None,
         user_context: Mapping[str, Any] | None = None,
-        on_event: Callable[[Event], None] = _ignore,
+        on_event: OnEvent = _ignore,
         on_question: OnQuestion | None = None,
     ) -> RunResult:
         """Run a task by an agent or a workflow, until it ends or waits for a person.
@@ -172,27 +184,33 @@ class Runtime(RunControl):
             spec: stored with the run, for whoever resumes it; must not hold secrets.
             user_context: what tools and workflows may know of the user, as JSON; stored with the
                 run and inherited by its child runs.
-            on_event: called with each event, in order, on the event loop.
+            on_event: called with each event, in order, on the event loop; awaited if it is async.
+                Its errors are logged and change nothing.
             on_question: called with each question that the run waits for; then the run is resumed.
                 Without it, or if it returns None, the result is `suspended` and has `questions`.
 
         Raises:
             ThreadBusy: the thread has an active run already.
             InvalidFile: a file is empty, too large, or cannot be read.
+            RuntimeClosed: the runtime is closing.
         """
         run_spec = RunSpec(caller=spec or {}, program=self.program).with_context(
             to_plain_json(user_context) if user_context else None
         )
-        store = self.store.of(user or self.settings.user)
-        result = await self._run(
-            store,
-            agent,
-            task,
-            thread=thread,
-            deps=deps,
-            spec=run_spec,
-            on_event=on_event,
-            files=files,
+        listener = EventListener(on_event)
+        result = await self._admitted(
+            listener,
+            partial(
+                self._run,
+                self.store_of(user),
+                agent,
+                task,
+                thread=thread,
+                deps=deps,
+                spec=run_spec,
+                on_event=listener,
+                files=files,
+            ),
         )
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
@@ -204,7 +222,7 @@ class Runtime(RunControl):
         *,
         user: str | None = None,
         deps: Any = None,
-        on_event: Callable[[Event], None] = _ignore,
+        on_event: OnEvent = _ignore,
         on_question: OnQuestion | None = None,
     ) -> RunResult:
         """Continue a run that waits, or that a crash, a limit, an error or a cancellation ended.
@@ -220,8 +238,12 @@ class Runtime(RunControl):
             QuestionsOpen: it waits for answers that are not there yet.
             ConfigError: it is a workflow's run and not the agent's, or the reverse.
         """
-        store = self.store.of(user or self.settings.user)
-        result = await self._resume(store, await store.runs.get(run_id), agent, deps, on_event)
+        store, listener = self.store_of(user), EventListener(on_event)
+
+        async def resumed() -> RunResult:
+            return await self._resume(store, await store.runs.get(run_id), agent, deps, listener)
+
+        result = await self._admitted(listener, resumed, run_id)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
 
@@ -237,46 +259,54 @@ class Runtime(RunControl):
         *,
         user: str | None = None,
         deps: Any = None,
-        on_event: Callable[[Event], None] = _ignore,
+        on_event: OnEvent = _ignore,
     ) -> RunResult:
         """Answer the thread's newest user message again; the present answer stays as a sibling.
 
         Raises `NotFound` and `ThreadBusy` as `run` does.
         """
-        store = self.store.of(user or self.settings.user)
+        store, listener = self.store_of(user), EventListener(on_event)
         # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
         spec = RunSpec(program=self.program)
-        return await self._run(
-            store, agent, None, thread=thread, deps=deps, spec=spec, on_event=on_event
-        )
-
-    @property
-    def threads(self) -> Threads:
-        """The threads: read, branch, follow and delete them."""
-        return Threads(
-            self.store, self.settings.user, lambda run, user: self.cancel(run, user=user)
-        )
+        return await self._admitted(
+            listener,
+            partial(
+                self._run, store, agent, None, thread=thread, deps=deps, spec=spec,
+                on_event=listener,
+            ),
+        )  # fmt: skip
 
     @property
     def memory(self) -> ThreadMemory:
         """The memory of threads: report it, observe or condense it on request."""
         return ThreadMemory(
-            self.settings, self.store, self.model, offline_model, tree_budget(self.settings)
+            self.settings,
+            self.store,
+            self.model,
+            offline_model,
+            tree_budget(self.settings),
+            self.host.keeper,
         )
 
-    @property
-    def files(self) -> ThreadFiles:
-        """The files of threads: upload, list and read them."""
-        settings = self.settings
-        return ThreadFiles(self.store, user=settings.user, max_bytes=settings.max_file_bytes)
-
-    @property
-    def plans(self) -> ThreadPlans:
-        """The plans of threads, for reading."""
-        return ThreadPlans(self.store, user=self.settings.user)
-
     # From a request to its run
+
+    async def _admitted(
+        self, listener: EventListener, work: Callable[[], Awaitable[RunResult]], run_id: str = ""
+    ) -> RunResult:
+        """Wait for a place, do the work, and wait until the listener has seen all of its events."""
+
+        def queued(ahead: int) -> None:
+            listener(Event("run-queue", "", run_id, data={"ahead": ahead}))
+
+        async with self.host.admission.admitted(queued):
+            try:
+                return await work()
+            finally:
+                await listener.flush()
+
+    async def _continue(self, run: Run, agent: Runnable, user: str) -> RunResult:
+        return await self.resume(run.id, _checked(agent), user=user)
 
     async def _run(
         self,
@@ -420,7 +450,7 @@ class Runtime(RunControl):
             settings=self.settings,
             run_child=self._run,
             planner=Planner(log),
-            delegation=DelegationServices.of(self.settings, resume, self._background),
+            delegation=DelegationServices.of(self.settings, resume, self.host.background),
             resume_child=resume,
         )
         return RunState.of(
@@ -440,36 +470,18 @@ class Runtime(RunControl):
             driver: RunDriver = loop_of(agent, state, retry=retry)
         else:
             driver = AgentLoop(state)
-        settings, background = self.settings, self._background
+        host, settings = self.host, self.settings
         store, lease = state.log.store, state.log.lease
-        heartbeat = self._heartbeat
-        with heartbeat.renewing(store.user_id, lease) if heartbeat else nullcontext():
-            finish = await execute_run(driver, settings=settings, background=background, node=node)
+        finish = await execute_run(
+            driver, settings=settings, keeper=host.keeper, background=host.background, node=node
+        )
         if self._recall is not None:
             self._recall.end(state.log)
         if node is not None:
             await node.keep(store, lease)
             if days := settings.node_memory_keep_days:
-                background.start(prune_daily(store, days=days))
-        # A root's result includes its child runs.
-        whole = lease.run_id == lease.root_run_id
-        ids = {"root_run_id" if whole else "run_id": lease.run_id}
-        usage = await store.spending.usage_by_purpose(**ids)
-        output = orjson.loads(finish.output) if finish.output else None
-        if output is not None and state.setup.output is not None:
-            output = state.setup.output.validate(output)
-        return RunResult(
-            run_id=lease.run_id,
-            thread_id=lease.thread_id,
-            status=finish.status,
-            stop_reason=finish.stop_reason,
-            detail=finish.detail,
-            output=output,
-            questions=await waits_for(store, lease) if finish.status == "suspended" else (),
-            steps=state.log.steps,
-            usage=UsageTotal.of(usage.values()),
-            usage_by_purpose=usage,
-        )
+                host.background.start(prune_daily(store, days=days))
+        return await result_of(store, lease, finish, state.log.steps, state.setup.output)
 
 
 def _checked(agent: Runnable) -> Agent | Workflow:

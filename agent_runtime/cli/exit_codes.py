@@ -27,7 +27,7 @@ MEANINGS = {
     UNSUPPORTED: "the offline model cannot do this task",
     NOTHING: "the thread is busy, or there is no such thread or run, or nothing to resume",
     DATABASE: "the database failed",
-    SUSPENDED: "suspended: a question waits for its answer, or the run is paused",
+    SUSPENDED: "suspended: a question waits, the run is paused, or its model is unavailable",
     INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
 

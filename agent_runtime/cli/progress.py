@@ -88,6 +88,9 @@ class Tally:
 
     def _lines(self, event: Event, data: dict[str, Any]) -> list[str]:
         match event.kind:
+            case "run-queue":
+                self.doing = "waiting for a place"
+                return [f"  waits for a place: {data['ahead']} before it"]
             case "run-start":
                 return self._start(event, data)
             case "answer":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +68,10 @@ def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> 
 
     At a terminal its questions are asked here, and the run is resumed.
 
-    The first SIGINT, SIGTERM or SIGHUP cancels the run and waits until its work is recorded; the
-    second one ends the process at once.  Errors of the run are in the outcome; errors of opening
-    the store are raised.
+    The first SIGINT cancels the run and waits until its work is recorded.  SIGTERM and SIGHUP let
+    it end its step, for `AGENT_RUNTIME_PAUSE_TIMEOUT` seconds, and suspend it, so that a sweep
+    continues it.  A second signal ends the process at once.  Errors of the run are in the outcome;
+    errors of opening the store are raised.
     """
     import anyio
 
@@ -92,19 +93,24 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
     outcome = FollowedRun()
     progress = new_progress()
     work = anyio.CancelScope()
+    stop = Stop(work)
     async with single_error(), anyio.create_task_group() as group:
         # Before the store is opened, so that a signal cannot end the process in between.
-        await group.start(_watch, work, outcome, progress)
+        await group.start(_watch, stop, outcome, progress)
         async with Runtime.open(settings, program=COMMAND) as runtime:
+
+            def drain() -> None:
+                group.start_soon(runtime.drain)
+
             with work:
-                with progress:
+                with progress, stop.draining(drain):
                     await _consume(runtime, start(runtime), outcome, progress)
                 # Outside of `progress`: its status would overwrite what the person types.
-                while await _answered(runtime, outcome.result):
+                while not outcome.interrupted and await _answered(runtime, outcome.result):
                     # The earlier result says `suspended`; if the resumed run dies, its row is read
                     # instead.
                     resumed, outcome.result = resume(runtime, outcome.run_id), None
-                    with progress:
+                    with progress, stop.draining(drain):
                         await _consume(runtime, resumed, outcome, progress)
             if outcome.result is None and outcome.run_id:
                 # Outside of the cancelled scope, or this read would be cancelled too.
@@ -113,8 +119,37 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
     return outcome
 
 
+@dataclass(slots=True)
+class Stop:
+    """How a signal stops the work.
+
+    Attributes:
+        drain: suspends the run at its next step; None while there is none that it could suspend.
+    """
+
+    work: anyio.CancelScope
+    drain: Callable[[], None] | None = None
+
+    @contextmanager
+    def draining(self, drain: Callable[[], None]) -> Generator[None]:
+        """Let a signal drain, for as long as a run works."""
+        self.drain = drain
+        try:
+            yield
+        finally:
+            self.drain = None
+
+    def by(self, kind: signal.Signals) -> str:
+        """Stop the work as the signal asks for; return what to say."""
+        if kind == signal.SIGINT or self.drain is None:
+            self.work.cancel()
+            return "Stopping: recording what was done. Press Ctrl-C again to leave at once."
+        self.drain()
+        return "Stopping: the run ends its step and is suspended. Ctrl-C leaves at once."
+
+
 async def _watch(
-    work: anyio.CancelScope,
+    stop: Stop,
     outcome: FollowedRun,
     progress: Progress,
     *,
@@ -140,8 +175,7 @@ async def _watch(
                 # Every step is written ahead, so nothing completed is lost.
                 os._exit(exits.INTERRUPTED)
             outcome.interrupted = True
-            progress.say("Stopping: recording what was done. Press Ctrl-C again to leave at once.")
-            work.cancel()
+            progress.say(stop.by(kind))
 
 
 def _is_terminal(number: int) -> bool:

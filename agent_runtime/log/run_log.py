@@ -18,6 +18,7 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
 from agent_runtime.log.exchange import Billing, Exchange
+from agent_runtime.log.lease_keeper import HeldRun
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -46,6 +47,8 @@ from agent_runtime_storage.contract.records.log import (
 from agent_runtime_storage.contract.records.spending import NO_LIMITS, Limits
 from agent_runtime_storage.contract.store import UserStore
 
+CLOSED = Finish("suspended", "interrupted", "Its runtime was closed.")
+"""The end of a run that its process leaves to be resumed."""
 _COUNTED_CHARS = 200_000
 """Longer results are estimated: they are truncated when their exchange closes, and counted then."""
 
@@ -80,6 +83,8 @@ class RunLog:
     """A cancellation that came while the run began; `announce` raises it."""
     writing: anyio.Lock = field(default_factory=anyio.Lock)
     """Serialises the commits of the loop and of memory: each takes the next ids."""
+    kept: HeldRun | None = None
+    """The lease as the process keeps it, while the run is driven."""
     began: tuple[tuple[NewEvent, int], ...] = ()
     """The run's first events with their ids, until `announce` emits them."""
 
@@ -244,6 +249,11 @@ class RunLog:
         await self.write(
             Commit(release=self.reserved, unsettle=unsettle, reserve=amount, limits=self.limits)
         )
+
+    @property
+    def closing(self) -> bool:
+        """Whether the run has to stop at its next step, because its runtime closes."""
+        return self.kept is not None and self.kept.closing
 
     @property
     def next_seq(self) -> int:

@@ -209,6 +209,6 @@ def wait_before(attempt: int, failure: AttemptFailure) -> float:
 def _priced(event: ModelEvent, info: ModelInfo, lost: int, service: str) -> ModelEvent:
     if not isinstance(event, ModelAnswer):
         return event
-    if event.usage is None:
-        return replace(event, lost=lost)
+    if event.usage is None or not event.usage.possible:
+        return replace(event, usage=None, lost=lost)
     return replace(event, cost=cost_of(info.price, event.usage, service), lost=lost)

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
+import anyio
+
 from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
+from agent_runtime.files.attach import ThreadFiles
 from agent_runtime.human.pause import PAUSE, PAUSED
 from agent_runtime.human.questions import Answer, OnQuestion, Question, encode_answer
 from agent_runtime.human.waiting import at_work_below, questions_of, questions_on, waiting_below
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import encodable
+from agent_runtime.plan.planner import ThreadPlans
 from agent_runtime.run.budget import budget_of
+from agent_runtime.run.process.health import Health
+from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import Sweep, sweep
 from agent_runtime.run.takeover import end_if_dead, give_up, take_log
+from agent_runtime.run.threads.access import Threads
 from agent_runtime.run.tree import TreeRun, tree_of
 from agent_runtime_config import Settings
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
@@ -31,10 +38,29 @@ from agent_runtime_storage.contract.records.questions import (
 
 
 class RunControl:
-    """The methods of `Runtime` that act on runs from outside."""
+    """The methods of `Runtime` that act on runs and threads from outside."""
 
     settings: Settings
     store: Store
+    host: RunHost
+
+    @property
+    def threads(self) -> Threads:
+        """The threads: read, branch, follow and delete them."""
+        return Threads(
+            self.store, self.settings.user, lambda run, user: self.cancel(run, user=user)
+        )
+
+    @property
+    def files(self) -> ThreadFiles:
+        """The files of threads: upload, list and read them."""
+        settings = self.settings
+        return ThreadFiles(self.store, user=settings.user, max_bytes=settings.max_file_bytes)
+
+    @property
+    def plans(self) -> ThreadPlans:
+        """The plans of threads, for reading."""
+        return ThreadPlans(self.store, user=self.settings.user)
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
         """Cancel a run and all its descendants, in any process; return the ids of those reached.
@@ -76,6 +102,24 @@ class RunControl:
                 cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
             )
         await self.store_of(user).spending.set_budget(run_id, budget_of(tokens, usd))
+
+    async def drain(self, drain: float | None = None, pause: float | None = None) -> None:
+        """Begin no more runs, and leave none at work; those that do not end can be resumed.
+
+        Runs may end by themselves for `drain` seconds; then those at work are suspended at their
+        next step, for `pause` seconds; what is left is stopped as it is.  Both are suspended as
+        `interrupted`, for `resume` or a sweep.  `close` does this first.
+
+        Args:
+            drain: None for `AGENT_RUNTIME_DRAIN_TIMEOUT`.
+            pause: None for `AGENT_RUNTIME_PAUSE_TIMEOUT`.
+        """
+        with anyio.CancelScope(shield=True):
+            await self.host.drain(drain, pause)
+
+    def health(self) -> Health:
+        """Return how the runs of this process are doing."""
+        return self.host.health()
 
     async def sweep(self, *, user: str | None = None) -> Sweep:
         """Suspend the owner's runs whose process is dead, so that each can be resumed.
@@ -211,6 +255,7 @@ class RunControl:
 
         `ConversationMemory` and `NodeMemory` take it.
         """
+        self.host.admission.check_loop()
         return self.store.of(user or self.settings.user)
 
     async def _ask_and_resume(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -12,19 +13,15 @@ import anyio
 from agent_runtime.concurrency import DetachedTasks, cancel, single_error
 from agent_runtime.errors import AgentRuntimeError, LeaseLost, StoreUnavailable, UnsupportedTask
 from agent_runtime.human.waiting import waiting_below
-from agent_runtime.log import leases
-from agent_runtime.log.run_log import RunLog, cancelled_finish
+from agent_runtime.log.lease_keeper import HeldRun, LeaseKeeper
+from agent_runtime.log.run_log import CLOSED, RunLog, cancelled_finish, finish_event
 from agent_runtime.messages import encodable
 from agent_runtime.run.budget import TimeLimit, time_limit
 from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import END_SECONDS, end_if_dead, give_up
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records.log import ACTIVE, Finish
-
-POLL_SECONDS = 0.4
-"""How often a run checks whether another process requested its cancellation, which `Runtime.cancel`
-promises to reach within half a second."""
+from agent_runtime_storage.contract.records.log import ACTIVE, Commit, Finish
 
 
 class RunDriver(Protocol):
@@ -46,12 +43,14 @@ async def execute_run(
     driver: RunDriver,
     *,
     settings: Settings,
+    keeper: LeaseKeeper,
     background: DetachedTasks,
     node: NodeRun | None = None,
 ) -> Finish:
     """Drive a run to its end, and record that end whatever it is.
 
     Args:
+        keeper: renews its lease, and tells it to stop.
         background: where an observation in progress continues when the run ends.
         node: the node memory that gets the run's turn, if any.
 
@@ -63,6 +62,24 @@ async def execute_run(
     the cancellation is raised.
     """
     log = driver.log
+    at_tools = partial(_at_tools, log)
+    with keeper.holding(log.store.user_id, log.lease, at_tools) as held:
+        log.kept = held
+        return await _executed(driver, held, settings, background, node)
+
+
+def _at_tools(log: RunLog) -> bool:
+    return log.exchange is not None
+
+
+async def _executed(
+    driver: RunDriver,
+    held: HeldRun,
+    settings: Settings,
+    background: DetachedTasks,
+    node: NodeRun | None,
+) -> Finish:
+    log = driver.log
     try:
         # It raises a cancellation that came while the run began, which has to end the run as well.
         log.announce()
@@ -70,7 +87,7 @@ async def execute_run(
             # Before the first step: if the process dies after a success, the job is there already.
             await node.promise(log.store, log.lease)
         limit = await time_limit(log.store, log.lease, settings)
-        return await _watched(driver, limit, background)
+        return await _watched(driver, held, limit, background)
     except (LeaseLost, StoreUnavailable):
         # Another process records the end, or nobody can now and the lease expires.
         raise
@@ -81,7 +98,10 @@ async def execute_run(
         await _end(driver, Finish("failed", "error", str(error)))
         raise
     except anyio.get_cancelled_exc_class():
-        await _end(driver, cancelled_finish())
+        if held.stopped:
+            await _leave(driver)
+        else:
+            await _end(driver, cancelled_finish())
         raise
     except GeneratorExit:
         # The event loop has ended: nothing can be awaited any more.
@@ -93,13 +113,15 @@ async def execute_run(
         raise
 
 
-async def _watched(driver: RunDriver, limit: TimeLimit | None, background: DetachedTasks) -> Finish:
+async def _watched(
+    driver: RunDriver, held: HeldRun, limit: TimeLimit | None, background: DetachedTasks
+) -> Finish:
     state = driver.state
     state.wrap_up.start(limit, state.log.view.entries)
     finish: Finish | None = None
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:
-        group.start_soon(watch_lease, state.log, group.cancel_scope)
+        group.start_soon(watch_run, state.log, held, group.cancel_scope)
         async with _memory_at_work(state, background):
             with anyio.move_on_after(limit.seconds if limit else None) as timer:
                 finish = await driver.drive()
@@ -109,11 +131,11 @@ async def _watched(driver: RunDriver, limit: TimeLimit | None, background: Detac
     if finish is not None:
         return finish
     if timed_out and limit is not None:
-        finish = Finish("failed", "timeout", limit.detail)
-    else:
-        # `watch_lease` cancelled the scope.  A cancellation of the caller is raised instead.
-        finish = cancelled_finish()
-    return await _end(driver, finish)
+        return await _end(driver, Finish("failed", "timeout", limit.detail))
+    # `watch_run` cancelled the scope.  A cancellation of the caller is raised instead.
+    if held.cancel:
+        return await _end(driver, cancelled_finish())
+    return await _leave(driver)
 
 
 @asynccontextmanager
@@ -160,6 +182,22 @@ async def _end(driver: RunDriver, finish: Finish) -> Finish:
     return finish
 
 
+async def _leave(driver: RunDriver) -> Finish:
+    """Suspend a run that is stopped because its runtime closes; an open exchange stays open.
+
+    A resume treats it like a run whose process died: idempotent calls run again, and sub-agents
+    continue.
+    """
+    log = driver.log
+    if log.ended:
+        return CLOSED
+    with anyio.move_on_after(END_SECONDS, shield=True):
+        if log.exchange is None:
+            return await driver.finish(CLOSED)
+        await log.write(Commit(finish=CLOSED, events=(finish_event(CLOSED),)))
+    return CLOSED
+
+
 async def _end_waiting(log: RunLog) -> None:
     """End the sub-agents that wait for a person: the call that could resume them gets closed."""
     for run in await waiting_below(log.store, log.lease.run_id):
@@ -174,18 +212,20 @@ async def _end_cancelled(log: RunLog) -> None:
             await end_if_dead(log.store, run)
 
 
-async def watch_lease(log: RunLog, scope: anyio.CancelScope) -> None:
-    """Renew the lease, and cancel the scope when any process requests the run's cancellation."""
-    # After a third of its time, so that two thirds are left for a database that does not answer.
-    renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
-    while True:
-        await anyio.sleep(POLL_SECONDS)
+async def watch_run(log: RunLog, held: HeldRun, scope: anyio.CancelScope) -> None:
+    """Cancel the scope when the run has to stop.
+
+    Raises:
+        LeaseLost: another process took the run over.
+    """
+    while not (held.cancel or held.stopped):
+        await held.changed.wait()
+        held.changed = anyio.Event()
+        if not held.lost:
+            continue
+        held.lost = False
         try:
-            if anyio.current_time() >= renew_at:
-                stop = await log.store.runs.renew_lease(log.lease, seconds=leases.LEASE_SECONDS)
-                renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
-            else:
-                stop, _ = await log.store.runs.poll(log.lease)
+            await log.asked()
         except StoreUnavailable:
             # The run's next write decides whether it can continue.
             continue
@@ -194,5 +234,4 @@ async def watch_lease(log: RunLog, scope: anyio.CancelScope) -> None:
             if await log.has_ended():
                 return
             raise
-        if stop:
-            scope.cancel()
+    scope.cancel()

@@ -22,13 +22,14 @@ from agent_runtime.errors import (
     ModelOverflow,
     ModelProtocolError,
     ModelRejected,
+    ModelUnavailable,
     PromptTooLarge,
 )
 from agent_runtime.files.attach import keep_made
 from agent_runtime.human.pause import PAUSED, pause_requested
 from agent_runtime.log.exchange import Billing
 from agent_runtime.log.live_events import live_event
-from agent_runtime.log.run_log import cancelled_finish
+from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import (
     FilePart,
@@ -98,6 +99,9 @@ class AgentLoop:
         except BudgetExceeded as error:
             reason = "max_steps" if error.budget == "steps" else "budget"
             return await self.finish(Finish("failed", reason, error.message))
+        except ModelUnavailable as error:
+            finish = await self.state.outage.wait(error)
+            return finish and await self.finish(finish)
         finish = await self.record(prompt, answer)
         if finish is None and self.log.exchange is not None:
             finish = await self.run_tools() or await self.end_without_output()
@@ -191,6 +195,8 @@ class AgentLoop:
         if self.log.steps >= self.state.step_limit:
             detail = f"It used up its {self.state.step_limit} steps."
             return await self.state.guard.stop_at_limit(detail)
+        if self.log.closing:
+            return CLOSED
         # One small read at each step; the inbox itself is read only if there is anything in it.
         cancelled, posted = await self.log.asked()
         if cancelled:

@@ -18,6 +18,7 @@ from agent_runtime.errors import ConfigError, RunCancelled
 from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
+from agent_runtime.log.lease_keeper import LeaseKeeper
 from agent_runtime.log.run_log import RunLog, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.observational.memory import OBSERVE, REFLECT
@@ -30,7 +31,7 @@ from agent_runtime.models.base import Checkable, Model
 from agent_runtime.models.cost import require_price
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.run.budget import in_money
-from agent_runtime.run.lifecycle import watch_lease
+from agent_runtime.run.lifecycle import watch_run
 from agent_runtime.run.resolve import RunSetup, resolve_run
 from agent_runtime.run.start import begin_log, end_upkeep, run_start_event
 from agent_runtime.run.state import memory_of
@@ -68,6 +69,7 @@ class ThreadMemory:
         model: for agents that name none.
         offline: makes the model that is used where none is set.
         budget: what one maintenance run may spend.
+        keeper: renews the leases of maintenance runs.
     """
 
     settings: Settings
@@ -75,6 +77,7 @@ class ThreadMemory:
     model: Model | None
     offline: Callable[[], Model]
     budget: Budget
+    keeper: LeaseKeeper
 
     async def report(self, agent: Agent, thread: str, *, user: str | None = None) -> MemoryReport:
         """Return the state of a thread's memory as this agent's next run would see it.
@@ -167,7 +170,8 @@ class ThreadMemory:
             require_price(info, in_money(self.budget, setup.limits), self.settings)
         run_id = new_id()
         with leases.at_work(run_id):
-            async with _lease(store, thread, setup, kind, run_id, self.budget, on_event) as log:
+            held = _lease(store, thread, setup, kind, run_id, self.budget, on_event, self.keeper)
+            async with held as log:
                 memory = memory_of(
                     log, setup.memory, lambda: setup.calibration.ratio, self.settings
                 )
@@ -235,6 +239,7 @@ async def _lease(
     run_id: str,
     budget: Budget,
     emit: Callable[[Event], None],
+    keeper: LeaseKeeper,
 ) -> AsyncGenerator[RunLog]:
     """Begin a run without steps, and end it with the context."""
     thread = await store.threads.get(thread_id)
@@ -255,16 +260,17 @@ async def _lease(
         events=(run_start_event(AGENT, setup, 0),),
     )
     log = await begin_log(store, thread, view, run, emit=emit, limits=setup.limits)
-    # If another process cancels the run, `watch_lease` cancels the group, which ends without an
+    # If another process cancels the run, `watch_run` cancels the group, which ends without an
     # error and without getting here.
     done = False
     async with finish_on_error(store, log.lease):
         log.announce()
-        async with single_error(), anyio.create_task_group() as group:
-            group.start_soon(watch_lease, log, group.cancel_scope)
-            yield log
-            done = True
-            group.cancel_scope.cancel()
+        with keeper.holding(store.user_id, log.lease) as held:
+            async with single_error(), anyio.create_task_group() as group:
+                group.start_soon(watch_run, log, held, group.cancel_scope)
+                yield log
+                done = True
+                group.cancel_scope.cancel()
         finish = Finish("succeeded", "completed") if done else cancelled_finish()
         await log.append([], finish=finish)
     if not done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,14 +11,18 @@ from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
+import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from agent_runtime.concurrency import carried, single_error
+from agent_runtime.concurrency import cancel
 from agent_runtime.events import Event
+from agent_runtime.human.gate import waits_for
 from agent_runtime.human.questions import Question
 from agent_runtime.models.cost import NANO
-from agent_runtime_storage.contract.records.log import RunStatus, StopReason
+from agent_runtime.tools.output import OutputType
+from agent_runtime_storage.contract.records.log import Finish, Lease, RunStatus, StopReason
 from agent_runtime_storage.contract.records.usage import UsageTotal
+from agent_runtime_storage.contract.store import UserStore
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -56,6 +61,34 @@ class RunResult:
     def cost_usd(self) -> float | None:
         """Dollars spent as providers reported it; None if a price is unknown."""
         return None if self.usage.unpriced_calls else self.usage.cost / NANO
+
+
+async def result_of(
+    store: UserStore, lease: Lease, finish: Finish, steps: int, wanted: OutputType | None
+) -> RunResult:
+    """Return the result of a run that has ended.
+
+    Args:
+        wanted: what an output is validated by.
+    """
+    # A root's result includes its child runs.
+    ids = {"root_run_id" if not lease.is_child else "run_id": lease.run_id}
+    usage = await store.spending.usage_by_purpose(**ids)
+    output = orjson.loads(finish.output) if finish.output else None
+    if output is not None and wanted is not None:
+        output = wanted.validate(output)
+    return RunResult(
+        run_id=lease.run_id,
+        thread_id=lease.thread_id,
+        status=finish.status,
+        stop_reason=finish.stop_reason,
+        detail=finish.detail,
+        output=output,
+        questions=await waits_for(store, lease) if finish.status == "suspended" else (),
+        steps=steps,
+        usage=UsageTotal.of(usage.values()),
+        usage_by_purpose=usage,
+    )
 
 
 class RunStream:
@@ -119,12 +152,12 @@ def streaming(
         # Unbounded: the run emits events from code that cannot wait for a reader.
         send, receive = anyio.create_memory_object_stream[Event](math.inf)
         stream = RunStream(receive)
-        on_event = cast("Callable[[Event], None] | None", kwargs.get("on_event"))
+        on_event = cast("Callable[[Event], Any] | None", kwargs.get("on_event"))
 
-        def listen(event: Event) -> None:
-            if on_event is not None:
-                on_event(event)
+        def listen(event: Event) -> Any:
             send.send_nowait(event)
+            # What an async listener returns is awaited by the run.
+            return on_event(event) if on_event is not None else None
 
         async def feed() -> None:
             kwargs["on_event"] = listen
@@ -134,12 +167,24 @@ def streaming(
                 except Exception as error:
                     # It is raised to whoever iterates, not in the middle of the context.
                     stream.settle(error)
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:
+                    ended.append(error)
 
-        with receive:
-            async with single_error(), anyio.create_task_group() as group:
-                group.start_soon(carried, feed)
-                yield stream
-                group.cancel_scope.cancel()
+        ended: list[BaseException] = []
+        # Not a task group: a stream that is dropped is closed by the garbage collector, in another
+        # task, and a group would then cancel the one that opened it.
+        task = asyncio.create_task(feed())
+        try:
+            yield stream
+        finally:
+            await cancel(task)
+            # Not earlier: the run emits events until it has ended.
+            receive.close()
+            # A `KeyboardInterrupt` or the like counts more than what it led to.
+            if ended:
+                raise ended[0]
 
     described = {
         "__name__": name,

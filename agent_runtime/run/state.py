@@ -34,6 +34,7 @@ from agent_runtime.prompt.window import (
     prompt_too_large,
     results_budget,
 )
+from agent_runtime.run.guard.outage import ModelOutage
 from agent_runtime.run.guard.repeats import LoopGuard
 from agent_runtime.run.reservation import Reservation
 from agent_runtime.run.resolve import RunSetup
@@ -59,6 +60,7 @@ class RunState:
         gate: decides which calls wait for a person.
         guard: notices that the run repeats itself, or that its plan does not move.
         files: what prompts show of their files.
+        outage: waits while the model is unavailable.
         memory: observational memory, where it is on; `worker` prepares it in the background.
         settled: results of a reopened exchange, for calls that must not run again.
         previous: the prompt of the last model call.
@@ -73,6 +75,7 @@ class RunState:
     gate: Gate
     guard: LoopGuard
     files: PromptFiles
+    outage: ModelOutage
     memory: ObservationalMemory | None = None
     worker: MemoryWorker | None = None
     wrap_up: WrapUp = field(default_factory=WrapUp)
@@ -100,16 +103,18 @@ class RunState:
         # Looked up each time, because another model may take the place of the first.
         ratio = partial(_ratio, setup)
         memory = memory_of(log, setup.memory, ratio, settings) if setup.memory else None
+        reservation = Reservation.of(log, setup)
         return cls(
             log=log,
             setup=setup,
             context=context,
             step_limit=step_limit,
             task=task,
-            reservation=Reservation.of(log, setup),
+            reservation=reservation,
             gate=Gate.of(log, settings),
             guard=LoopGuard.of(log, settings, setup.tools),
             files=PromptFiles(log.store, contents, setup.files, setup.info.takes, log.tell_of),
+            outage=ModelOutage(reservation, settings.model_outage),
             memory=memory,
             worker=MemoryWorker(memory) if memory else None,
         )

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import anyio
-import anyio.to_thread
 from anyio.lowlevel import RunVar
 
+from agent_runtime.concurrency import run_in_daemon_thread
 from agent_runtime.messages import ToolResult, ToolSpec
 from agent_runtime.tools.base import NeedsApproval, Tool, error_result
 from agent_runtime.tools.context import ToolContext
@@ -129,7 +129,7 @@ class FunctionTool(Tool, Generic[P, R]):
 
         with context.timer.limit(limit):
             # Abandoned, because nothing can stop a thread, and the run must not wait for it.
-            value = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter())
+            value = await run_in_daemon_thread(run, _limiter())
             return value if isinstance(value, ToolResult) else await _settle(value, context)
         # Without an effect, so it is a plain error that the model may repeat.
         if not started.is_set():

@@ -291,6 +291,32 @@ class Settings(RoleSettings):
         description="The largest file, in bytes, that is kept with a thread: attached to a task, "
         "or returned from a tool.",
     )
+    model_outage: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=600.0,
+        description="Seconds for which a run waits, after all retries, for a model that is "
+        "unavailable; then it is suspended as `unavailable`, and `resume` or a sweep continues it. "
+        "With 0 the run fails at once.",
+    )
+    max_runs: Count | None = Field(
+        default=None,
+        description="How many runs work at once in a process, sub-agents left out; the others "
+        "wait in order.",
+    )
+    sweep: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="Seconds between the sweeps that an open runtime makes by itself: it suspends "
+        "runs whose process died, and continues those for which it was given agents "
+        "(`Runtime.open(agents=…)`). 0 for never.",
+    )
+    drain_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="Seconds that runs have to end by themselves when their runtime closes.",
+    )
+    pause_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=5.0,
+        description="Seconds that runs then have to end their step; what is left is interrupted. "
+        "Both kinds are suspended, and `resume` or a sweep continues them.",
+    )
     run_timeout: Seconds | None = Field(
         default=None,
         description="Seconds of wall time that a run may take; a resume starts the count again.",

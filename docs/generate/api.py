@@ -20,6 +20,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "RunStream",
         "Event",
         "TreeRun",
+        "Health",
         "Sweep",
         "Threads",
         "ThreadMessage",

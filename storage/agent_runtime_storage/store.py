@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent_runtime_config.errors import ConfigError
 from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.contract.files import FileStore
+from agent_runtime_storage.contract.leases import LeaseStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.questions import QuestionStore
@@ -20,6 +21,7 @@ from agent_runtime_storage.log.events import SqlEvents
 from agent_runtime_storage.log.files import SqlFiles
 from agent_runtime_storage.log.inbox import SqlInbox
 from agent_runtime_storage.log.jobs import SqlJobs
+from agent_runtime_storage.log.leases import SqlLeases
 from agent_runtime_storage.log.questions import SqlQuestions
 from agent_runtime_storage.log.reader import SqlLog
 from agent_runtime_storage.log.run_misses import RunMisses
@@ -79,6 +81,7 @@ class SqlStore:
     def __init__(self, driver: Driver, objects: Objects | None = None) -> None:
         self._driver = driver
         self._objects = objects
+        self.leases: LeaseStore = SqlLeases(driver)
         self.maintenance: Maintenance = SqlMaintenance(driver, objects)
 
     @property

@@ -10,14 +10,20 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
 from click.testing import CliRunner
 
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
 from agent_runtime.cli.commands import doctor
+from agent_runtime.models.scripted import call
 from agent_runtime.testing.model_server import OpenAIServer, Reply, server_error
+from agent_runtime_storage import LeaseOwner
+
+GONE = LeaseOwner(host="gone", boot="b", pid=1, started="1")
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +60,34 @@ def test_the_text_names_each_check_and_its_cure() -> None:
     result = CliRunner().invoke(main, ["doctor"])
     assert "ok    database: file:agent_runtime.db opens" in result.stdout
     assert "warn  model: none is set" in result.stdout and "      cure: Set" in result.stdout
+
+
+def test_live_names_runs_whose_process_is_gone_and_those_that_can_go_on() -> None:
+    settings = Settings(database_url="file:agent_runtime.db")
+
+    async def leave() -> None:
+        async with Runtime.open(settings) as runtime:
+            for thread in ("a", "b"):
+                agent = Agent(ScriptedModel([call("none")]), max_steps=1)
+                run = await runtime.run(agent, "Go.", thread=thread)
+                runs = runtime.store.of("local").runs
+                await runs.take_lease(run.run_id, GONE, seconds=60 * (thread == "b"), replaces=1)
+
+    anyio.run(leave)
+    result = CliRunner().invoke(main, ["doctor", "--live"])
+    assert "warn  live: 1 run whose process is gone, 0 of them in the middle" in result.stdout
+    assert "runs sweep --resume" in result.stdout
+    assert "ok    live: gone, process 1: 1 run at work, 0 of them in tools" in result.stdout
+
+    anyio.run(sweep_once, settings)
+    result = CliRunner().invoke(main, ["doctor", "--live"])
+    assert "warn  live: 1 run interrupted" in result.stdout
+
+
+async def sweep_once(settings: Settings) -> None:
+    """Sweep the runs of the settings' user."""
+    async with Runtime.open(settings) as runtime:
+        await runtime.sweep()
 
 
 def test_bad_settings_fail() -> None:

@@ -13,12 +13,12 @@ from tests.support.command import clean_environ
 STUCK = """
 import anyio
 from agent_runtime.cli.progress import PlainProgress
-from agent_runtime.cli.session import FollowedRun, _watch
+from agent_runtime.cli.session import FollowedRun, Stop, _watch
 
 async def main():
     outcome, work = FollowedRun(), anyio.CancelScope()
     async with anyio.create_task_group() as group:
-        await group.start(_watch, work, outcome, PlainProgress())
+        await group.start(_watch, Stop(work), outcome, PlainProgress())
         with work, anyio.CancelScope(shield=True):
             print("ready", flush=True)
             await anyio.sleep_forever()
@@ -48,12 +48,12 @@ def test_a_second_signal_exits_at_once(tmp_path: Path) -> None:
 HUNG_UP = """
 import anyio
 from agent_runtime.cli.progress import PlainProgress
-from agent_runtime.cli.session import FollowedRun, _watch
+from agent_runtime.cli.session import FollowedRun, Stop, _watch
 
 async def main():
     outcome, work = FollowedRun(), anyio.CancelScope()
     async with anyio.create_task_group() as group:
-        await group.start(_watch, work, outcome, PlainProgress())
+        await group.start(_watch, Stop(work), outcome, PlainProgress())
         with work:
             print("ready", flush=True)
             await anyio.sleep_forever()

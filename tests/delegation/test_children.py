@@ -309,7 +309,7 @@ async def test_a_cancelled_parent_starts_no_more_children(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The parent's own poll would cancel its tool: here only the child's start may notice.
-    monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 3600.0)
+    monkeypatch.setattr("agent_runtime.log.lease_keeper.POLL_SECONDS", 3600.0)
 
     @tool
     async def late(context: ToolContext) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from typing import Any, cast
 
 import anyio
 import pytest
@@ -13,8 +12,7 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import LeaseLost, NotFound, ThreadBusy
 from agent_runtime.log.leases import at_work, is_dead, this_process_owner
 from agent_runtime.models.scripted import call, say
-from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run, Store, UserStore
-from agent_runtime_storage.contract.runs import RunStore
+from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run
 from tests.support.elsewhere import agent, elsewhere
 
 OTHER = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
@@ -123,7 +121,7 @@ async def test_a_process_that_lost_its_lease_writes_nothing(runtime: Runtime) ->
 async def test_a_run_that_lost_its_lease_stops_its_tools(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("agent_runtime.log.lease_keeper.POLL_SECONDS", 0.01)
     store = runtime.store.of("local")
     stopped = False
 
@@ -145,62 +143,27 @@ async def test_a_run_that_lost_its_lease_stops_its_tools(
     assert stopped
 
 
-class WatchedStore:
-    """A store that reports when a lease is renewed."""
-
-    def __init__(self, store: UserStore) -> None:
-        self.store = store
-        self.runs = WatchedRuns(store.runs, self)
-        self.renewed = anyio.Event()
-        self.seconds = 0.0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-    def of(self, user_id: str) -> UserStore:
-        """Return this store for any user."""
-        return cast("UserStore", self)
-
-    async def close(self) -> None:
-        """Leave the store open: its opener closes it."""
-
-
-class WatchedRuns:
-    """The runs of a `WatchedStore`."""
-
-    def __init__(self, runs: RunStore, watcher: WatchedStore) -> None:
-        self._runs, self._watcher = runs, watcher
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._runs, name)
-
-    async def renew_lease(self, lease: Lease, *, seconds: float) -> bool:
-        """Renew the lease, and report it."""
-        stop = await self._runs.renew_lease(lease, seconds=seconds)
-        self._watcher.seconds = seconds
-        self._watcher.renewed.set()
-        return stop
-
-
 async def test_a_running_run_keeps_renewing_its_lease(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("agent_runtime.log.lease_keeper.POLL_SECONDS", 0.01)
     monkeypatch.setattr("agent_runtime.log.leases.LEASE_SECONDS", 0.3)
-    store = WatchedStore(runtime.store.of("local"))
+    store = runtime.store.of("local")
 
     @tool
     async def work() -> str:
-        """Work until the lease has been renewed."""
+        """Work until the lease, which is set to have expired, has been renewed."""
+        [run] = await store.runs.list()
+        lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
         with anyio.fail_after(30):
-            await store.renewed.wait()
+            for _ in range(2):
+                await store.runs.renew_lease(lease, seconds=-3600)
+                while not (await store.runs.get(run.id)).lease_live:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
         return "renewed"
 
     working = Agent(ScriptedModel([call("work"), say("done")]), tools=[work])
-    result = await Runtime(runtime.settings, cast("Store", store)).run(working, "Go.", thread="t")
-
-    assert result.ok
-    assert store.seconds == 0.3
+    assert (await runtime.run(working, "Go.", thread="t")).ok
 
 
 async def test_the_runs_of_other_owners_are_not_found(runtime: Runtime) -> None:

@@ -33,7 +33,7 @@ from tests.support.elsewhere import elsewhere
 @pytest.fixture
 async def runtime(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Runtime]:
     """A runtime on the test's own database that checks for cancels often."""
-    monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("agent_runtime.log.lease_keeper.POLL_SECONDS", 0.02)
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
 

@@ -106,7 +106,7 @@ async def test_only_the_command_lines_workspace_becomes_thread_metadata(tmp_path
 async def test_the_command_line_resumes_its_own_runs_only(tmp_path: Path) -> None:
     url = f"file:{tmp_path / 'own.db'}"
     spec = Spec("", str(tmp_path), allow_shell=True).to_json()
-    async with Runtime.open(Settings(database_url=url)) as runtime:
+    async with Runtime.open(Settings(database_url=url, model_outage=0)) as runtime:
         with pytest.raises(ModelUnavailable):
             await runtime.run(Agent(ScriptedModel([GONE])), "Work.", thread="t", spec=spec)
         [run] = await runtime.store.of("local").runs.list(thread_id="t")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent_runtime.delegation import tasks_tool
-from agent_runtime.run import lifecycle
+from agent_runtime.log import lease_keeper
 from agent_runtime_storage.drivers.libsql import remote
 from agent_runtime_storage.drivers.postgres import notifications
 from agent_runtime_storage.drivers.signals import Signals
@@ -16,7 +16,7 @@ from agent_runtime_storage.drivers.sqlite import database_file
 
 INTERVALS: tuple[tuple[Any, str], ...] = (
     (tasks_tool, "POLL_SECONDS"),
-    (lifecycle, "POLL_SECONDS"),
+    (lease_keeper, "POLL_SECONDS"),
     (remote, "_POLL_SECONDS"),
     (notifications, "_POLL_SECONDS"),
     (database_file, "_LOOK_SECONDS"),

@@ -30,6 +30,8 @@ from agent_runtime_storage.contract.records.log import Run
 KEY = "sk-test-0123456789abcdefghij"
 REPEATING: dict[str, Any] = {"loop_limit": 0}
 """Switches the loop guard off, for scripts that repeat a call while testing something else."""
+FAILING: dict[str, Any] = {"model_outage": 0.0}
+"""Lets a run fail at once with its model."""
 
 
 @tool
@@ -134,7 +136,9 @@ def serve(
         async with OpenAIServer(script, factor=factor) as server:
             options = {"base_url": server.base_url, "api_key": KEY, "retries": 2} | options
             model = LiteLLMModel(options.pop("name", "openai/test"), **options)
-            opened_with = Settings(database_url=database_url, **(REPEATING | (settings or {})))
+            opened_with = Settings(
+                database_url=database_url, **(REPEATING | FAILING | (settings or {}))
+            )
             async with Runtime.open(opened_with, model=model) as runtime:
                 yield Served(runtime, model, database_url, database_contents, server=server)
 
@@ -153,7 +157,9 @@ def play(database_url: str, database_contents: Callable[[], bytes]) -> Play:
         **options: Any,
     ) -> AsyncGenerator[World]:
         model = ScriptedModel(script, **options)
-        opened_with = Settings(database_url=database_url, **(REPEATING | (settings or {})))
+        opened_with = Settings(
+            database_url=database_url, **(REPEATING | FAILING | (settings or {}))
+        )
         async with Runtime.open(opened_with, model=model) as runtime:
             yield World(runtime, model, database_url, database_contents)
 

@@ -55,7 +55,8 @@ class Check:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON array on stdout.")
 @click.option("--call", is_flag=True, help="Also make one small call of the model, which is paid.")
-def doctor(as_json: bool, call: bool) -> None:
+@click.option("--live", is_flag=True, help="Also look at the runs at work, in any process.")
+def doctor(as_json: bool, call: bool, live: bool) -> None:
     """Check Python, packages, settings, the model's key and the database.
 
     Without --call it calls no model. Opens the database, and creates it if it does not exist. The
@@ -65,7 +66,7 @@ def doctor(as_json: bool, call: bool) -> None:
 
     import anyio
 
-    checks = anyio.run(_checks, call)
+    checks = anyio.run(_checks, call, live)
     if as_json:
         write_json([dataclasses.asdict(check) for check in checks])
     else:
@@ -77,7 +78,8 @@ def doctor(as_json: bool, call: bool) -> None:
     click.get_current_context().exit(exits.INTERNAL if failed else exits.SUCCESS)
 
 
-async def _checks(call: bool) -> list[Check]:
+async def _checks(call: bool, live: bool) -> list[Check]:
+    from agent_runtime.cli.live_checks import check_live
     from agent_runtime_config import ConfigError, load_settings
 
     checks = [check_python(sys.version_info[:2]), *check_packages()]
@@ -99,6 +101,7 @@ async def _checks(call: bool) -> list[Check]:
         await check_database(settings),
         await check_objects(settings),
         *check_state(settings),
+        *(await check_live(settings) if live else ()),
     ]
 
 

@@ -32,3 +32,11 @@ class TokenUsage:
     audio_output: int = 0
     image_output: int = 0
     service: str = ""
+
+    @property
+    def possible(self) -> bool:
+        """Whether it can be true; some servers report negative numbers, or parts above the whole.
+
+        What is impossible counts as not reported, and so at the call's upper bound.
+        """
+        return self.prompt >= self.cached >= 0 and self.completion >= 0 and self.cache_write >= 0

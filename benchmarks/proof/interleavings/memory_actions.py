@@ -127,7 +127,7 @@ class Remembering(Runtime):
 
     async def end(self) -> None:
         """End the work that outlives its runs."""
-        await self._background.close()
+        await self.host.close()
 
 
 class MarkedUserStore:

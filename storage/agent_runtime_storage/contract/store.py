@@ -36,6 +36,7 @@ from typing import Protocol
 
 from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.contract.files import FileStore
+from agent_runtime_storage.contract.leases import LeaseStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.records.objects import ObjectStore
@@ -76,6 +77,7 @@ class UserStore(Protocol):
 class Store(Protocol):
     """An open database."""
 
+    leases: LeaseStore
     maintenance: Maintenance
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -31,6 +32,10 @@ from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_run, to_thread
 
 _WriteBatch: TypeAlias = Callable[[Sequence[Statement]], Awaitable[list[list[Row]]]]
+
+_DOUBT_SECONDS = 60.0
+"""How long a commit is tried again while connections break: as long as drivers wait for a server
+that is down."""
 
 
 class SqlRuns:
@@ -171,15 +176,20 @@ class SqlRuns:
     ) -> int:
         """Return the last event id of a commit in doubt, after writing it if it is not there."""
         # Only the holder of the lease commits, so the run names this commit or the one before it.
-        before = await self._newest_commit(lease)
-        if before != own:
+        deadline = time.monotonic() + _DOUBT_SECONDS
+        while (before := await self._newest_commit(lease)) != own:
             # A server that is slow to notice the lost connection may still write the first try.
             # The run then names it, and the second try, which follows `before` only, misses.
             again = replace(guard, params={**guard.params, "after_commit": before})
             try:
                 await write([again, *rest])
+                break
             except BatchMissed:
                 if await self._newest_commit(lease) != own:
+                    raise
+            except StoreInDoubt:
+                # The server fails again and again; each try is as safe as the first.
+                if time.monotonic() >= deadline:
                     raise
         return await self._last_event(lease.thread_id)
 

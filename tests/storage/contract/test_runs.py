@@ -15,11 +15,14 @@ from agent_runtime_storage import (
     LeaseOwner,
     NewActivation,
     NewEvent,
+    NewRun,
     NotFound,
     RunCancelled,
+    Store,
     ThreadBusy,
     UserStore,
 )
+from agent_runtime_storage.contract.leases import HeldLease
 from tests.storage.helpers import OTHER, OWNER, begin, begin_child, exchange, message, new_run
 
 
@@ -282,3 +285,29 @@ async def test_runs_are_listed_by_parent_thread_and_task_key(
     assert await ids(task_key="k3") == []
     assert await ids(status=("succeeded",)) == []
     assert [run.id for run in await user.runs.list(parent_thread_id="a")] == ["d"]
+
+
+async def test_the_leases_of_a_process_are_renewed_and_polled_together(store: Store) -> None:
+    held: list[HeldLease] = []
+    for number, owner in enumerate(["ann", "ann", "bob"]):
+        user = store.of(owner)
+        await user.threads.ensure(f"t{number}")
+        run = NewRun(
+            f"r{number}", f"t{number}", "agent", 5, {}, OWNER, -60, expect_head=None, expect_seq=0
+        )
+        lease, _ = await user.runs.begin(run)
+        held.append(HeldLease(owner, lease.run_id, lease.epoch))
+    # One epoch too old, one of another owner, and one that never was.
+    void = [HeldLease("ann", "r0", 0), HeldLease("bob", "r1", 1), HeldLease("eve", "r", 1)]
+    await store.of("bob").runs.cancel("r2")
+
+    assert await store.leases.renew([*held[1:], *void], seconds=60) == set(held[1:])
+    assert await store.leases.poll([*held, *void]) == {
+        held[0]: False,
+        held[1]: False,
+        held[2]: True,
+    }
+    assert await store.leases.poll([]) == {}
+    live = [(await store.of(one.user_id).runs.get(one.run_id)).lease_live for one in held]
+    assert live == [False, True, True]
+    assert sorted(await store.leases.owners_at_work()) == ["ann", "bob"]

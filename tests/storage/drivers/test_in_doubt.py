@@ -73,7 +73,7 @@ def user(breaking: Breaking) -> UserStore:
     return SqlStore(breaking).of("ann")
 
 
-BREAKS = [["before"], ["after"], ["late"]]
+BREAKS = [["before"], ["after"], ["before"] * 3, ["late", "before", "after"], ["late"]]
 
 
 @pytest.mark.parametrize("breaks", BREAKS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -16,6 +18,7 @@ from agent_runtime_storage import (
     StoreUnavailable,
 )
 from agent_runtime_storage.drivers.protocol import BatchMissed, ConstraintFailed, Statement
+from agent_runtime_storage.drivers.sqlite import writer
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from tests.storage.items import CREATE, IDS, Blocker, ids, insert
 
@@ -177,7 +180,7 @@ async def test_writers_wait_while_the_queue_is_full(path: Path) -> None:
 
 
 async def test_a_full_disk_fails_only_batches_that_do_not_fit(path: Path) -> None:
-    driver = await SqliteDriver.open(path, max_bytes=256 * 1024)
+    driver = await SqliteDriver.open(path, max_bytes=256 * 1024, patience=0.05)
     await driver.batch([Statement(CREATE, {})])
     blocker = Blocker(path)
     full: list[int] = []
@@ -202,7 +205,7 @@ async def test_a_full_disk_fails_only_batches_that_do_not_fit(path: Path) -> Non
 
 
 async def test_another_process_that_keeps_the_lock_makes_the_store_busy(path: Path) -> None:
-    driver = await SqliteDriver.open(path, busy_seconds=0.05)
+    driver = await SqliteDriver.open(path, patience=0.05)
     await driver.batch([Statement(CREATE, {})])
     blocker = Blocker(path)
 
@@ -212,6 +215,42 @@ async def test_another_process_that_keeps_the_lock_makes_the_store_busy(path: Pa
 
     blocker.release()
     await driver.batch([insert(1)])
+    await driver.close()
+
+
+async def test_a_write_outlasts_a_lock_that_is_held_for_several_tries(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_TRY_SECONDS", 0.001)
+    tries, real = threading.Semaphore(0), writer.Writer.wait_to_retry
+
+    def wait(self: Any, jobs: Any, error: Exception) -> Any:
+        tries.release()
+        return real(self, jobs, error)
+
+    monkeypatch.setattr(writer.Writer, "wait_to_retry", wait)
+    driver = await SqliteDriver.open(path)
+    await driver.batch([Statement(CREATE, {})])
+    blocker, leaving = Blocker(path), anyio.CancelScope()
+    async with anyio.create_task_group() as group:
+        group.start_soon(driver.batch, [insert(1)])
+
+        async def leave() -> None:
+            with leaving:
+                await driver.batch([insert(2)])
+
+        group.start_soon(leave)
+        for _ in range(3):
+            assert await anyio.to_thread.run_sync(lambda: tries.acquire(timeout=30))
+        # A batch that waits for the lock is not written, so its caller may leave.
+        leaving.cancel()
+        with anyio.fail_after(30):
+            while not leaving.cancelled_caught:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        blocker.release()
+
+    assert leaving.cancelled_caught
+    assert await ids(driver) == [1]
     await driver.close()
 
 

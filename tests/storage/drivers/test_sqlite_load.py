@@ -7,9 +7,11 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -63,6 +65,12 @@ def mounted(size: str) -> Generator[Device]:
         finally:
             # Lazily, because a failed test may have left the file open.
             subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let writes wait for space only as long as it takes to see that there is none."""
+    monkeypatch.setattr("agent_runtime_storage.drivers.sqlite.driver.PATIENCE", 0.05)
 
 
 @pytest.fixture
@@ -145,6 +153,27 @@ async def test_writes_succeed_again_after_space_is_freed(device: Device, jobs: i
     device.free()
     await driver.batch([insert(100)])
     assert await ids(driver) == [100]
+    await driver.close()
+
+
+async def test_a_write_waits_for_space(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = await SqliteDriver.open(device.path, patience=60)
+    await driver.batch([Statement(CREATE, {})])
+    await anyio.to_thread.run_sync(device.fill)
+    waits, real = threading.Event(), writer.Writer.wait_to_retry
+
+    def wait(self: Any, jobs: Any, error: Exception) -> Any:
+        assert isinstance(error, StoreFull)
+        waits.set()
+        return real(self, jobs, error)
+
+    monkeypatch.setattr(writer.Writer, "wait_to_retry", wait)
+    async with anyio.create_task_group() as group:
+        group.start_soon(driver.batch, [insert(1, b"x" * 200_000)])
+        assert await anyio.to_thread.run_sync(waits.wait, 30)
+        device.free()
+
+    assert await ids(driver) == [1]
     await driver.close()
 
 
@@ -272,7 +301,7 @@ from pathlib import Path
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 async def main():
-    driver = await SqliteDriver.open(Path(sys.argv[1]), busy_seconds=60)
+    driver = await SqliteDriver.open(Path(sys.argv[1]), patience=60)
     first = int(sys.argv[2])
     add = Statement("UPDATE items SET body = CAST(body + 1 AS BLOB) WHERE id = 0", {}, rows=1)
     async def write(task):
@@ -290,7 +319,7 @@ anyio.run(main)
 
 
 async def test_three_processes_under_load_lose_no_write(path: Path) -> None:
-    driver = await SqliteDriver.open(path, busy_seconds=60)
+    driver = await SqliteDriver.open(path, patience=60)
     await driver.batch([Statement(CREATE, {}), insert(0, b"0")])
     add = Statement("UPDATE items SET body = CAST(body + 1 AS BLOB) WHERE id = 0", {}, rows=1)
 

@@ -41,6 +41,7 @@ StopReason = Literal[
     "paused",
     "no_progress",
     "interrupted",
+    "unavailable",
     "unsupported",
     "refusal",
     "content_filter",

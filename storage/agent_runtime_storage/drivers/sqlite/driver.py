@@ -15,6 +15,11 @@ from agent_runtime_storage.drivers.sqlite.readers import Readers
 from agent_runtime_storage.drivers.sqlite.writer import Writer
 from agent_runtime_storage.sql.loader import SqlDialect
 
+PATIENCE = 60.0
+"""Seconds that a write waits for another process or for space, as the servers' drivers do."""
+# Readers wait for another process only while it recovers or replaces the write-ahead log.
+_READ_SECONDS = 5.0
+
 
 class SqliteDriver:
     """A database file; see `Driver`.  It belongs to the event loop in which it was opened.
@@ -48,7 +53,7 @@ class SqliteDriver:
         *,
         synchronous: Synchronous = "full",
         readers: int = 3,
-        busy_seconds: float = 5.0,
+        patience: float | None = None,
         queue_bytes: int = 64 * 2**20,
         max_bytes: int | None = None,
     ) -> SqliteDriver:
@@ -56,13 +61,15 @@ class SqliteDriver:
 
         Args:
             readers: the number of reader threads.
-            busy_seconds: seconds to wait for the lock of another process.
+            patience: seconds that a write waits for the lock of another process, or for space on a
+                full device; None for a minute.
             queue_bytes: the size of the queue; writers wait while it is full.
             max_bytes: the largest size of the file; beyond it `StoreFull` is raised.
 
         Raises:
             StoreUnavailable: or a subclass, if the file cannot be used.
         """
+        patience = PATIENCE if patience is None else patience
         try:
             files, place = OpenDatabase(path), OpenDatabaseFile(path)
         except RuntimeError as error:
@@ -70,7 +77,7 @@ class SqliteDriver:
                 f"The database path {path} is a circle of symbolic links.",
                 cure="Choose another path.",
             ) from error
-        writer = Writer(path, place, busy_seconds=busy_seconds, queue_bytes=queue_bytes)
+        writer = Writer(path, place, patience=patience, queue_bytes=queue_bytes)
         try:
             await writer.open(synchronous=synchronous, max_bytes=max_bytes)
         except BaseException:
@@ -83,7 +90,10 @@ class SqliteDriver:
             place,
             readers,
             lambda: open_connection(
-                path, write=False, synchronous=synchronous, busy_seconds=busy_seconds
+                path,
+                write=False,
+                synchronous=synchronous,
+                busy_seconds=min(patience, _READ_SECONDS),
             ),
         )
         return cls(files, writer, pool)

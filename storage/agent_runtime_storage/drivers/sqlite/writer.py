@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import queue
 import threading
 import time
@@ -41,14 +42,21 @@ _GROUP = 256
 # SQLite checkpoints by itself as the log grows, but only a truncating checkpoint shrinks the file.
 _CHECKPOINT_SECONDS = 30.0
 _SCRUB_SECONDS = 2.0
+# How long SQLite waits for a lock in one try, and the pause between two.
+_TRY_SECONDS = 1.0
+_PAUSE_SECONDS = 0.05
+# While opening and closing: nobody wants to wait for a minute then.
+_OPENING_SECONDS = 5.0
 # The size of a statement without its values.
 _STATEMENT_BYTES = 256
 
 
 class _Job:
-    """A queued batch; `started` and `withdrawn` exclude each other, under the writer's lock."""
+    """A queued batch; `started` and `withdrawn` change under the writer's lock."""
 
-    __slots__ = ("future", "kind", "result", "size", "started", "statements", "withdrawn")
+    __slots__ = (
+        "deadline", "future", "kind", "result", "size", "started", "statements", "withdrawn"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -56,8 +64,10 @@ class _Job:
         size: int,
         future: asyncio.Future[_Result],
         kind: _Kind,
+        deadline: float,
     ) -> None:
         self.kind = kind
+        self.deadline = deadline
         self.statements = statements
         self.size = size
         self.future = future
@@ -70,11 +80,15 @@ class Writer:
     """The writer thread and its queue, bound to the event loop that opened it."""
 
     def __init__(
-        self, path: Path, place: OpenDatabaseFile, *, busy_seconds: float, queue_bytes: int
+        self, path: Path, place: OpenDatabaseFile, *, patience: float, queue_bytes: int
     ) -> None:
         self._path = path
         self._place = place
-        self._busy_seconds = busy_seconds
+        self._patience = patience
+        # Short, because a batch can be withdrawn only between two tries.
+        self._busy_seconds = min(patience, _TRY_SECONDS)
+        # Set by `close`: then no batch waits for longer than this moment.
+        self._last_try = math.inf
         self._capacity = queue_bytes
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -129,7 +143,8 @@ class Writer:
         if self._closed:
             self._release(size)
             raise sqlite_closed_error(self._path)
-        job = _Job(statements, size, self._loop.create_future(), kind)
+        deadline = time.monotonic() + self._patience
+        job = _Job(statements, size, self._loop.create_future(), kind, deadline)
         with self._lock:
             self._unbegun += 1
         self._queue.put(job)
@@ -139,13 +154,15 @@ class Writer:
             if not self._withdraw(job):
                 await wait_shielded(job.future)
                 # The cancellation is raised instead of the job's error, which counts as retrieved.
-                job.future.exception()
+                if not job.future.cancelled():
+                    job.future.exception()
             raise
 
     async def close(self) -> None:
         """Finish accepted work and end the thread; cancellation is delayed until then."""
         if not self._closed:
             self._closed = True
+            self._last_try = time.monotonic() + _OPENING_SECONDS
             while self._waiting:
                 _, admitted = self._waiting.popleft()
                 if not admitted.done():
@@ -189,9 +206,10 @@ class Writer:
 
     def _withdraw(self, job: _Job) -> bool:
         with self._lock:
+            # One that has started leaves if it has to be tried again.
+            job.withdrawn = True
             if job.started:
                 return False
-            job.withdrawn = True
         job.future.cancel()
         return True
 
@@ -209,8 +227,12 @@ class Writer:
     def _run(self, synchronous: Synchronous, max_bytes: int | None) -> None:
         try:
             connection = open_connection(
-                self._path, write=True, synchronous=synchronous, busy_seconds=self._busy_seconds
+                self._path,
+                write=True,
+                synchronous=synchronous,
+                busy_seconds=min(self._patience, _OPENING_SECONDS),
             )
+            connection.set_busy_timeout(round(self._busy_seconds * 1000))
             if max_bytes is not None:
                 connection.pragma("max_page_count", max_bytes // connection.pragma("page_size"))
         except Exception as error:
@@ -259,25 +281,48 @@ class Writer:
     def _write_group(self, connection: SqliteConnection, jobs: Sequence[_Job]) -> None:
         """Write all jobs in one transaction and set their results.
 
-        If the transaction breaks, each is retried alone, so that one bad job does not fail the
-        others.
+        If the file is locked or its device is full, they are tried again, each to its deadline.  If
+        the transaction breaks, each is retried alone, so that one bad job does not fail the others.
         """
-        try:
-            self._transaction(connection, jobs)
-        except Exception as error:
-            mapped = map_sqlite_error(error, self._path)
-            # Each retry of a busy file would wait for the lock again, to the whole deadline.
-            if len(jobs) == 1 or isinstance(error, apsw.BusyError):
-                for job in jobs:
-                    job.result = mapped
-                return
-            for job in jobs:
-                self._write_group(connection, [job])
-            return
+        while True:
+            try:
+                self._transaction(connection, jobs)
+                break
+            except Exception as error:
+                passing = isinstance(error, (apsw.BusyError, apsw.FullError))
+                # A single large job may be what the device has no room for.
+                if len(jobs) > 1 and not isinstance(error, apsw.BusyError):
+                    for job in jobs:
+                        self._write_group(connection, [job])
+                    return
+                mapped = map_sqlite_error(error, self._path)
+                jobs = self.wait_to_retry(jobs, mapped) if passing else self._give_up(jobs, mapped)
+                if not jobs:
+                    return
         if problem := self._place.look():
             # The commit went to a file that was moved or deleted; do not retry it.
             for job in jobs:
                 job.result = problem
+
+    def _give_up(self, jobs: Sequence[_Job], error: Exception) -> Sequence[_Job]:
+        for job in jobs:
+            job.result = error
+        return ()
+
+    def wait_to_retry(self, jobs: Sequence[_Job], error: Exception) -> Sequence[_Job]:
+        """Wait before the next try; return the jobs that are still wanted and not overdue."""
+        now = time.monotonic()
+        overdue = [job for job in jobs if now >= min(job.deadline, self._last_try)]
+        self._give_up(overdue, error)
+        kept = [job for job in jobs if job not in overdue]
+        if kept:
+            time.sleep(_PAUSE_SECONDS)
+        with self._lock:
+            left = [job for job in kept if job.withdrawn]
+        # Nothing of them is written, so their callers may leave.
+        for job in left:
+            self._call(job.future.cancel)
+        return [job for job in kept if job not in left]
 
     def _write_apart(self, connection: SqliteConnection, kind: str, jobs: Iterable[_Job]) -> None:
         """Run jobs that cannot share a transaction with others."""

@@ -22,6 +22,12 @@ greatest
 -- name: each_text
 jsonb_array_elements_text
 
+-- name: each_json
+jsonb_array_elements
+
+-- name: skip_locked
+FOR UPDATE OF r SKIP LOCKED
+
 -- name: ordered_join
 JOIN
 

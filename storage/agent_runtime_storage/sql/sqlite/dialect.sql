@@ -22,6 +22,11 @@ x''
 -- name: each_text
 json_each
 
+-- name: each_json
+json_each
+
+-- name: skip_locked
+
 -- name: ordered_join
 -- CROSS JOIN fixes the order of the tables: the planner cannot know how short a chain is, and would
 -- scan the whole thread.

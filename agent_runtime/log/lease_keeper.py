@@ -1,0 +1,204 @@
+"""Keep the leases of a process's runs: one poll and one renewal for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.to_thread
+
+from agent_runtime.log import leases
+from agent_runtime_storage import Store
+from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.contract.leases import HeldLease
+from agent_runtime_storage.contract.records.log import Lease
+
+POLL_SECONDS = 0.4
+"""How often the runs' rows are read for requested cancellations, which `Runtime.cancel` promises to
+reach within half a second."""
+_LAGS = 1000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class HeldRun:
+    """A run whose lease this process holds.
+
+    Attributes:
+        is_root: whether no other run waits for it; others stop with the run that waits.
+        at_tools: returns whether its tools are at work.
+        renewed_at: when the lease was renewed last, by the monotonic clock.
+        cancel: whether its cancellation was requested.
+        lost: whether the last poll did not find the lease.
+        closing: whether the runtime is closing, so that the run has to stop at its next step.
+        stopped: whether the runtime stops it, because it did not stop by itself in time.
+        changed: set when one of these changed.
+    """
+
+    key: HeldLease
+    is_root: bool
+    at_tools: Callable[[], bool]
+    renewed_at: float = field(default_factory=time.monotonic)
+    cancel: bool = False
+    lost: bool = False
+    closing: bool = False
+    stopped: bool = False
+    changed: anyio.Event = field(default_factory=anyio.Event)
+
+
+class LeaseKeeper:
+    """Polls and renews the leases of a process's runs.
+
+    A task on the event loop does both for all runs at once.  While the loop is blocked, or its
+    connection hangs, a thread renews them over a connection of its own.
+
+    Args:
+        connect: opens the store again, for the thread; None starts no thread.
+
+    Attributes:
+        runs: the runs at work.
+        lost: how many leases other processes have taken over.
+    """
+
+    def __init__(self, store: Store, connect: Callable[[], Awaitable[Store]] | None = None) -> None:
+        self._store = store
+        self._connect = connect
+        self.runs: dict[HeldLease, HeldRun] = {}
+        self.lost = 0
+        self._lags: deque[float] = deque(maxlen=_LAGS)
+        self._task: asyncio.Task[None] | None = None
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def holding(
+        self, user_id: str, lease: Lease, at_tools: Callable[[], bool] = lambda: False
+    ) -> Generator[HeldRun]:
+        """Keep a lease until the context ends; call it from the event loop."""
+        key = HeldLease(user_id, lease.run_id, lease.epoch)
+        held = HeldRun(key, not lease.is_child, at_tools)
+        self.runs[held.key] = held
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._keep())
+        if self._thread is None and self._connect is not None:
+            loop = asyncio.get_running_loop()
+            # A daemon, because a program may exit without closing its runtime.
+            self._thread = threading.Thread(
+                target=self._stand_in, args=(loop,), name="agent-runtime-leases", daemon=True
+            )
+            self._thread.start()
+        try:
+            yield held
+        finally:
+            del self.runs[held.key]
+
+    def suspend_all(self) -> None:
+        """Let every root run stop at its next step."""
+        for run in self.runs.values():
+            run.closing = run.is_root
+
+    def stop_all(self) -> None:
+        """Stop every run now, so that it can be resumed."""
+        for run in self.runs.values():
+            run.stopped = True
+            # The others are cancelled by the run that waits for them, which then stays as it was.
+            if run.is_root:
+                run.changed.set()
+
+    async def close(self) -> None:
+        """End the task and the thread, and wait until they have ended."""
+        self._closing.set()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._thread is not None:
+            await anyio.to_thread.run_sync(self._thread.join)
+
+    @property
+    def oldest(self) -> float:
+        """Seconds since the lease was renewed that was renewed longest ago; 0 without runs."""
+        now = time.monotonic()
+        return max((now - held.renewed_at for held in list(self.runs.values())), default=0.0)
+
+    def lag(self, share: float) -> float:
+        """Return the seconds by which the loop was late, at most, in this share of the polls."""
+        lags = sorted(self._lags)
+        return lags[min(int(len(lags) * share), len(lags) - 1)] if lags else 0.0
+
+    @property
+    def open_exchanges(self) -> int:
+        """How many runs have their tools at work."""
+        return sum(held.at_tools() for held in self.runs.values())
+
+    async def _keep(self) -> None:
+        while self.runs:
+            began = time.monotonic()
+            await anyio.sleep(POLL_SECONDS)
+            self._lags.append(max(0.0, time.monotonic() - began - POLL_SECONDS))
+            held = list(self.runs.values())
+            try:
+                # After a third of a lease's time, so that two thirds are left for a database that
+                # does not answer.
+                if self.oldest >= leases.LEASE_SECONDS / 3:
+                    await _renew(self._store, held)
+                await self._poll(held)
+            except StoreError as error:
+                # A run's next write decides whether it can continue.
+                _log.info("The runs were not polled: %s", type(error).__name__)
+            except Exception:
+                # Without this task no run could be cancelled, and all would be taken over.
+                _log.exception("The runs were not polled.")
+
+    async def _poll(self, held: Sequence[HeldRun]) -> None:
+        found = await self._store.leases.poll([run.key for run in held])
+        for run in held:
+            if self.runs.get(run.key) is not run:
+                # It ended meanwhile.
+                continue
+            if run.key not in found:
+                run.lost = True
+                run.changed.set()
+            elif found[run.key] and not run.cancel:
+                run.cancel = True
+                run.changed.set()
+
+    # In the thread
+
+    def _stand_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        # The task renews after a third of a lease's time.  Half of it has passed only if the task
+        # cannot, and half of it is left.  A closed loop has left its runtime open: its runs are
+        # over.
+        while not self._closing.wait(leases.LEASE_SECONDS / 6) and not loop.is_closed():
+            if self.oldest >= leases.LEASE_SECONDS / 2:
+                anyio.run(self._renew_apart)
+
+    async def _renew_apart(self) -> None:
+        assert self._connect is not None
+        try:
+            # A database that does not answer must not keep `close` waiting for the thread.
+            with anyio.move_on_after(leases.LEASE_SECONDS / 3):
+                store = await self._connect()
+                try:
+                    await _renew(store, list(self.runs.values()))
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await store.close()
+        except Exception as error:
+            # The next round retries.  The error's text may contain a secret of the URL.
+            _log.warning("The leases could not be renewed: %s", type(error).__name__)
+
+
+async def _renew(store: Store, held: Sequence[HeldRun]) -> None:
+    began = time.monotonic()
+    renewed = await store.leases.renew([run.key for run in held], seconds=leases.LEASE_SECONDS)
+    for run in held:
+        if run.key in renewed:
+            run.renewed_at = began

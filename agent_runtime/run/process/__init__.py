@@ -1,0 +1,1 @@
+"""What a process does for all of its runs: admit them, keep their leases, sweep, shut down."""

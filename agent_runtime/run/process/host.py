@@ -1,0 +1,107 @@
+"""What a runtime has once for all of its runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from agent_runtime.concurrency import DetachedTasks, cancel
+from agent_runtime.log import leases
+from agent_runtime.log.lease_keeper import LeaseKeeper
+from agent_runtime.run.process.admission import Admission
+from agent_runtime.run.process.health import Health
+from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, Sweeper
+from agent_runtime.run.takeover import END_SECONDS
+from agent_runtime_config import Settings
+from agent_runtime_storage import Store
+
+LATE_SECONDS = 1.0
+"""A loop that is later than this in one of a hundred polls is reported as a problem."""
+
+_log = logging.getLogger(__name__)
+
+
+class RunHost:
+    """The admission, leases and background tasks of a runtime's runs.
+
+    Args:
+        connect: opens the store again, for the thread that renews leases.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        connect: Callable[[], Awaitable[Store]] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._sweeping: asyncio.Task[None] | None = None
+        self.keeper = LeaseKeeper(store, connect)
+        self.admission = Admission(settings.max_runs)
+        self.background = DetachedTasks()
+
+    def sweep_every(self, seconds: float, resume: ResumeRun, agent_for: AgentFor | None) -> None:
+        """Sweep now and from time to time, until the host is drained."""
+        sweeper = Sweeper(self._store, resume, agent_for, self.background)
+        self._sweeping = asyncio.create_task(sweeper.work(seconds))
+
+    async def drain(self, drain: float | None = None, pause: float | None = None) -> None:
+        """Admit no more runs, and leave none at work; see `Runtime.drain`."""
+        settings = self._settings
+        drain = settings.drain_timeout if drain is None else drain
+        pause = settings.pause_timeout if pause is None else pause
+        self.admission.close()
+        if self._sweeping is not None:
+            await cancel(self._sweeping)
+        if await self._idle_within(drain):
+            return
+        self.keeper.suspend_all()
+        if await self._idle_within(pause):
+            return
+        self.keeper.stop_all()
+        # A tool may ignore its cancellation; then the run's lease expires.
+        if not await self._idle_within(END_SECONDS):
+            _log.warning("%d runs did not stop: a tool holds them up.", self.admission.working)
+
+    async def _idle_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self.admission.idle()
+        return not self.admission.working
+
+    async def close(self) -> None:
+        """End the background tasks, so that their runs can be resumed, then the keeper."""
+        self.keeper.stop_all()
+        await self.background.close()
+        await self.keeper.close()
+
+    def health(self) -> Health:
+        """Return how the runs of this process are doing."""
+        keeper, admission = self.keeper, self.admission
+        p50, p99 = keeper.lag(0.5), keeper.lag(0.99)
+        problems: list[str] = []
+        if p99 > LATE_SECONDS:
+            problems.append(
+                f"The event loop was {p99:.1f} s late: a tool or a callback blocks it. Make the "
+                "tool a plain function, which runs in a thread."
+            )
+        if keeper.oldest > leases.LEASE_SECONDS:
+            problems.append(
+                f"A lease was not renewed for {keeper.oldest:.0f} s, so another machine may take "
+                "its run over. Check that the database can be reached."
+            )
+        return Health(
+            running=len(keeper.runs),
+            waiting=admission.waiting,
+            background=len(self.background),
+            open_exchanges=keeper.open_exchanges,
+            loop_lag_p50=p50,
+            loop_lag_p99=p99,
+            lease_age=keeper.oldest,
+            leases_lost=keeper.lost,
+            closing=admission.closed,
+            problems=tuple(problems),
+        )

@@ -1,0 +1,63 @@
+"""Call a caller's listener of events, whatever it does."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import anyio
+
+from agent_runtime.events import Event
+
+OnEvent: TypeAlias = Callable[[Event], Awaitable[Any] | None]
+"""A listener of events: a function, or an async function."""
+
+_log = logging.getLogger(__name__)
+
+
+class EventListener:
+    """Calls a listener with each event in order, and awaits it if it is async.
+
+    A listener only watches: its errors are logged, and the run goes on.
+    """
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._pending: deque[Awaitable[Any]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Call the listener; what it returns is awaited in the background, one after another."""
+        try:
+            awaited = self._on_event(event)
+        except Exception:
+            _log.exception("A listener failed at the event %s.", event.kind)
+            return
+        if inspect.isawaitable(awaited):
+            self._pending.append(awaited)
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._work())
+
+    async def flush(self) -> None:
+        """Wait until the listener has seen every event."""
+        if self._task is not None:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([self._task], timeout=FLUSH_SECONDS)
+            if not self._task.done():
+                _log.warning("A listener did not end in %g s; it is cancelled.", FLUSH_SECONDS)
+                self._task.cancel()
+
+    async def _work(self) -> None:
+        while self._pending:
+            try:
+                await self._pending.popleft()
+            except Exception:
+                _log.exception("A listener failed.")
+
+
+FLUSH_SECONDS = 10.0
+"""How long the end of a run waits for an async listener."""

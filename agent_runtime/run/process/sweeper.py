@@ -1,0 +1,80 @@
+"""Sweep from time to time, and continue what can be continued."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import anyio
+
+from agent_runtime.agent import Runnable
+from agent_runtime.concurrency import DetachedTasks
+from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound
+from agent_runtime.run.results import RunResult
+from agent_runtime.run.sweep import sweep
+from agent_runtime_storage import Run, Store
+
+AgentFor: TypeAlias = Callable[[Run], Runnable | None]
+"""Returns the agent or workflow that continues a run; None to leave the run to others."""
+ResumeRun: TypeAlias = Callable[[Run, Runnable, str], Awaitable[RunResult]]
+
+_log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Sweeps the runs of all owners of a database, and continues those that its agents can.
+
+    Args:
+        resume: continues a run of an owner.
+        agent_for: None continues nothing: dead runs are only suspended.
+        tasks: where the continued runs work.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        resume: ResumeRun,
+        agent_for: AgentFor | None,
+        tasks: DetachedTasks,
+    ) -> None:
+        self._store = store
+        self._resume = resume
+        self._agent_for = agent_for
+        self._tasks = tasks
+        self._resuming: set[str] = set()
+
+    async def work(self, seconds: float) -> None:
+        """Sweep now, then again and again with this pause, until cancelled."""
+        while True:
+            try:
+                await self._sweep()
+            except AgentRuntimeError as error:
+                _log.warning("The sweep failed and is repeated: %s", type(error).__name__)
+            except Exception:
+                _log.exception("The sweep failed and is repeated.")
+            await anyio.sleep(seconds)
+
+    async def _sweep(self) -> None:
+        for owner in await self._store.leases.owners_at_work():
+            found = await sweep(self._store.of(owner))
+            if self._agent_for is None:
+                continue
+            for run in found.resumable:
+                agent = self._agent_for(run)
+                if agent is not None and run.id not in self._resuming:
+                    self._resuming.add(run.id)
+                    self._tasks.start(self._continue(run, agent, owner))
+
+    async def _continue(self, run: Run, agent: Runnable, owner: str) -> None:
+        try:
+            result = await self._resume(run, agent, owner)
+            _log.info("Run %s was continued and is %s now.", run.id, result.status)
+        except (Conflict, NotFound):
+            # Another process was faster, or the runtime closes.
+            return
+        except Exception as error:
+            # The run's row says how it failed; the text may quote a provider.
+            _log.warning("Run %s was continued and failed: %s", run.id, type(error).__name__)
+        finally:
+            self._resuming.discard(run.id)

@@ -1,0 +1,37 @@
+"""The leases that one process holds, for runs of any owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+
+class HeldLease(NamedTuple):
+    """A lease that this process holds or held; a takeover raises the epoch."""
+
+    user_id: str
+    run_id: str
+    epoch: int
+
+
+class LeaseStore(Protocol):
+    """The leases of a process, renewed and polled together.
+
+    A process may work on a thousand runs; a statement for each of them would keep a server busy.
+    """
+
+    async def renew(self, leases: Iterable[HeldLease], *, seconds: float) -> set[HeldLease]:
+        """Extend the leases; return those that were extended.
+
+        One that is missing from the result was lost, or its run is just being written; `poll`
+        tells which.
+        """
+        ...
+
+    async def poll(self, leases: Iterable[HeldLease]) -> Mapping[HeldLease, bool]:
+        """Return the leases that are still held, and for each whether a cancel is requested."""
+        ...
+
+    async def owners_at_work(self) -> list[str]:
+        """Return the owners that have running or suspended runs, for a sweep over all of them."""
+        ...

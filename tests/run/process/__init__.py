@@ -1,0 +1,1 @@
+"""Tests of what a process does for all of its runs."""

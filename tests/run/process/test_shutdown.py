@@ -1,0 +1,182 @@
+"""Closing a runtime leaves no run at work, and each can be resumed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import RuntimeClosed, WrongLoop
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, say
+from tests.delegation.helpers import playing
+
+# Closing is the same over every database.
+pytestmark = pytest.mark.backends("file")
+
+
+@pytest.fixture
+def settings(database_url: str) -> Settings:
+    """Settings with the test's own database."""
+    return Settings(database_url=database_url, observational_memory=False, pause_timeout=30)
+
+
+class Doing:
+    """A tool that says when it has begun, and ends when it may."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = anyio.Event(), anyio.Event()
+        self.ended = False
+
+    def agent(self, *script: Scripted) -> Agent:
+        """Return an agent that calls the tool first."""
+
+        @tool
+        async def work() -> str:
+            """Work until it may end."""
+            self.begun.set()
+            await self.may_end.wait()
+            self.ended = True
+            return "done"
+
+        return Agent(ScriptedModel([call("work"), *script]), tools=[work])
+
+
+async def test_runs_may_end_by_themselves_while_the_runtime_drains(settings: Settings) -> None:
+    doing = Doing()
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(doing.agent(say("all")), "Go."))
+        await doing.begun.wait()
+        closing = asyncio.ensure_future(runtime.close(drain=60))
+        while not runtime.health().closing:
+            await anyio.lowlevel.checkpoint()
+        with pytest.raises(RuntimeClosed):
+            await runtime.run(Agent(ScriptedModel([say("no")])), "Me too.")
+        doing.may_end.set()
+        await closing
+
+        assert (await running).output == "all"
+
+
+async def test_a_run_is_suspended_at_its_next_step_and_goes_on_later(settings: Settings) -> None:
+    doing = Doing()
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(doing.agent(say("never")), "Go."))
+        await doing.begun.wait()
+        closing = asyncio.ensure_future(runtime.close())
+        while not runtime.health().closing:
+            await anyio.lowlevel.checkpoint()
+        # Its step in progress is not cut.
+        assert not running.done()
+        doing.may_end.set()
+        await closing
+        result = await running
+
+    assert doing.ended
+    assert (result.status, result.stop_reason) == ("suspended", "interrupted")
+    assert result.questions == ()
+    async with Runtime.open(settings) as runtime:
+        swept = await runtime.sweep()
+        assert [run.id for run in swept.resumable] == [result.run_id]
+        agent = Agent(ScriptedModel([say("went on")]))
+        assert (await runtime.resume(result.run_id, agent)).output == "went on"
+
+
+async def test_a_run_that_does_not_stop_in_time_is_left_as_a_crash_leaves_it(
+    settings: Settings,
+) -> None:
+    doing = Doing()
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(doing.agent(), "Go.", thread="t"))
+        await doing.begun.wait()
+        await runtime.close(pause=0)
+        result = await running
+
+    assert (result.status, result.stop_reason) == ("suspended", "interrupted")
+    assert not doing.ended
+    again = Doing()
+    async with Runtime.open(settings) as runtime:
+        node = await runtime.store.of("local").log.node("t", 2)
+        assert [(node.status, one.status) for one in node.calls] == [("open", "started")]
+        agent = again.agent()
+        # The call is not idempotent: the model reads that its effect is unverified.
+        model = ScriptedModel([say("I see.")])
+        result = await runtime.resume(result.run_id, Agent(model, tools=agent.tools))
+        assert "unverified" in model.requests[0].messages[-1].text
+    assert result.ok and not again.begun.is_set()
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_sub_agents_are_interrupted_with_their_root(
+    settings: Settings, background: bool
+) -> None:
+    child = Doing()
+
+    @tool
+    async def work() -> str:
+        """Work until it may end."""
+        child.begun.set()
+        await child.may_end.wait()
+        return "done"
+
+    def below(request: ModelRequest, number: int) -> Scripted:
+        return say("child done") if number else call("work")
+
+    task = {"role": "worker", "instructions": "Work.", "task_key": "k"}
+    delegation = call("delegate", **task, background=background)
+    script = playing([delegation, say("root done")], below)
+
+    def agent() -> Agent:
+        return Agent(ScriptedModel(script), tools=[work], delegation=True)
+
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(agent(), "Go."))
+        await child.begun.wait()
+        if background:
+            await running
+        await runtime.close(pause=0)
+        root = await running
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of("local")
+        [run] = await store.runs.list(parent_run_id=root.run_id)
+        assert (run.status, run.stop_reason) == ("suspended", "interrupted")
+        if background:
+            [left] = await runtime.tasks(root.thread_id)
+            assert left.status == "interrupted"
+            return
+        assert (root.status, root.stop_reason) == ("suspended", "interrupted")
+        # The tool's effect is unverified in the sub-agent, which goes on by itself.
+        child.may_end.set()
+        assert (await runtime.resume(root.run_id, agent())).output == "root done"
+        [run] = await store.runs.list(parent_run_id=root.run_id)
+        assert run.status == "succeeded"
+
+
+async def test_a_runtime_is_closed_once_and_its_context_may_follow(settings: Settings) -> None:
+    async with Runtime.open(settings) as runtime:
+        await asyncio.gather(runtime.close(), runtime.close())
+        with pytest.raises(RuntimeClosed, match="begins no more runs"):
+            await runtime.resume("r", Agent())
+
+
+def test_another_event_loop_is_named(settings: Settings) -> None:
+    async def other(runtime: Runtime) -> None:
+        with pytest.raises(WrongLoop, match="another event loop"):
+            await runtime.run(Agent(ScriptedModel([])), "Go.")
+        with pytest.raises(WrongLoop):
+            await runtime.cancel("r")
+
+    async def main() -> None:
+        async with Runtime.open(settings) as runtime:
+            await asyncio.to_thread(asyncio.run, other(runtime))
+
+    asyncio.run(main())
+
+
+async def test_run_sync_on_an_event_loop_says_what_to_write() -> None:
+    with pytest.raises(WrongLoop, match="event loop runs") as raised:
+        Agent(ScriptedModel([])).run_sync("Go.")
+    assert "await" in raised.value.cure
