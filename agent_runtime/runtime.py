@@ -13,7 +13,6 @@ import anyio
 
 from agent_runtime.agent import Agent, Runnable
 from agent_runtime.delegation.request import DelegationServices
-from agent_runtime.errors import ConfigError
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable
 from agent_runtime.human.approval_rules import check_rules
@@ -50,7 +49,7 @@ from agent_runtime.run.results import RunResult, result_of, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_context import ToolContexts, child_listener
-from agent_runtime.workflow.definition import Workflow, check_kind, loop_of
+from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
 from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_config.approvals import approval_rules
@@ -306,7 +305,7 @@ class Runtime(RunControl):
                 await listener.flush()
 
     async def _continue(self, run: Run, agent: Runnable, user: str) -> RunResult:
-        return await self.resume(run.id, _checked(agent), user=user)
+        return await self.resume(run.id, checked_runnable(agent), user=user)
 
     async def _run(
         self,
@@ -329,7 +328,7 @@ class Runtime(RunControl):
             parent: the log of the run that begins this one as its child.
             before: messages on the thread before the task.
         """
-        agent = _checked(agent)
+        agent = checked_runnable(agent)
         budget = tree_budget(self.settings)
         if parent is not None:
             # The settings may have changed since the root began; its row is what is enforced.
@@ -377,7 +376,7 @@ class Runtime(RunControl):
         on_event: Callable[[Event], None],
     ) -> RunResult:
         """Take over a run and drive it to its end; `ThreadBusy` if it changed since it was read."""
-        agent = _checked(agent)
+        agent = checked_runnable(agent)
         check_kind(run, agent)
         child = run.parent_run_id is not None
         budget = (await store.runs.get(run.root_run_id)).budget if child else run.budget
@@ -482,12 +481,3 @@ class Runtime(RunControl):
             if days := settings.node_memory_keep_days:
                 host.background.start(prune_daily(store, days=days))
         return await result_of(store, lease, finish, state.log.steps, state.setup.output)
-
-
-def _checked(agent: Runnable) -> Agent | Workflow:
-    """Return what is to run. Raises `ConfigError` if it is neither an agent nor a workflow."""
-    if isinstance(agent, Agent | Workflow):
-        return agent
-    raise ConfigError(
-        f"A {type(agent).__name__} cannot be run.", cure="Pass an `Agent` or a `Workflow`."
-    )

@@ -29,6 +29,7 @@ PUBLIC = {
     "FallbackModel",
     "FilePolicy",
     "FileRef",
+    "Health",
     "LiteLLMEmbedder",
     "LiteLLMModel",
     "NativeModel",

@@ -65,7 +65,11 @@ async def execute_run(
     at_tools = partial(_at_tools, log)
     with keeper.holding(log.store.user_id, log.lease, at_tools) as held:
         log.kept = held
-        return await _executed(driver, held, settings, background, node)
+        try:
+            return await _executed(driver, held, settings, background, node)
+        except LeaseLost:
+            keeper.lost += 1
+            raise
 
 
 def _at_tools(log: RunLog) -> bool:

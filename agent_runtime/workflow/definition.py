@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import orjson
 
-from agent_runtime.agent import Agent
+from agent_runtime.agent import Agent, Runnable
 from agent_runtime.delegation.assignment import Assignment
 from agent_runtime.delegation.delegate import delegate as delegate_task
 from agent_runtime.delegation.outcome import Outcome
@@ -111,6 +111,15 @@ class Workflow:
     def resolved_as(self) -> Agent:
         """An agent with this workflow's name and limits, by which settings are resolved."""
         return Agent(name=self.name, max_steps=self.max_steps)
+
+
+def checked_runnable(agent: Runnable) -> Agent | Workflow:
+    """Return what is to run. Raises `ConfigError` if it is neither an agent nor a workflow."""
+    if isinstance(agent, Agent | Workflow):
+        return agent
+    raise ConfigError(
+        f"A {type(agent).__name__} cannot be run.", cure="Pass an `Agent` or a `Workflow`."
+    )
 
 
 def check_kind(run: Run, agent: Agent | Workflow) -> None:

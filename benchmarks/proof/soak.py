@@ -112,7 +112,7 @@ async def _watch(lags: list[float], *, task_status: Any) -> None:
 
 async def _idle(runtime: Runtime, args: argparse.Namespace) -> float:
     """Return the transactions per second while as many runs wait in a tool."""
-    count, waiting, go_on = 0, 0, anyio.Event()
+    idle, count, waiting, go_on = 0.0, 0, 0, anyio.Event()
 
     @tool
     async def wait() -> str:

@@ -141,6 +141,7 @@ async def test_a_run_that_lost_its_lease_stops_its_tools(
         await runtime.run(Agent(ScriptedModel([call("work")]), tools=[work]), "Go.", thread="t")
 
     assert stopped
+    assert runtime.health().leases_lost == 1
 
 
 async def test_a_running_run_keeps_renewing_its_lease(
