@@ -37,7 +37,7 @@ def works(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A workspace beside a secret."""
+    """A workspace, with a secret next to it."""
     (tmp_path / "secret").write_text("hunter2")
     folder = tmp_path / "workspace"
     folder.mkdir()
