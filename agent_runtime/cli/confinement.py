@@ -54,7 +54,7 @@ class Confinement:
         spec = dataclasses.replace(
             spec,
             sandbox=name,
-            sandbox_network=self.network or network,
+            sandbox_network=(self.network or network) and name not in ("", NONE),
             environment=tuple(dict.fromkeys((*spec.environment, *self.environment))),
         )
         require_sandbox(spec, settings)

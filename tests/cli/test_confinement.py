@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -16,7 +17,10 @@ from agent_runtime.cli.agents import Spec, build_agent
 from agent_runtime.cli.commands.doctor import check_sandbox
 from agent_runtime.cli.confinement import Confinement, require_sandbox
 from agent_runtime.errors import ConfigError
+from agent_runtime.testing.model_server import Reply
 from agent_runtime.tools.toolset import Toolset
+from tests.cli.test_runs import HELLO, Machine
+from tests.cli.test_runs import machine as machine
 from tests.tools.calling import text
 
 
@@ -80,6 +84,21 @@ async def test_what_the_options_say_survives_storage_and_reaches_the_commands(
     tool = Toolset(agent.tools).get("run_command")
     assert tool is not None
     assert await text(tool, command="echo $CONFINED $GIVEN") == "Exit code 0.\n1 a value\n"
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_a_resumed_run_keeps_its_sandbox(machine: Machine) -> None:
+    def script(request: dict[str, Any], n: int) -> Reply:
+        command = f"echo {n} $CONFINED >> mark"
+        return Reply(calls=(("run_command", {"command": command}),)) if n < 2 else HELLO
+
+    machine.script = script
+    options = ("--workspace", ".", "--allow-shell", "--sandbox", "bwrap", "--max-steps", "1")
+    assert machine.invoke("run", "Go.", *options).exit_code == exits.STOPPED
+    # The option is not given again, and no setting names a sandbox.
+    resumed = machine.invoke("resume", "--max-steps", "5")
+    assert resumed.exit_code == exits.SUCCESS, resumed.stderr
+    assert (machine.folder / "mark").read_text() == "0 1\n1 1\n"
 
 
 @pytest.mark.parametrize(

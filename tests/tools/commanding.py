@@ -27,4 +27,4 @@ async def main(database_url: str, folder: str, *commands: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:])
+    anyio.run(main, sys.argv[1], sys.argv[2], *sys.argv[3:])

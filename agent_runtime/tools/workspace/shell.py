@@ -104,8 +104,9 @@ class Shell:
         output, ended = Output(), CommandEnd()
         settings = self._chosen.over(context.service(CommandSettings) or CommandSettings())
         try:
-            # In a thread: it reads folders and may start programs.
-            launch = await anyio.to_thread.run_sync(self._launch, settings)
+            # In a thread: it reads folders and may start programs.  It changes nothing, so a
+            # cancellation need not wait for it.
+            launch = await anyio.to_thread.run_sync(self._launch, settings, abandon_on_cancel=True)
         except ConfigError as error:
             return ToolResult(f"The command was not run. {error}", outcome="error")
         supervised = await Supervised.start(self._folder, launch, context)

@@ -64,7 +64,7 @@ class Bubblewrap(Sandbox):
             *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
             # The kernel lets root write its settings there, whatever rights were dropped.
             *(("--remount-ro", "/proc") if os.geteuid() == 0 else ()),
-            *("--symlink", "/tmp", "/var/tmp"),
+            *("--tmpfs", "/var/tmp"),
             *(word for one in self.read for word in ("--ro-bind", str(one), str(one))),
             # After the others, since it may lie in one of them.
             *("--bind", str(folder), str(folder)),
