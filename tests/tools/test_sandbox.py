@@ -63,7 +63,7 @@ ESCAPES = {
     "read environments": "cat /proc/[0-9]*/environ | grep -az hunter3 && echo ESCAPED",
     "see processes": "test -e /proc/$OTHER_PID && echo ESCAPED",
     "signal processes": "kill -0 $OTHER_PID && echo ESCAPED",
-    "change the kernel": "echo core 2>/dev/null > /proc/sys/kernel/core_pattern && echo ESCAPED",
+    "change the kernel": "test -w /proc/sys/kernel/core_pattern && echo ESCAPED",
     "reach the network": "bash -c 'exec 3<>/dev/tcp/127.0.0.1/'$PORT && echo ESCAPED",
     "take up rights": "grep -q '^CapEff:.*[1-9a-f]' /proc/self/status && echo ESCAPED",
 }
