@@ -41,6 +41,10 @@ WORKSPACE = """
 
 Your workspace is a folder, which your file tools take as root; all paths are relative to it."""
 SHELL = " Commands run in it by `run_command`, with the rights of the user who started you."
+SANDBOXED = (
+    " Commands run in it by `run_command`, in a sandbox: they can change only the workspace and "
+    "/tmp, which is empty for each command, and {network}."
+)
 APPROVED = " Each waits until the user allows it, so put what belongs together into one."
 DELEGATION = """
 
@@ -73,6 +77,9 @@ class Spec:
         max_steps: the limit of steps; None for the setting.
         asking: whether the agent may ask the user.
         ask_shell: whether the user must approve each command.
+        sandbox: what confines commands; empty if nobody chose, so that the setting decides.
+        sandbox_network: whether commands in it may use the network.
+        environment: the names of variables that commands get in addition.
     """
 
     model: str
@@ -81,6 +88,9 @@ class Spec:
     max_steps: int | None = None
     asking: bool = False
     ask_shell: bool = False
+    sandbox: str = ""
+    sandbox_network: bool = False
+    environment: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -91,6 +101,9 @@ class Spec:
             "max_steps": self.max_steps,
             "asking": self.asking,
             "ask_shell": self.ask_shell,
+            "sandbox": self.sandbox,
+            "sandbox_network": self.sandbox_network,
+            "environment": list(self.environment),
         }
 
     @classmethod
@@ -103,6 +116,9 @@ class Spec:
             max_steps=data.get("max_steps"),
             asking=bool(data.get("asking")),
             ask_shell=bool(data.get("ask_shell")),
+            sandbox=str(data.get("sandbox") or ""),
+            sandbox_network=bool(data.get("sandbox_network")),
+            environment=tuple(map(str, data.get("environment") or ())),
         )
 
 
@@ -131,7 +147,16 @@ def build_agent(spec: Spec) -> Agent:
             )
         from agent_runtime.tools.workspace.files import workspace_tools
 
-        tools = list(workspace_tools(root, shell=spec.allow_shell, shell_approval=spec.ask_shell))
+        tools = list(
+            workspace_tools(
+                root,
+                shell=spec.allow_shell,
+                shell_approval=spec.ask_shell,
+                pass_environment=spec.environment,
+                sandbox=spec.sandbox or None,
+                sandbox_network=spec.sandbox_network if spec.sandbox else None,
+            )
+        )
     return Agent(
         model=_model(spec.model),
         tools=tools,
@@ -149,7 +174,7 @@ def _instructions(spec: Spec) -> str:
         parts.append(NO_WORKSPACE)
     else:
         parts.append(WORKSPACE)
-        parts += [SHELL] if spec.allow_shell else []
+        parts += [_shell(spec)] if spec.allow_shell else []
         parts += [APPROVED] if spec.allow_shell and spec.ask_shell else []
     if spec.model:
         # The offline model reads none of this.
@@ -167,6 +192,13 @@ async def check_model(spec: Spec, settings: Settings) -> None:
 
     if spec.model:
         await model_from_name(spec.model, settings).check()
+
+
+def _shell(spec: Spec) -> str:
+    if spec.sandbox in ("", "none"):
+        return SHELL
+    network = "they can use the network" if spec.sandbox_network else "they have no network"
+    return SANDBOXED.format(network=network)
 
 
 def _model(name: str) -> str | Model:

@@ -17,6 +17,7 @@ from agent_runtime.plan.planner import Planner
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
+from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
@@ -113,6 +114,7 @@ class ToolContexts:
         )
 
     def _services(self) -> Iterator[object]:
+        yield CommandSettings.of(self.settings)
         yield self.planner
         yield self.delegation
         if self.retriever is not None:

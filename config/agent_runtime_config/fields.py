@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -11,9 +13,12 @@ from pydantic_core import PydanticCustomError
 from agent_runtime_config.approvals import approval_rules
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS, MAX_TOKENS
 from agent_runtime_config.request_settings import parse_model_settings
+from agent_runtime_config.sandbox import parse_sandbox
 from agent_runtime_config.urls import url_scheme
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of an environment variable."""
 
 
 DATABASE_SCHEMES = ("file", "libsql", "http", "https", "ws", "wss", *POSTGRES_SCHEMES)
@@ -67,6 +72,29 @@ def _request_settings(text: str) -> str:
     return text
 
 
+def _sandbox(text: str) -> str:
+    try:
+        parse_sandbox(text)
+    except ValueError as error:
+        raise PydanticCustomError("sandbox", "{problem}", {"problem": str(error)}) from None
+    return text
+
+
+def _variable_names(text: str) -> str:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not all(VARIABLE.fullmatch(one) for one in names):
+        # A pair would put the value, which may be a secret, where names are shown.
+        raise PydanticCustomError("names", "must be names of variables with commas between them")
+    return ",".join(names)
+
+
+def _folders(text: str) -> str:
+    places = [one for one in text.split(os.pathsep) if one]
+    if not all(one.startswith(("/", "~/")) and Path(one) != Path("/") for one in places):
+        raise PydanticCustomError("folders", "must be absolute paths with colons between them")
+    return os.pathsep.join(places)
+
+
 def _repeats(limit: int) -> int:
     if limit == 1:
         raise PydanticCustomError("repeats", "must be 0 (never), or 2 or more")
@@ -104,6 +132,9 @@ Approvals = Annotated[str, AfterValidator(_approvals)]
 Phases = Annotated[str, AfterValidator(_phases)]
 RepeatLimit = Annotated[int, Field(ge=0), AfterValidator(_repeats)]
 Natural = Annotated[int, Field(ge=0)]
+SandboxName = Annotated[str, AfterValidator(_sandbox)]
+VariableNames = Annotated[str, AfterValidator(_variable_names)]
+Folders = Annotated[str, AfterValidator(_folders)]
 
 
 RequestSettings = Annotated[str, AfterValidator(_request_settings)]

@@ -16,6 +16,7 @@ from agent_runtime_config.fields import (
     Count,
     DatabaseUrl,
     Dollars,
+    Folders,
     HttpUrl,
     Lower,
     Natural,
@@ -24,8 +25,10 @@ from agent_runtime_config.fields import (
     Price,
     RepeatLimit,
     RequestSettings,
+    SandboxName,
     Seconds,
     Synchronous,
+    VariableNames,
 )
 from agent_runtime_config.model_settings import RoleSettings
 from agent_runtime_config.state import default_database_url
@@ -280,6 +283,25 @@ class Settings(RoleSettings):
     )
     tool_timeout: Seconds = Field(
         default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
+    )
+    sandbox: SandboxName = Field(
+        default="none",
+        description="What confines the commands of workspaces: `none`; `bwrap` for bubblewrap, on "
+        "Linux; or `docker:IMAGE` for a container of that image. Without it commands have all "
+        "rights of the runtime's user.",
+    )
+    sandbox_network: bool = Field(
+        default=False, description="Whether commands in a sandbox may use the network."
+    )
+    sandbox_read: Folders = Field(
+        default="",
+        description="Files and folders outside of the workspace that commands in a sandbox may "
+        "read, such as a toolchain in your home folder, with colons between them.",
+    )
+    command_environment: VariableNames = Field(
+        default="",
+        description="The variables of the runtime's environment that commands get in addition to "
+        "the usual ones, with commas between their names.",
     )
     max_result_tokens: Count = Field(
         default=8_000,

@@ -52,6 +52,7 @@ def test_a_fresh_install_passes_and_reports_that_no_model_is_set() -> None:
         "database": "ok",
         "objects": "ok",
         "state": "ok",
+        "sandbox": "ok",
     }
     assert "AGENT_RUNTIME_MODEL" in checks["model"]["cure"]
 

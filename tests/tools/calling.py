@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
+
+import anyio.to_thread
 
 from agent_runtime.messages import ToolResult
 from agent_runtime.tools.base import Tool
@@ -45,3 +49,15 @@ async def error(tool: Tool, **arguments: Any) -> str:
     result = await call(tool, **arguments)
     assert result.outcome == "error", result.text
     return result.text
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Wait until a condition holds; fail after 20 s."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 20
+        while not done():
+            assert time.monotonic() < deadline, "the condition never held"
+            time.sleep(0.01)
+
+    await anyio.to_thread.run_sync(wait)

@@ -73,3 +73,25 @@ async def test_a_resume_ends_processes_that_outlived_a_killed_runtime(
 
     await all_ended(tmp_path)
     await ended(supervisor_pid)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turn", range(10))
+@pytest.mark.backends("file")
+async def test_ten_trees_end_with_a_killed_runtime(
+    tmp_path: Path, database_url: str, turn: int
+) -> None:
+    folders = [tmp_path / str(number) for number in range(10)]
+    for folder in folders:
+        folder.mkdir()
+        os.mkfifo(folder / "reply")
+    command = f"{TREE} echo > reply; exec sleep 600"
+    commands_of_all = [f"cd {folder.name}; {command}" for folder in folders]
+    async with program(
+        "tests.tools.commanding", database_url, str(tmp_path), *commands_of_all
+    ) as other:
+        for folder in folders:
+            await anyio.to_thread.run_sync((folder / "reply").read_text)
+        await other.kill()
+    for folder in folders:
+        await all_ended(folder)

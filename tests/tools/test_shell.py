@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from agent_runtime.errors import ConfigError
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace import shell
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -83,16 +84,24 @@ async def test_a_long_output_is_cut_in_the_middle(
     assert shown == "Exit code 0.\nbeginning\n\n[... 3,891 bytes are left out ...]\n0\nthe end\n"
 
 
-async def test_secrets_of_the_environment_are_not_passed_on(
+async def test_a_command_gets_only_variables_without_secrets_and_those_that_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SOME_API_KEY", "sk-123")
-    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "postgresql://u:p@h/d")
-    monkeypatch.setenv("PLAIN", "seen")
-    shown = await text(runner(tmp_path), command="env")
-    assert "PLAIN=seen" in shown
-    assert "sk-123" not in shown
-    assert "postgresql" not in shown
+    names = "SOME_API_KEY AGENT_RUNTIME_DATABASE_URL MYSQL_PWD GH_PAT REDIS_URL MONGODB_URI "
+    names += "HTTPS_PROXY PIP_INDEX_URL SSH_AUTH_SOCK PYTHONPATH PYTHONHOME_X ANYTHING"
+    for name in names.split():
+        monkeypatch.setenv(name, f"secret-{name}")
+    monkeypatch.setenv("LC_TIME", "C")
+    monkeypatch.setenv("MONKEY", "passed")
+    tools = workspace_tools(tmp_path, shell=True, pass_environment=["MONKEY", "NOT_SET"])
+    shown = await text(tools[-1], command="env; cat /proc/$PPID/environ")
+    assert "MONKEY=passed" in shown and "LC_TIME=C" in shown and "HOME=" in shown
+    assert "secret-" not in shown and "NOT_SET" not in shown
+
+
+def test_a_variable_is_passed_by_its_name_alone(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a name"):
+        workspace_tools(tmp_path, shell=True, pass_environment=["TOKEN=1"])
 
 
 async def test_a_command_runs_in_a_custom_environment(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from agent_runtime.cli.commands.run import (
     steps_option,
     workspace_option,
 )
+from agent_runtime.cli.confinement import Confinement, confinement_options
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.runtime_calls import user_store, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json
@@ -64,6 +65,7 @@ def fork(thread: str, node: int | None, as_json: bool) -> None:
 @workspace_option
 @steps_option
 @shell_option
+@confinement_options
 @json_object_option
 def edit(
     thread: str,
@@ -73,6 +75,7 @@ def edit(
     workspace: str | None,
     max_steps: int | None,
     allow_shell: bool,
+    confinement: Confinement,
     as_json: bool,
 ) -> None:
     """Replace NODE, a message of the user, by TEXT on a new branch, and run the agent on it.
@@ -96,6 +99,7 @@ def edit(
     task = read_task(text, None)
     kept = with_store(lambda store: _spec_of(store, thread, node), settings)
     spec = _spec(settings, kept, model, workspace, max_steps, allow_shell)
+    spec = confinement.on(spec, settings)
     _run(settings, spec, thread, task, move, as_json=as_json)
 
 
@@ -105,6 +109,7 @@ def edit(
 @workspace_option
 @steps_option
 @shell_option
+@confinement_options
 @json_object_option
 def regenerate(
     thread: str,
@@ -112,6 +117,7 @@ def regenerate(
     workspace: str | None,
     max_steps: int | None,
     allow_shell: bool,
+    confinement: Confinement,
     as_json: bool,
 ) -> None:
     """Answer the newest message of the user on THREAD again, on a new branch.
@@ -129,6 +135,7 @@ def regenerate(
 
     kept = with_store(lambda store: _spec_of(store, thread, None), settings)
     spec = _spec(settings, kept, model, workspace, max_steps, allow_shell)
+    spec = confinement.on(spec, settings)
     _run(settings, spec, thread, None, move, as_json=as_json)
 
 

@@ -19,6 +19,7 @@ from agent_runtime.cli.commands.run import (
     thread_option,
     workspace_option,
 )
+from agent_runtime.cli.confinement import Confinement, confinement_options
 from agent_runtime.cli.terminal import say
 
 LEAVE = frozenset({"/exit", "/quit"})
@@ -31,12 +32,14 @@ ATTACH = "/attach "
 @workspace_option
 @steps_option
 @shell_option
+@confinement_options
 def chat(
     thread: str | None,
     model: str | None,
     workspace: str | None,
     max_steps: int | None,
     allow_shell: bool,
+    confinement: Confinement,
 ) -> None:
     """Talk with the agent: each line is a run on the same thread.
 
@@ -49,6 +52,7 @@ def chat(
 
     settings = load_settings()
     spec = new_spec(settings, model, workspace, max_steps, allow_shell)
+    spec = confinement.on(spec, settings)
     # Chosen here, so that the line at the end can name it even if no run began.
     thread = thread or str(uuid.uuid4())
     code = exits.SUCCESS

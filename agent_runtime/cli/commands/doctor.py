@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -57,7 +59,7 @@ class Check:
 @click.option("--call", is_flag=True, help="Also make one small call of the model, which is paid.")
 @click.option("--live", is_flag=True, help="Also look at the runs at work, in any process.")
 def doctor(as_json: bool, call: bool, live: bool) -> None:
-    """Check Python, packages, settings, the model's key and the database.
+    """Check Python, packages, settings, the model's key, the database and the sandbox.
 
     Without --call it calls no model. Opens the database, and creates it if it does not exist. The
     exit code is 1 if a check fails.
@@ -79,6 +81,8 @@ def doctor(as_json: bool, call: bool, live: bool) -> None:
 
 
 async def _checks(call: bool, live: bool) -> list[Check]:
+    import anyio.to_thread
+
     from agent_runtime.cli.live_checks import check_live
     from agent_runtime_config import ConfigError, load_settings
 
@@ -101,6 +105,7 @@ async def _checks(call: bool, live: bool) -> list[Check]:
         await check_database(settings),
         await check_objects(settings),
         *check_state(settings),
+        await anyio.to_thread.run_sync(check_sandbox, settings),
         *(await check_live(settings) if live else ()),
     ]
 
@@ -339,6 +344,31 @@ def check_state(settings: Settings) -> Iterator[Check]:
         yield Check("state", "warn", one.text, one.cure)
     if not found:
         yield Check("state", "ok", "no other user can access its files")
+
+
+def check_sandbox(settings: Settings) -> Check:
+    """Check the sandbox of commands by running one in it, or say whether there could be one."""
+    from agent_runtime.errors import ConfigError
+    from agent_runtime.tools.workspace.sandbox.choose import CommandSettings, sandbox_of
+
+    chosen = CommandSettings.of(settings)
+    set_one = chosen.sandbox != "none"
+    name = chosen.sandbox if set_one else "bwrap"
+    try:
+        sandbox = sandbox_of(name, chosen.network, chosen.read)
+        # A folder of its own: the current one may be one that no sandbox can have.
+        with tempfile.TemporaryDirectory() as folder:
+            if sandbox is not None:
+                sandbox.check(Path(folder).resolve())
+    except ConfigError as error:
+        if set_one:
+            return Check("sandbox", "fail", error.message, error.cure)
+        text = f"none is set, so commands are not confined; bwrap: {error.message}"
+        return Check("sandbox", "ok", text)
+    if not set_one:
+        return Check("sandbox", "ok", "none is set, so commands are not confined; bwrap works")
+    network = "with" if chosen.network else "without"
+    return Check("sandbox", "ok", f"commands run in {name}, {network} network")
 
 
 def broken_litellm(version: str) -> bool:

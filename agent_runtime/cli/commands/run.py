@@ -13,6 +13,7 @@ import click
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, is_of_command
 from agent_runtime.cli.answer_prompt import ask_all, can_ask
+from agent_runtime.cli.confinement import Confinement, confinement_options, require_sandbox
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, write_json
@@ -55,7 +56,7 @@ attach_option = click.option(
 shell_option = click.option(
     "--allow-shell",
     is_flag=True,
-    help="Let the agent run commands in the workspace, without a sandbox.",
+    help="Let the agent run commands in the workspace; --sandbox confines them.",
 )
 ask_shell_option = click.option(
     "--ask-shell", is_flag=True, help="The same, but every command waits for your approval."
@@ -79,6 +80,7 @@ ask_shell_option = click.option(
 @timeout_option
 @shell_option
 @ask_shell_option
+@confinement_options
 @json_object_option
 def run(
     task: str | None,
@@ -92,6 +94,7 @@ def run(
     timeout: float | None,
     allow_shell: bool,
     ask_shell: bool,
+    confinement: Confinement,
     as_json: bool,
 ) -> None:
     """Run TASK to its end, and print the agent's answer to stdout.
@@ -106,6 +109,7 @@ def run(
     text = read_task(task, task_file)
     settings = limited(load_settings(), budget_usd, timeout)
     spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell)
+    spec = confinement.on(spec, settings)
     if spec.model:
         say(limits(settings))
     session.finish(run_task(settings, spec, text, thread, files), as_json=as_json)
@@ -230,9 +234,11 @@ def resume(
 ) -> None:
     """Resume RUN, or the last run of this folder that did not succeed.
 
-    Completed steps stay. An interrupted tool runs again only if it is idempotent. A run keeps the
-    budget with which it started, unless an option sets another one.
+    Completed steps stay. An interrupted tool runs again only if it is idempotent. A run keeps its
+    sandbox, and the budget with which it started, unless an option sets another one.
     """
+    import anyio.to_thread
+
     from agent_runtime_config import load_settings
 
     if run_id is not None and thread is not None:
@@ -246,7 +252,9 @@ def resume(
         if can_ask():
             # Before the run is resumed: it would only be suspended again.
             await ask_all(runtime, await runtime.questions(run_id=found.id))
-        return found, build_agent(respecified(Spec.from_json(found.spec), model, max_steps))
+        spec = respecified(Spec.from_json(found.spec), model, max_steps)
+        await anyio.to_thread.run_sync(require_sandbox, spec, settings)
+        return found, build_agent(spec)
 
     found, agent = with_runtime(prepare, settings)
     outcome = session.follow(

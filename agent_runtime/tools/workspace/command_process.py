@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from anyio.abc import Process
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime.tools.workspace import supervisor
+from agent_runtime.tools.workspace.sandbox.base import Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,7 @@ class Supervised:
     record: Path | None
 
     @classmethod
-    async def start(
-        cls, folder: Path, environment: Mapping[str, str], context: ToolContext
-    ) -> Supervised:
+    async def start(cls, folder: Path, launch: Launch, context: ToolContext) -> Supervised:
         """Start a supervisor in a folder, and record it.
 
         Cancellation: the supervisor is ended.
@@ -64,9 +62,16 @@ class Supervised:
                 process = await anyio.open_process(
                     # Without site packages and environment: it starts in a fraction of the time,
                     # and nothing of the project is imported into it.
-                    [sys.executable, "-I", "-S", supervisor.__file__],
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        supervisor.__file__,
+                        launch.container,
+                        *launch.prefix,
+                    ],
                     cwd=folder,
-                    env={**environment, supervisor.MARK: mark},
+                    env={**launch.environment, supervisor.MARK: mark},
                     stdin=theirs.fileno(),
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
@@ -76,7 +81,9 @@ class Supervised:
             ours.close()
             raise
         ours.setblocking(False)
-        command = commands.SupervisedCommand.of(context.call_id, mark, process.pid)
+        command = commands.SupervisedCommand.of(
+            context.call_id, mark, process.pid, launch.container, folder
+        )
         started = cls(process, ours, command, None)
         # The record comes before the command: `give` sends that only after this.
         with anyio.CancelScope(shield=True):
@@ -102,7 +109,8 @@ class Supervised:
                 # A command may have stopped its supervisor.
                 with suppress(ProcessLookupError):
                     os.kill(self.process.pid, signal.SIGCONT)
-                with anyio.move_on_after(supervisor.END_SECONDS + 2):
+                removing = supervisor.REMOVE_SECONDS if self.command.container else 0
+                with anyio.move_on_after(supervisor.END_SECONDS + removing + 2):
                     await self.process.wait()
             report = b""
             with suppress(OSError):

@@ -14,27 +14,37 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 from agent_runtime.log.leases import boot_and_namespace, process_start_time
 from agent_runtime.log.liveness import private_folder
 from agent_runtime.tools.workspace import supervisor
+from agent_runtime.tools.workspace.sandbox.docker import remove_container
 from agent_runtime_config.state import state_folders
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisedCommand:
-    """A command's supervisor, and the mark in the environment of the command's processes."""
+    """A command's supervisor, and the mark in the environment of the command's processes.
+
+    Attributes:
+        container: the command's container, if it has one.
+        folder: where the command runs.
+    """
 
     call: str
     mark: str
     pid: int
     started: str
     boot: str
+    container: str = ""
+    folder: str = ""
 
     @classmethod
-    def of(cls, call: str, mark: str, pid: int) -> SupervisedCommand:
+    def of(cls, call: str, mark: str, pid: int, container: str = "", folder: Path = Path()) -> Self:
         """Return the record of a supervisor that was just started."""
-        return cls(call, mark, pid, process_start_time(pid), boot_and_namespace())
+        started, boot = process_start_time(pid), boot_and_namespace()
+        return cls(call, mark, pid, started, boot, container, str(folder))
 
 
 def record_command(run_id: str, command: SupervisedCommand) -> Path | None:
@@ -71,15 +81,25 @@ def end_of_run(run_id: str) -> dict[str, list[str]]:
 
 
 def end_command(command: SupervisedCommand) -> list[str]:
-    """Kill a supervisor, its descendants, and all processes with its mark; return what is left.
+    """End all processes of a command, and its container; return what is left.
 
     A process that lost both its supervisor and its environment is not noticed.
     """
+    left = _end_processes(command)
+    if command.container:
+        left += remove_container(command.container, Path(command.folder))
+    return left
+
+
+def _end_processes(command: SupervisedCommand) -> list[str]:
+    """Kill a supervisor, its descendants, and all processes with its mark; return what is left."""
     # After a reboot, or in another container, the process ids name other processes.
     if command.boot != boot_and_namespace() or not command.boot:
         return []
-    until = time.monotonic() + 2 * supervisor.END_SECONDS
     asked = time.monotonic()
+    patience = supervisor.END_SECONDS + 1
+    patience += supervisor.REMOVE_SECONDS if command.container else 0
+    until = asked + patience + supervisor.END_SECONDS
     if _lives(command):
         # Unless it is stopped, it ends its processes itself.
         with suppress(ProcessLookupError, PermissionError):
@@ -88,7 +108,7 @@ def end_command(command: SupervisedCommand) -> list[str]:
     while True:
         lives = _lives(command)
         # Killed, the supervisor would leave its orphans to another parent: first let it finish.
-        if lives and time.monotonic() - asked < supervisor.END_SECONDS + 1:
+        if lives and time.monotonic() - asked < patience:
             time.sleep(0.01)
             continue
         found = [*supervisor.descendants_of(command.pid), command.pid] if lives else []

@@ -6,22 +6,23 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-_OURS = (
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "PYTHONEXECUTABLE",
-    "__PYVENV_LAUNCHER__",
-    "UV",
-    "UV_PROJECT",
-    "UV_PROJECT_ENVIRONMENT",
-    "UV_RUN_RECURSION_DEPTH",
-    "UV_WORKING_DIRECTORY",
-    "UV_WORKING_DIR",
-)
-"""Variables that name the runtime's interpreter or project."""
-_UV_INTERNAL = "UV_INTERNAL_"
+PREFERENCES = ("COLORTERM", "LANG", "LANGUAGE", "LC_*", "NO_COLOR", "TERM", "TZ")
+"""Variables that commands get everywhere."""
+PLACES = (
+    "PATH", "HOME", "SHELL", "USER", "LOGNAME", "TMPDIR",
+    # An environment that is active, which is not the runtime's.
+    "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT",
+    "CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PREFIX*", "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL",
+    # Where tools and certificates lie.
+    "CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "JAVA_HOME", "NVM_BIN", "NVM_DIR",
+    "PYENV_ROOT", "UV_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE",
+)  # fmt: skip
+"""Variables that name places of this machine, which a container does not have."""
+
 _CONDA = re.compile(r"CONDA_(PREFIX|DEFAULT_ENV|PROMPT_MODIFIER|SHLVL)(_\d+)?")
 
 
@@ -34,23 +35,39 @@ def own_environments() -> set[Path]:
     return {_real(place) for place in places if (place / "pyvenv.cfg").is_file()}
 
 
+def command_environment(
+    environment: Mapping[str, str], folder: Path, named: Iterable[str] = (), *, places: bool = True
+) -> dict[str, str]:
+    """Return the variables for commands in a folder: those of the lists above, and the named ones.
+
+    Everything else may be a secret, whatever its name.
+
+    Args:
+        places: whether commands see this machine's file system.
+    """
+    patterns = (*PREFERENCES, *(PLACES if places else ()))
+    wanted = set(named)
+    found = {
+        name: value
+        for name, value in environment.items()
+        if name in wanted or any(fnmatchcase(name, one) for one in patterns)
+    }
+    return project_environment(found, folder) if places else found
+
+
 def project_environment(
     environment: Mapping[str, str], folder: Path, own: Iterable[Path] | None = None
 ) -> dict[str, str]:
-    """Return the variables for commands in a folder.
+    """Return an environment in which a folder's virtual environment is active, not the runtime's.
 
-    The runtime's virtual environment is deactivated.  The folder's own (`.venv` or `venv`) is
-    activated, even if it is the runtime's: then the runtime is installed for this project.
+    The folder's own is `.venv` or `venv`.  It is activated even if it is the runtime's: then the
+    runtime is installed for this project.
 
     Args:
         own: the runtime's environments; None for those of this process.
     """
     ours = own_environments() if own is None else set(own)
-    found = {
-        name: value
-        for name, value in environment.items()
-        if name not in _OURS and not name.startswith(_UV_INTERNAL)
-    }
+    found = dict(environment)
     active = found.get("VIRTUAL_ENV")
     if active is not None and _real(active) in ours:
         del found["VIRTUAL_ENV"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
 
@@ -16,7 +16,7 @@ from agent_runtime.tools.base import NeedsApproval, Tool
 from agent_runtime.tools.function import tool
 from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk, show
 from agent_runtime.tools.workspace.search import is_binary, search_folder
-from agent_runtime.tools.workspace.shell import Shell
+from agent_runtime.tools.workspace.shell import Shell, ShellOptions
 
 SHELL_SECONDS = 600.0
 """How long a command may take by default."""
@@ -35,6 +35,9 @@ def workspace_tools(
     shell_approval: NeedsApproval = False,
     shell_timeout: float = SHELL_SECONDS,
     environment: Mapping[str, str] | None = None,
+    pass_environment: Sequence[str] = (),
+    sandbox: str | None = None,
+    sandbox_network: bool | None = None,
 ) -> list[Tool]:
     """Return tools that list, read, search, write and edit the files of one folder.
 
@@ -48,15 +51,20 @@ def workspace_tools(
 
     Args:
         root: the folder.
-        shell: whether to add `run_command`; commands have all rights of this process.
+        shell: whether to add `run_command`; without a sandbox commands have all rights of this
+            process.
         shell_approval: which commands need an approval, as in `@tool(needs_approval=...)`.
         shell_timeout: the most seconds that a command may take.
-        environment: the variables of commands; None for this process's own, without names that
-            look like secrets (keys, tokens, passwords, database URLs), and with the folder's
-            virtual environment (`.venv`, `venv`) instead of the runtime's.
+        environment: the variables of commands; None for a few of this process's own (`PATH`,
+            `HOME`, `LANG` and others without secrets), with the folder's virtual environment
+            (`.venv`, `venv`) instead of the runtime's.
+        pass_environment: names of this process's variables that commands get in addition.
+        sandbox: what confines commands: `none`, `bwrap` or `docker:IMAGE`; None for the setting.
+            File tools are confined by their own rules.
+        sandbox_network: whether commands in it may use the network; None for the setting.
 
     Raises:
-        ConfigError: the root is not a folder.
+        ConfigError: the root is not a folder, or a name is not valid.
     """
     folder = Root(root)
     files = Files(folder)
@@ -68,7 +76,8 @@ def workspace_tools(
         tool(files.edit_file),
     ]
     if shell:
-        commands = Shell(folder.path, shell_timeout, environment)
+        options = ShellOptions(sandbox, sandbox_network, tuple(pass_environment))
+        commands = Shell(folder.path, shell_timeout, environment, options)
         tools.append(tool(commands.run_command, timeout=math.inf, needs_approval=shell_approval))
     for one in tools:
         one.folder = folder.path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,17 +13,54 @@ import anyio.to_thread
 from anyio.abc import ByteReceiveStream, Process
 from pydantic import Field
 
+from agent_runtime.errors import ConfigError
 from agent_runtime.messages import ToolResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
-from agent_runtime.tools.workspace.environment import project_environment
+from agent_runtime.tools.workspace.environment import command_environment
+from agent_runtime.tools.workspace.sandbox.base import Launch
+from agent_runtime.tools.workspace.sandbox.choose import CommandSettings, check_sandbox, sandbox_of
+from agent_runtime_config.fields import VARIABLE
 
 MOST_BYTES = 256 << 10
 """How many bytes of the output's beginning, and of its end, a result has."""
 AFTER_EXIT = 2.0
 """Seconds to keep reading output after a command ended."""
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH\b|DATABASE_URL|DSN\b", re.IGNORECASE)
+
+@dataclass(frozen=True, slots=True)
+class ShellOptions:
+    """What a program chooses for the commands of a workspace; None leaves it to the settings.
+
+    Attributes:
+        variables: names of variables, in addition to those of the settings.
+
+    Raises:
+        ConfigError: a name is not valid.
+    """
+
+    sandbox: str | None = None
+    network: bool | None = None
+    variables: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.sandbox is not None:
+            sandbox_of(self.sandbox)
+        for name in self.variables:
+            if not VARIABLE.fullmatch(name):
+                raise ConfigError(
+                    f"{name!r} is not a name of a variable.",
+                    cure="Give the name alone; its value is read from the runtime's environment.",
+                )
+
+    def over(self, settings: CommandSettings) -> CommandSettings:
+        """Return the settings with what was chosen here."""
+        return CommandSettings(
+            settings.sandbox if self.sandbox is None else self.sandbox,
+            settings.network if self.network is None else self.network,
+            settings.read,
+            (*settings.variables, *self.variables),
+        )
 
 
 class Shell:
@@ -33,14 +69,21 @@ class Shell:
     Args:
         folder: where commands run.
         longest: the most seconds that a command may take.
-        environment: its variables; None for this process's own, without the runtime's virtual
-            environment and without names that look like secrets.
+        environment: their variables; None for those that `command_environment` selects.
+        chosen: what differs from the settings of the run; None for nothing.
     """
 
-    def __init__(self, folder: Path, longest: float, environment: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        longest: float,
+        environment: Mapping[str, str] | None = None,
+        chosen: ShellOptions | None = None,
+    ) -> None:
         self._folder = folder
         self._longest = longest
         self._environment = environment
+        self._chosen = chosen or ShellOptions()
 
     async def run_command(
         self,
@@ -59,7 +102,14 @@ class Shell:
         """
         seconds = min(timeout or self._longest, self._longest)
         output, ended = Output(), CommandEnd()
-        supervised = await Supervised.start(self._folder, await self._variables(), context)
+        settings = self._chosen.over(context.service(CommandSettings) or CommandSettings())
+        try:
+            # In a thread: it reads folders and may start programs.  It changes nothing, so a
+            # cancellation need not wait for it.
+            launch = await anyio.to_thread.run_sync(self._launch, settings, abandon_on_cancel=True)
+        except ConfigError as error:
+            return ToolResult(f"The command was not run. {error}", outcome="error")
+        supervised = await Supervised.start(self._folder, launch, context)
         try:
             with anyio.move_on_after(seconds):
                 await supervised.give(command)
@@ -75,13 +125,21 @@ class Shell:
         text = f"It was killed after {seconds:g} s. Its output until then:\n{output.text()}{rest}"
         return ToolResult(text, outcome="error")
 
-    async def _variables(self) -> Mapping[str, str]:
-        if self._environment is not None:
-            return self._environment
-        # In a thread: it reads folders, which may be slow.
-        return await anyio.to_thread.run_sync(
-            project_environment, without_secrets(os.environ), self._folder
-        )
+    def _launch(self, settings: CommandSettings) -> Launch:
+        """Return how a command is started. Raises `ConfigError` if its sandbox cannot be used."""
+        sandbox = sandbox_of(settings.sandbox, settings.network, settings.read)
+        environment = self._environment
+        if environment is None:
+            environment = command_environment(
+                os.environ,
+                self._folder,
+                settings.variables,
+                places=sandbox is None or sandbox.sees_system,
+            )
+        if sandbox is None:
+            return Launch(environment)
+        check_sandbox(sandbox, self._folder)
+        return sandbox.launch(self._folder, environment)
 
 
 @dataclass(slots=True)
@@ -109,11 +167,6 @@ class Output:
             # Joined before decoding: a character may have been split between the two.
             return (self.head + self.tail).decode(errors="replace")
         return self.head.decode(errors="replace") + middle + self.tail.decode(errors="replace")
-
-
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables whose names do not look like secrets."""
-    return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
 async def _follow(process: Process, output: Output) -> None:

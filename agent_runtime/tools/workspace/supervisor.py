@@ -1,7 +1,11 @@
 """A program that runs one command and ends every process that the command started.
 
-It uses the standard library alone (`python -I -S`).  File 0 is a socket to the runtime: it brings
-the command, takes the report of its end, and closing it ends the command.
+    supervisor.py CONTAINER SHELL ...
+
+SHELL is what runs `-c COMMAND`: /bin/sh, or a sandbox and its arguments.  CONTAINER is the name of
+the container that it starts, or empty.  File 0 is a socket to the runtime: it brings the command,
+takes the report of its end, and closing it ends the command.  Only the standard library is used
+(`python -I -S`).
 
 On Linux orphans become children of the supervisor, so that no process escapes by a new session.
 The command's parent is an intermediate process: a command that kills or stops its parent does not
@@ -23,6 +27,8 @@ MARK = "AGENT_COMMAND_MARK"
 """The variable that identifies a command's processes after its supervisor was killed."""
 END_SECONDS = 5.0
 """How long ending a command's processes may take."""
+REMOVE_SECONDS = 20.0
+"""How long removing a container may take."""
 
 _LINUX = sys.platform == "linux"
 _PDEATHSIG, _NAME, _SUBREAPER = 1, 15, 36
@@ -68,6 +74,24 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def remove(docker: str, container: str) -> list[str]:
+    """Remove a container, which ends its processes; return its name if that fails."""
+    import subprocess  # Few commands have one, and the import would delay all of them.
+
+    try:
+        done = subprocess.run(
+            [docker, "rm", "--force", container],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=REMOVE_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return [f"container {container}"]
+    # It may have removed itself at its end.
+    gone = any(text in done.stderr for text in (b"No such container", b"already in progress"))
+    return [] if gone or not done.returncode else [f"container {container}"]
+
+
 def _stat(pid: int) -> list[str]:
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123
@@ -99,13 +123,13 @@ def _read_command() -> bytes:
     return data[8:]
 
 
-def _execute(command: bytes, report: int) -> None:
+def _execute(shell: list[str], command: bytes, report: int) -> None:
     """Become the command."""
     parent = os.getppid()
     os.setsid()
     _die_with(parent)
     try:
-        os.execv("/bin/sh", ["/bin/sh", "-c", command])
+        os.execv(shell[0], [*shell, "-c", command])
     except OSError as error:
         os.write(report, f"error {error.strerror}\n".encode())
     except ValueError as error:
@@ -114,7 +138,7 @@ def _execute(command: bytes, report: int) -> None:
     os._exit(127)
 
 
-def _between(command: bytes, report: int, supervisor: int) -> None:
+def _between(shell: list[str], command: bytes, report: int, supervisor: int) -> None:
     """Be the command's parent, and report how it ended."""
     # What the supervisor set up would be inherited by the command.
     signal.set_wakeup_fd(-1)
@@ -124,13 +148,13 @@ def _between(command: bytes, report: int, supervisor: int) -> None:
     _die_with(supervisor)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
-    shell = os.fork()
-    if not shell:
-        _execute(command, report)
+    child = os.fork()
+    if not child:
+        _execute(shell, command, report)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    os.write(report, f"group {shell}\n".encode())
-    _, status = os.waitpid(shell, 0)
+    os.write(report, f"group {child}\n".encode())
+    _, status = os.waitpid(child, 0)
     os.write(report, f"exit {os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
 
@@ -182,6 +206,7 @@ def _end_all(between: int, group: int) -> list[str]:
 
 def main() -> None:
     """Run the command that the socket brings."""
+    container, *shell = sys.argv[1:]
     # Orphans of the command become children of this process instead of init's.
     _control(_SUBREAPER, ctypes.c_ulong(1))
     _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
@@ -199,7 +224,7 @@ def main() -> None:
     supervisor = os.getpid()
     between = os.fork()
     if not between:
-        _between(command, report, supervisor)
+        _between(shell, command, report, supervisor)
     os.close(report)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
@@ -210,7 +235,11 @@ def main() -> None:
     with suppress(BlockingIOError):
         lines = os.read(reader, 4096).decode().splitlines()
     group = next((int(line.split()[1]) for line in lines if line.startswith("group ")), 0)
-    lines += [f"left {one}" for one in _end_all(between, group)]
+    left = _end_all(between, group)
+    if container:
+        # Ending the program `docker` does not end its container.
+        left += remove(shell[0], container)
+    lines += [f"left {one}" for one in left]
     # The last line: without it the runtime takes the supervisor for killed.
     lines.append("over")
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -1,0 +1,137 @@
+"""The options that say what commands may see and reach."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from agent_runtime.cli.agents import Spec
+from agent_runtime_config.fields import VARIABLE
+from agent_runtime_config.sandbox import NONE, parse_sandbox
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Confinement:
+    """What the options say; None and empty where they were not given."""
+
+    sandbox: str | None = None
+    network: bool = False
+    environment: tuple[str, ...] = ()
+
+    def on(self, spec: Spec, settings: Settings) -> Spec:
+        """Return a run's spec with these options, and what the settings say where it says nothing.
+
+        Stored with the run, so that a resume elsewhere does not lift what confined it here.
+
+        Raises:
+            click.UsageError: an option has nothing to apply to.
+            ConfigError: the sandbox cannot be used on this machine.
+        """
+        if (self.sandbox or self.network or self.environment) and not spec.allow_shell:
+            raise click.UsageError(
+                "--sandbox, --sandbox-network and --env need --allow-shell or --ask-shell."
+            )
+        if not spec.allow_shell:
+            return spec
+        name, network = self.sandbox or spec.sandbox, spec.sandbox_network
+        if not spec.sandbox:
+            network = settings.sandbox_network
+        if not name and settings.sandbox != NONE:
+            name = settings.sandbox
+        if self.network and name in ("", NONE):
+            raise click.UsageError("--sandbox-network needs --sandbox.")
+        spec = dataclasses.replace(
+            spec,
+            sandbox=name,
+            sandbox_network=(self.network or network) and name not in ("", NONE),
+            environment=tuple(dict.fromkeys((*spec.environment, *self.environment))),
+        )
+        require_sandbox(spec, settings)
+        return spec
+
+
+def confinement_options(function: F) -> F:
+    """Add the options to a command, which gets them as `confinement`."""
+
+    @wraps(function)
+    def with_confinement(
+        *args: Any,
+        sandbox: str | None,
+        sandbox_network: bool,
+        environment: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        confinement = Confinement(sandbox, sandbox_network, environment)
+        return function(*args, confinement=confinement, **kwargs)
+
+    options = (
+        click.option(
+            "--sandbox",
+            metavar="none|bwrap|docker:IMAGE",
+            callback=_sandbox,
+            help="What confines the commands; by default AGENT_RUNTIME_SANDBOX, none.",
+        ),
+        click.option(
+            "--sandbox-network", is_flag=True, help="Let commands in a sandbox use the network."
+        ),
+        click.option(
+            "--env",
+            "environment",
+            multiple=True,
+            metavar="NAME",
+            callback=_names,
+            help="A variable that commands get in addition. Can be given several times.",
+        ),
+    )
+    decorated: Any = with_confinement
+    for one in reversed(options):
+        decorated = one(decorated)
+    return decorated
+
+
+def require_sandbox(spec: Spec, settings: Settings) -> None:
+    """Try the sandbox of a run's commands. Raises `ConfigError` if it cannot be used."""
+    from agent_runtime.tools.workspace.sandbox.choose import (
+        CommandSettings,
+        check_sandbox,
+        sandbox_of,
+    )
+
+    chosen = CommandSettings.of(settings)
+    name = spec.sandbox or settings.sandbox
+    network = spec.sandbox_network if spec.sandbox else settings.sandbox_network
+    sandbox = sandbox_of(name, network, chosen.read)
+    if sandbox is not None and spec.allow_shell and spec.workspace is not None:
+        check_sandbox(sandbox, Path(spec.workspace).resolve())
+
+
+def _sandbox(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            parse_sandbox(value)
+        except ValueError as error:
+            raise click.BadParameter(f"It {error}.") from None
+    return value
+
+
+def _names(
+    context: click.Context, option: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    for name in value:
+        if not VARIABLE.fullmatch(name):
+            # What was given is not repeated: a pair would show the value, perhaps a secret.
+            raise click.BadParameter("Give a variable's name alone, without its value.")
+        if name not in os.environ:
+            raise click.BadParameter(f"The variable {name} is not set.")
+    return value

@@ -1,0 +1,1 @@
+"""Sandboxes: what commands may read, change and reach."""
