@@ -35,7 +35,7 @@ from agent_runtime.memory.transcript import (
 from agent_runtime.messages import repeats
 from agent_runtime.models.base import Model, ModelInfo
 from agent_runtime.models.cost import max_call_cost, scale_amount
-from agent_runtime.models.tokens import count_text
+from agent_runtime.models.tokens import MESSAGE_OVERHEAD, count_text
 from agent_runtime.prompt.incomplete_answers import CUT
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 
@@ -58,6 +58,7 @@ WAIT = 1.0
 OFF_LOOP = 200_000
 """Above this many characters a transcript is made in a thread."""
 
+READ = "The transcript to take notes of:"
 WRITE = "Write the notes of the transcript now, in the required form."
 """Ends every message: the last word is the runtime's, not the transcript's."""
 
@@ -249,8 +250,10 @@ class ModelObserver:
         """
         # Also the source to check names against: notes may repeat one from earlier notes.
         context = _context_text(nonce, *_context(earlier, *self._budgets()))
-        text = f"{context}\n\nThe transcript to take notes of:\n{piece.text}"
-        counted = _instruction_tokens() + count_text(context) + piece.tokens + FRAME_TOKENS
+        text = f"{context}\n\n{READ}\n{piece.text}"
+        # The parts are counted already; together they have a few tokens less.
+        counted = 2 * MESSAGE_OVERHEAD + _instruction_tokens() + piece.tokens
+        counted += count_text(context) + count_text(READ)
         source = NotesSource(
             text=text,
             tokens=piece.tokens,
@@ -268,7 +271,7 @@ class ModelObserver:
                     f"{text}\n\n{rejected or WRITE}",
                     self.most_output,
                     calls=calls,
-                    counted=counted,
+                    counted=counted + count_text(rejected or WRITE),
                     temperature=self.temperature,
                     session=self.session,
                 )

@@ -30,7 +30,7 @@ async def call_memory_model(
     Args:
         calls: gets every attempt that was or may be billed, even if the call fails or is
             cancelled; an attempt that died without reporting usage gets an answer without usage.
-        counted: our count of the prompt, if it is known.
+        counted: our count of the prompt, or a little more, if it is known.
 
     Raises:
         ModelRejected: the answer was refused, filtered or unfinished; a truncated one is returned.
