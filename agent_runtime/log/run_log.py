@@ -80,7 +80,7 @@ class RunLog:
     """Whether the run's end is written; nothing more can be."""
     interrupted: asyncio.CancelledError | None = None
     """A cancellation that came while the run began; `announce` raises it."""
-    writing: anyio.Lock = field(default_factory=anyio.Lock)
+    writing: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
     """Serialises the commits of the loop and of memory: each takes the next ids."""
     began: tuple[tuple[NewEvent, int], ...] = ()
     """The run's first events with their ids, until `announce` emits them."""

@@ -157,7 +157,7 @@ class _ParallelCalls:
         self.log, self.exchange = log, log.open_exchange()
         self.context, self.close = context, close
         self.waiting: dict[int, AwaitingHuman] = {}
-        self._recording = anyio.Lock()
+        self._recording = anyio.Lock(fast_acquire=True)
 
     async def run(self, calls: Sequence[ReadyCall]) -> list[AwaitingHuman]:
         """Run the calls and record their results; return what those without a result wait for."""
