@@ -98,9 +98,13 @@ def partition_calls(
 
 
 def may_start(message: AssistantMessage, tools: Toolset, gate: Gate) -> bool:
-    """Return whether all calls of a new answer can run at once, without asking anybody."""
+    """Return whether an answer's calls may be marked as started before they begin.
+
+    All must run at once, without asking anybody, and be idempotent: after a crash a call that is
+    marked runs again only then, whether it had begun or not.
+    """
     ready, done = partition_calls(Exchange(0, message, 0.0), tools)
-    return not done and not any(gate.may_ask(one.tool) for one in ready)
+    return not done and all(one.tool.idempotent and not gate.may_ask(one.tool) for one in ready)
 
 
 async def run_calls(

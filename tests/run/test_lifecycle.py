@@ -102,7 +102,7 @@ async def test_a_poll_of_the_lease_just_after_the_end_is_no_error(
     assert result.ok
 
 
-@pytest.mark.parametrize("place", range(1, 6))
+@pytest.mark.parametrize("place", range(1, 8))
 @pytest.mark.parametrize("native", [True, False], ids=["asyncio", "anyio"])
 async def test_a_cancel_during_any_commit_leaves_a_valid_log(
     runtime: Runtime, place: int, native: bool, monkeypatch: pytest.MonkeyPatch
@@ -128,9 +128,17 @@ async def test_a_cancel_during_any_commit_leaves_a_valid_log(
         assert (await runtime.resume(last.id, agent(*remaining, say("done")))).ok
 
 
-async def test_a_step_is_two_commits_and_reads_nothing(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_step_is_two_or_three_commits_and_reads_nothing(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, idempotent: bool
 ) -> None:
+    """Only idempotent calls start with their answer: after a crash those run again anyway."""
+
+    @tool(idempotent=idempotent)
+    async def look(n: int) -> str:
+        """Look at something."""
+        return f"seen {n}"
+
     kind, done = OwnerScope, list[str]()
     read, batch = kind.read, kind.batch
 
@@ -145,16 +153,17 @@ async def test_a_step_is_two_commits_and_reads_nothing(
     monkeypatch.setattr(lifecycle, "POLL_SECONDS", 60.0)
     monkeypatch.setattr(kind, "read", noted_read)
     monkeypatch.setattr(kind, "batch", noted_batch)
-    script = [*(call("work", n=n) for n in range(4)), say("done")]
+    script = [*(call("look", n=n) for n in range(4)), say("done")]
+    watched = Agent(ScriptedModel(script), tools=[look])
     places: list[int] = []
 
     def on_event(event: Event) -> None:
         if event.kind == "answer":
             places.append(len(done))
 
-    assert (await runtime.run(agent(*script), "Go.", on_event=on_event)).ok
+    assert (await runtime.run(watched, "Go.", on_event=on_event)).ok
     # Not before the first answer, nor with the last one: a run's beginning and end read more.
-    assert done[places[0] : places[3]] == ["batch"] * 6
+    assert done[places[0] : places[3]] == ["batch"] * (6 if idempotent else 9)
 
 
 async def test_what_comes_while_a_tool_runs_is_read_with_its_result(runtime: Runtime) -> None:

@@ -134,5 +134,5 @@ async def test_a_cancelled_takeover_closes_the_exchange_of_its_branch(
             assert thread.head == head - 1
             return
         assert [call.status for call in branch[-1].calls] == ["done"]
-        assert decode_result(branch[-1].calls[0].body).outcome == "interrupted"
+        assert decode_result(branch[-1].calls[0].body).outcome == "cancelled"
         assert (await world.resume(Agent(tools=[double]))).ok
