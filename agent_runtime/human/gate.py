@@ -117,7 +117,7 @@ class Gate:
             # A setting that changed while the run was suspended must not let a call pass that a
             # person was asked about.
             asked = isinstance(one.tool, AskUser) or one.index in known
-            if not asked and not may_need_approval(one.tool, self.rules):
+            if not asked and not self.may_ask(one.tool):
                 gated.ready.append(one)
                 continue
             given = given_of(one.tool, one.call.arguments)
@@ -133,6 +133,10 @@ class Gate:
         elif asking:
             await self._ask(exchange, asking, known, gated)
         return gated
+
+    def may_ask(self, tool: Tool) -> bool:
+        """Return whether a call of a tool may have to wait for a person."""
+        return isinstance(tool, AskUser) or may_need_approval(tool, self.rules)
 
     async def _known(self, exchange: Exchange) -> dict[int, tuple[Question, str]]:
         """Return the last question of each call of the exchange, with its digest, by index."""

@@ -15,6 +15,8 @@ class Exchange:
 
     Attributes:
         at: when its answer was recorded, in seconds since the epoch.
+        marked: the calls that the log has as started.
+        started: those of them that have begun, or may have begun in a dead process.
         failed: results of calls that end the run; they are recorded when the exchange closes.
     """
 
@@ -22,6 +24,7 @@ class Exchange:
     message: AssistantMessage
     at: float
     results: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    marked: set[int] = field(default_factory=set[int])
     started: set[int] = field(default_factory=set[int])
     failed: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
 

@@ -77,11 +77,13 @@ class RunLog:
     held: Amount = field(default_factory=Amount)
     """Reserved by memory, apart from the loop; counts as spent when the run ends."""
     exchange: Exchange | None = None
+    undisturbed: bool = False
+    """Whether the last commit found an empty inbox and no cancel requested."""
     ended: bool = False
     """Whether the run's end is written; nothing more can be."""
     interrupted: asyncio.CancelledError | None = None
     """A cancellation that came while the run began; `announce` raises it."""
-    writing: anyio.Lock = field(default_factory=anyio.Lock)
+    writing: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
     """Serialises the commits of the loop and of memory: each takes the next ids."""
     kept: HeldRun | None = None
     """The lease as the process keeps it, while the run is driven."""
@@ -160,6 +162,7 @@ class RunLog:
         self.last_activation += commit.activation is not None
         self.head = self.head if commit.head is None else commit.head
         self.steps = self.steps if commit.steps is None else commit.steps
+        self.undisturbed = commit.undisturbed
         self.ended = commit.finish is not None
         if commit.finish is not None:
             self.held = Amount()
@@ -236,7 +239,13 @@ class RunLog:
             return self.ended
 
     async def asked(self) -> tuple[bool, bool]:
-        """Return whether a cancel of this run was requested, and whether its inbox has items."""
+        """Return whether a cancel of this run was requested, and whether its inbox has items.
+
+        Nothing is read if the last commit has just found neither.
+        """
+        if self.undisturbed:
+            self.undisturbed = False
+            return False, False
         return await self.store.runs.poll(self.lease)
 
     async def reserve(self, amount: Amount, *, unsettle: Amount | None = None) -> None:
@@ -313,42 +322,45 @@ class RunLog:
         message: AssistantMessage,
         billing: Billing,
         keep: Callable[[Exchange], Amount | None] = lambda exchange: None,
+        *,
+        start: bool = False,
     ) -> None:
         """Write an answer ahead of its calls: each call is pending, the head does not move.
 
         Args:
+            start: whether all calls run at once: they are marked as started instead.
             keep: returns the amount that child runs must leave unspent for this run from now on;
                 None leaves it as it was.
         """
         row = self._rows([message], self.head)[0]
         exchange = Exchange(row.seq, message, time.time())
+        if start:
+            exchange.marked.update(range(len(message.calls)))
+        starting, live = _start_events(exchange, sorted(exchange.marked))
         await self.write(
             Commit(
-                nodes=(row,),
+                nodes=(replace(row, started=start),),
                 keep=keep(exchange),
                 usage=(billing.usage,),
                 release=self.reserved,
                 settle=billing.spent,
                 unsettle=billing.lost,
                 steps=self.steps + 1,
-                events=(billing.event,),
+                events=(billing.event, *starting),
             ),
             then=lambda: self._set(self.view, exchange),
+            live={place + 1: data for place, data in live.items()},
         )
 
     async def start(self, indices: Sequence[int], done: dict[int, ToolResult]) -> None:
         """Mark calls as started and record results of calls that do not run."""
         exchange = self.open_exchange()
-        calls = exchange.message.calls
-        events = [
-            NewEvent("tool-start", exchange.seq, {"call_id": calls[i].id, "tool": calls[i].name})
-            for i in indices
-        ]
         rows = [self._done(i, result) for i, result in done.items()]
+        events, live = _start_events(exchange, indices)
 
         def started() -> None:
             exchange.results.update(done)
-            exchange.started.update(indices)
+            exchange.marked.update(indices)
 
         await self.write(
             Commit(
@@ -357,8 +369,7 @@ class RunLog:
                 events=(*events, *(self._finished(i, r, cut=False) for i, r in done.items())),
             ),
             then=started,
-            # Stored already: with the answer.
-            live={place: {"arguments": calls[i].arguments} for place, i in enumerate(indices)},
+            live=live,
         )
 
     async def finish_call(self, index: int, result: ToolResult) -> None:
@@ -381,6 +392,7 @@ class RunLog:
         drained: Sequence[InboxItem] = (),
         reserve: Callable[[View], Amount | None] = lambda view: None,
         finish: Finish | None = None,
+        undisturbed: bool = False,
     ) -> None:
         """Record the last results, close the exchange and drain the inbox into notes.
 
@@ -390,9 +402,12 @@ class RunLog:
             reserve: returns what to reserve for the next call, given the view after this commit;
                 None leaves that to `RunLog.reserve`.
             finish: ends the run with this commit.
+            undisturbed: whether to write nothing if other items wait in the inbox, or a cancel is
+                requested.
 
         Raises:
             BudgetExceeded: the reservation does not fit; nothing was written.
+            InboxWaiting: `undisturbed` is set, and something waits; nothing was written.
         """
         exchange = self.open_exchange()
         calls = exchange.message.calls
@@ -423,6 +438,7 @@ class RunLog:
                 release=self.reserved if finish is not None else None,
                 reserve=None if finish is not None else reserve(view),
                 finish=finish,
+                undisturbed=undisturbed,
                 events=(*events, *_end_events(finish)),
             ),
             then=lambda: self._set(view, None),
@@ -455,6 +471,19 @@ class RunLog:
             "cut": cut,
         }
         return NewEvent("tool-finish", self.open_exchange().seq, data)
+
+
+def _start_events(
+    exchange: Exchange, indices: Sequence[int]
+) -> tuple[list[NewEvent], dict[int, dict[str, Any]]]:
+    """Return the events of calls that start, and for each its data that is not stored with it."""
+    calls = [exchange.message.calls[i] for i in indices]
+    events = [
+        NewEvent("tool-start", exchange.seq, {"call_id": call.id, "tool": call.name})
+        for call in calls
+    ]
+    # The answer's node has the arguments.
+    return events, {place: {"arguments": call.arguments} for place, call in enumerate(calls)}
 
 
 def _truncations(entry: Entry) -> tuple[CallShown, ...]:

@@ -141,8 +141,8 @@ def pieces(
         header = count_text(_header(one, nonce)) + _PART_TOKENS
         for part in _parts(one, max(LEAST // 4, room - header)):
             shown = _shown(part, nonce)
-            # One for the blank line between messages.
-            tokens = count_text(shown) + 1
+            # The text by itself, as it was counted when it was logged; it begins and ends a line.
+            tokens = count_text(_header(part, nonce)) + count_text(part.text) + 2
             if waiting and size + tokens > room:
                 packed.append(_piece(waiting, nonce))
                 waiting, size = [], 0

@@ -194,14 +194,12 @@ class Calibration:
         self._ratios: deque[float] = deque(maxlen=self.REMEMBERED)
         self._growth: deque[tuple[int, int]] = deque(maxlen=self.REMEMBERED)
         self._anchor: tuple[int, int] | None = None
+        self._ratio = start_ratio
 
     @property
     def ratio(self) -> float:
         """The model's tokens per one of ours, in text added to a prompt."""
-        counted = sum(added for added, _ in self._growth)
-        if counted >= self.SMALLEST:
-            return sum(reported for _, reported in self._growth) / counted
-        return self._ratios[-1] if self._ratios else self._start
+        return self._ratio
 
     @property
     def safe_ratio(self) -> float:
@@ -223,6 +221,13 @@ class Calibration:
         self._anchor = (counted, reported)
         if counted >= self.SMALLEST and reported < most:
             self._ratios.append(reported / counted)
+        self._ratio = self._learned()
+
+    def _learned(self) -> float:
+        counted = sum(added for added, _ in self._growth)
+        if counted >= self.SMALLEST:
+            return sum(reported for _, reported in self._growth) / counted
+        return self._ratios[-1] if self._ratios else self._start
 
     def estimate(self, counted: int) -> int:
         """Return the tokens that the model will report for a prompt of `counted` of ours.

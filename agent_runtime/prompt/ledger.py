@@ -14,7 +14,7 @@ import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -123,9 +123,15 @@ def compile_ledger(
         count: returns the tokens of a text.
     """
     known = _spelled_out(listed)
+    # Whatever occurs has its first word there: a search for each of thousands would be slow.
+    words = frozenset[str](_WORD.findall(known))
     worth = {name: fact.worth() for name, fact in _facts(passages).items()}
-    likely = sorted(worth, key=lambda name: (-worth[name] / _estimate(name), name))
-    unlisted = (name for name in likely if not _occurs(name, known))
+    # A name's length estimates its tokens.
+    rank = {
+        name: (-each / (1 + len(name) / _CHARS_PER_TOKEN), name) for name, each in worth.items()
+    }
+    likely = sorted(rank, key=rank.__getitem__)
+    unlisted = (name for name in likely if not (_begins(name, words) and _occurs(name, known)))
     # Each costs at least a token, and some are dropped because others contain them.
     names = list(itertools.islice(unlisted, 2 * max(0, budget)))
 
@@ -188,7 +194,9 @@ def spelled_out(ledger: Iterable[str]) -> Iterator[str]:
 def _is_prose(run: str) -> bool:
     """Return whether a run is a plain word, which is no identifier."""
     # Decided before the cache, which the words of a few long texts would fill.
-    return run.isalpha() and run.isascii() and (run[1:].islower() or run.isupper())
+    if not (run.isalpha() and run.isascii()):
+        return False
+    return run.islower() or run[1:].islower() or run.isupper()
 
 
 def _split(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
@@ -292,7 +300,7 @@ def _facts(passages: Sequence[LedgerSource]) -> dict[str, _Fact]:
     reached = 0
     for passage, text in zip(passages, texts, strict=True):
         reached += len(text)
-        times: Counter[str] = Counter()
+        times: dict[str, int] = {}
         # Each distinct run once: logs repeat themselves.
         for run, often in Counter[str](_RUN.findall(text)).items():
             if _is_prose(run):
@@ -300,7 +308,7 @@ def _facts(passages: Sequence[LedgerSource]) -> dict[str, _Fact]:
             for kind, name in _split(run):
                 if name not in facts:
                     facts[name] = _Fact(kind, name.count("/") > 1)
-                times[name] += often
+                times[name] = times.get(name, 0) + often
         for name, often in times.items():
             fact = facts[name]
             fact.times += often
@@ -317,10 +325,6 @@ def _read(text: str) -> str:
         return text
     half = MOST_READ // 2
     return f"{text[:half]}\n{text[-half:]}"
-
-
-def _estimate(name: str) -> float:
-    return 1 + len(name) / _CHARS_PER_TOKEN
 
 
 # Listing
@@ -407,6 +411,15 @@ def _occurs(name: str, text: str) -> bool:
             return True
         start = text.find(name, start + 1)
     return False
+
+
+def _begins(name: str, words: Collection[str]) -> bool:
+    """Return whether the first word of a name is one of these; True if it has no word."""
+    # Most names are one word.
+    if name in words:
+        return True
+    first = _WORD.search(name)
+    return first is None or first[0] in words
 
 
 def _wordlike(char: str) -> bool:

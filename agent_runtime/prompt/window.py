@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.messages import PromptMessage
-from agent_runtime.models.tokens import count_message, count_text
+from agent_runtime.models.tokens import REMEMBERED_CHARS, count_message, count_text
 from agent_runtime.prompt import constraints
 from agent_runtime.prompt.build import recent_cut, view_of
 from agent_runtime.prompt.constraints import Constraints
@@ -37,6 +37,8 @@ REWRITES: tuple[ActivationCause, ...] = ("tokens", "overflow", "observed", "pric
 
 CUT_TOKENS = 400
 """Tokens of an old tool result after an activation."""
+FAR = 1.2
+"""By this factor a part of a text may have fewer tokens than its length lets expect."""
 UNCUT_EXCHANGES = 2
 """How many of the newest exchanges keep their results as first sent."""
 FITS = 0.85
@@ -317,6 +319,11 @@ def truncation_of(text: str, handle: str, cap: int | None) -> Truncation | None:
         return None
     # About four characters a token; fewer in digits, hexadecimal and many scripts.
     chars = CUT_TOKENS * 4
+    if len(text) <= REMEMBERED_CHARS:
+        # It was counted when it was logged: what is far too long by that needs no count of its own.
+        density = count_text(text) / len(text)
+        while chars > 100 and chars * density > CUT_TOKENS * FAR:
+            chars = chars * 3 // 4
     while chars > 100 and count_text(truncate_text(text, chars, handle)) > CUT_TOKENS:
         chars = chars * 3 // 4
     if chars >= len(text):

@@ -7,7 +7,7 @@ Everything durable is a row that `RunLog` writes; what memory holds is a `RunSta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -44,10 +44,10 @@ from agent_runtime.prompt.build import build_prompt, check_prompt
 from agent_runtime.prompt.incomplete_answers import GO_ON as GO_ON_EXACTLY
 from agent_runtime.prompt.incomplete_answers import AnswerCutoff, UnfinishedAnswer, failed_answer
 from agent_runtime.prompt.normalise import normalise_answer
-from agent_runtime.prompt.view import Prompt
+from agent_runtime.prompt.view import Prompt, View
 from agent_runtime.run.inbox import inbox_notes
 from agent_runtime.run.state import RunState
-from agent_runtime.run.tool_calls import abandoned_results, run_calls, still_running
+from agent_runtime.run.tool_calls import abandoned_results, may_start, run_calls, still_running
 from agent_runtime.tools import output as outputs
 from agent_runtime_storage.contract.records.log import Amount, Finish, InboxItem, NewEvent
 
@@ -197,7 +197,7 @@ class AgentLoop:
             return await self.state.guard.stop_at_limit(detail)
         if self.log.closing:
             return CLOSED
-        # One small read at each step; the inbox itself is read only if there is anything in it.
+        # One small read at most; the inbox itself is read only if there is anything in it.
         cancelled, posted = await self.log.asked()
         if cancelled:
             return cancelled_finish()
@@ -287,7 +287,8 @@ class AgentLoop:
         billing = Billing(usage, spent, lost, self.answer_event(message, answer))
         if message.calls:
             self.unfinished.clear()
-            await log.open(message, billing, await pending.kept_for_root())
+            start = may_start(message, setup.tools, state.gate)
+            await log.open(message, billing, await pending.kept_for_root(), start=start)
             pending.recorded()
             return None
         follow_up = failed or self.unfinished.next(answer, cutoff)
@@ -412,26 +413,26 @@ class AgentLoop:
         results = exchange.results | done
         ordered = [results[index] for index in range(len(exchange.message.calls))]
         shown = await state.fit(exchange.message.calls, [result.text for result in ordered])
-        items: Sequence[InboxItem] = ()
         notes: list[Note] = []
         if finish is None:
-            items = await self.inbox()
-            notes = inbox_notes(items, log.lease.run_id)
             # In the commit that closes the exchange: inside a tool loop a note is part of the last
             # result, which must not change once a prompt has shown it.
-            notes += await state.guard.look(ordered)
-            notes += await state.limit_notes()
-            finish = PAUSED if pause_requested(items, log.lease) else None
-        # With budgets the answer may have to shrink, or the run to wait: `next_prompt` reserves.
-        later = finish is not None or self.setup.limited
+            notes = [*await state.guard.look(ordered), *await state.limit_notes()]
+            with suppress(InboxWaiting):
+                await log.close(done, shown, notes=notes, reserve=self.reserve, undisturbed=True)
+                return
+        items = await self.inbox() if finish is None else ()
+        notes = [*inbox_notes(items, log.lease.run_id), *notes]
+        if pause_requested(items, log.lease):
+            finish = PAUSED
         await log.close(
-            done,
-            shown,
-            notes=notes,
-            drained=items,
-            reserve=(lambda view: None) if later else state.reserve_ahead,
-            finish=finish,
+            done, shown, notes=notes, drained=items, reserve=self.reserve, finish=finish
         )
+
+    def reserve(self, view: View) -> Amount | None:
+        """Return what to reserve for the next call with the commit before it, if anything."""
+        # With budgets the answer may have to shrink, or the run to wait: `next_prompt` reserves.
+        return None if self.setup.limited else self.state.reserve_ahead(view)
 
     async def end_without_output(self) -> Finish | None:
         """End the run if its model gave too many invalid outputs; else return None."""

@@ -62,6 +62,7 @@ def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]
             exchange.results[row.index] = decode_result(row.body)
         elif row.status == "started":
             tool = tools.get(message.calls[row.index].name)
+            exchange.marked.add(row.index)
             exchange.started.add(row.index)
             if tool is None or not tool.idempotent:
                 uncertain[row.index] = _interrupted()
@@ -96,6 +97,16 @@ def partition_calls(
     return ready, done
 
 
+def may_start(message: AssistantMessage, tools: Toolset, gate: Gate) -> bool:
+    """Return whether an answer's calls may be marked as started before they begin.
+
+    All must run at once, without asking anybody, and be idempotent: after a crash a call that is
+    marked runs again only then, whether it had begun or not.
+    """
+    ready, done = partition_calls(Exchange(0, message, 0.0), tools)
+    return not done and all(one.tool.idempotent and not gate.may_ask(one.tool) for one in ready)
+
+
 async def run_calls(
     log: RunLog,
     tools: Toolset,
@@ -128,8 +139,8 @@ async def run_calls(
     if not gated.ready and not gated.waiting:
         await close(done)
         return None
-    # An idempotent call that a dead process started runs again and is marked already.
-    fresh = [one.index for one in gated.ready if one.index not in exchange.started]
+    # Marked already are calls that `RunLog.open` started, and an idempotent one that runs again.
+    fresh = [one.index for one in gated.ready if one.index not in exchange.marked]
     if fresh or done:
         await log.start(fresh, done)
     waiting = await _ParallelCalls(log, context, close).run(gated.ready)
@@ -150,7 +161,7 @@ class _ParallelCalls:
         self.log, self.exchange = log, log.open_exchange()
         self.context, self.close = context, close
         self.waiting: dict[int, AwaitingHuman] = {}
-        self._recording = anyio.Lock()
+        self._recording = anyio.Lock(fast_acquire=True)
 
     async def run(self, calls: Sequence[ReadyCall]) -> list[AwaitingHuman]:
         """Run the calls and record their results; return what those without a result wait for."""
@@ -180,6 +191,7 @@ class _ParallelCalls:
         return list(self.waiting.values())
 
     async def _run(self, call: ReadyCall) -> None:
+        self.exchange.started.add(call.index)
         try:
             result = await _result_of(call, self.context)
         except (asyncio.CancelledError, Exception):

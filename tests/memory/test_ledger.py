@@ -86,6 +86,16 @@ def test_identifiers_elsewhere_in_the_prompt_are_not_listed() -> None:
     assert compile_ledger(texts, 100, listed="\n".join(before)) == ("tax_rate",)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["--dry-run", "#123", "~/shop/a.py", "@scope/pkg", "(shop)/cart.ts", "über_maß", "x·y/b_c"],
+)
+def test_no_name_is_listed_twice_whatever_it_begins_with(name: str) -> None:
+    (found, *_) = identifiers(name)
+    assert compile_ledger([own(name)], 100)
+    assert compile_ledger([own(name)], 100, listed=f"other_name {found} src/a.py") == ()
+
+
 def test_a_part_of_another_name_is_not_that_name() -> None:
     ledger = compile_ledger([own("cart_total")], 100, listed="cart_total_sum src/cart_totals.py")
     assert ledger == ("cart_total",)

@@ -16,6 +16,7 @@ from agent_runtime.log.branches import edit, fork
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStore
 from agent_runtime_storage.log.leases import SqlLeases
+from agent_runtime_storage.queries.owner import OwnerScope
 
 
 @pytest.fixture
@@ -124,6 +125,81 @@ async def test_a_cancel_during_any_commit_leaves_a_valid_log(
     if last.status == "cancelled":
         remaining = [call("work", n=1), call("work", n=2)][last.steps :]
         assert (await runtime.resume(last.id, agent(*remaining, say("done")))).ok
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_step_is_two_or_three_commits_and_reads_nothing(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, idempotent: bool
+) -> None:
+    """Only idempotent calls start with their answer: after a crash those run again anyway."""
+
+    @tool(idempotent=idempotent)
+    async def look(n: int) -> str:
+        """Look at something."""
+        return f"seen {n}"
+
+    kind, done = OwnerScope, list[str]()
+    read, batch = kind.read, kind.batch
+
+    async def noted_read(self: Any, name: str, **params: Any) -> Any:
+        done.append(name)
+        return await read(self, name, **params)
+
+    async def noted_batch(self: Any, *args: Any, **options: Any) -> Any:
+        done.append("batch")
+        return await batch(self, *args, **options)
+
+    monkeypatch.setattr(lease_keeper, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(kind, "read", noted_read)
+    monkeypatch.setattr(kind, "batch", noted_batch)
+    script = [*(call("look", n=n) for n in range(4)), say("done")]
+    watched = Agent(ScriptedModel(script), tools=[look])
+    places: list[int] = []
+
+    def on_event(event: Event) -> None:
+        if event.kind == "answer":
+            places.append(len(done))
+
+    assert (await runtime.run(watched, "Go.", on_event=on_event)).ok
+    # Not before the first answer, nor with the last one: a run's beginning and end read more.
+    assert done[places[0] : places[3]] == ["batch"] * (6 if idempotent else 9)
+
+
+async def test_what_comes_while_a_tool_runs_is_read_with_its_result(runtime: Runtime) -> None:
+    ids: list[str] = []
+
+    @tool
+    async def wait(n: int) -> str:
+        """Wait for the user."""
+        await runtime.steer(ids[0], f"Number {n}.")
+        return "waited"
+
+    model = ScriptedModel([call("wait", n=1), call("wait", n=2), say("done")])
+
+    def begun(event: Event) -> None:
+        ids.append(event.run_id)
+
+    assert (await runtime.run(Agent(model, tools=[wait]), "Go.", on_event=begun)).ok
+    prompts = [request.messages[-1].text for request in model.requests]
+    assert ["Number 1." in prompt for prompt in prompts] == [False, True, False]
+    assert ["Number 2." in prompt for prompt in prompts] == [False, False, True]
+
+
+async def test_a_call_that_did_not_begin_is_not_said_to_have_run(runtime: Runtime) -> None:
+    def stop(event: Event) -> None:
+        if event.kind == "tool-start":
+            raise RuntimeError("the listener failed")
+
+    with pytest.raises(RuntimeError, match="listener"):
+        await runtime.run(agent(call("work", n=1), say("done")), "Go.", thread="t", on_event=stop)
+    store = runtime.store.of("local")
+    [(outcome, body)] = [
+        (one.outcome, one.body)
+        for node in await store.log.branch("t", (await store.threads.get("t")).head or 0)
+        for one in node.calls
+    ]
+    assert outcome == "cancelled"
+    assert b"It did not run" in body
 
 
 @pytest.mark.parametrize("method", ["begin", "take_lease"])

@@ -116,6 +116,8 @@ class ObservationalMemory:
     past: PastNodes | None = None
     woken: anyio.Event = field(default_factory=anyio.Event)
     resting: int = 0
+    _measured: tuple[View, object, RawNodes] | None = None
+    """The last view, what else its measure depends on, and the measure: a step asks often."""
 
     @property
     def limit(self) -> int:
@@ -160,7 +162,12 @@ class ObservationalMemory:
 
     def raw(self, view: View) -> RawNodes:
         """Return the raw nodes of a view, measured."""
-        return measure(view.entries, self.ready(view), self.ratio(), view.anchor)
+        given = (self.ratio(), self.thresholds, tuple(self.prepared))
+        known = self._measured
+        if known is None or known[0] is not view or known[1] != given:
+            raw = measure(view.entries, self.ready(view), given[0], view.anchor)
+            self._measured = known = (view, given, raw)
+        return known[2]
 
     def sizes(self, view: View) -> tuple[int, int]:
         """Return the provider's tokens of the raw nodes and of the active observations."""

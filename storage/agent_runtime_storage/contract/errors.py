@@ -235,10 +235,10 @@ class RunCancelled(Conflict):
 
 
 class InboxWaiting(Conflict):
-    """Something waits in the inbox, so the run may not end yet.
+    """Something waits for the run that this commit would have overlooked; nothing was written.
 
-    Cause: a message arrived while the run was ending.
-    Cure: none is needed: the runtime reads the message and takes another step.
+    Cause: a message or a cancel arrived while the run ended or recorded a step.
+    Cure: none is needed: the runtime reads it and writes again.
     """
 
 

@@ -82,6 +82,11 @@ class RunMisses:
             return await self._over_limit(lease, commit, label)
         if label == "quiet":
             return InboxWaiting(f"Something waits in the inbox of thread {lease.thread_id}.")
+        if label == "disturbed":
+            return InboxWaiting(
+                f"Something waits in the inbox of thread {lease.thread_id}, or a cancel of run "
+                f"{lease.run_id} is requested."
+            )
         return missed_error(label, lease.thread_id)
 
     async def lost(self, lease: Lease) -> Exception:

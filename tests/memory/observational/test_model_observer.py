@@ -123,7 +123,7 @@ async def test_it_reads_a_fenced_transcript_and_returns_notes_and_costs() -> Non
     )
     (made,) = seen.calls
     assert made.answer.usage is not None
-    assert made.answer.usage.prompt == made.counted
+    assert 0 <= made.counted - made.answer.usage.prompt < 40
     most = watcher.bound(INTERVAL)
     assert made.answer.cost is not None
     assert 0 < made.counted + made.answer.usage.completion <= most[0]

@@ -14,6 +14,7 @@ from agent_runtime_storage import (
     Conflict,
     CorruptThread,
     Finish,
+    InboxWaiting,
     Lease,
     LeaseLost,
     NewActivation,
@@ -171,6 +172,38 @@ async def test_a_commit_for_an_unknown_run_is_not_found(user: UserStore) -> None
 
     with pytest.raises(NotFound):
         await user.runs.commit(Lease("r9", "t1", "r9", 1), Commit(steps=1))
+
+
+async def test_calls_can_begin_as_started(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.runs.commit(lease, Commit(nodes=(replace(exchange(2, 1, "a", "b"), started=True),)))
+    assert [call.status for call in (await user.log.node("t1", 2)).calls] == ["started"] * 2
+    with pytest.raises(Conflict):
+        await user.runs.commit(lease, Commit(start=((2, 0),)))
+    results = (done(2, 0), done(2, 1))
+    await user.runs.commit(lease, Commit(done=results, close=(2,), head=2))
+
+
+@pytest.mark.parametrize("what", ["post", "cancel"])
+async def test_an_undisturbed_commit_writes_nothing_if_something_waits(
+    user: UserStore, what: str
+) -> None:
+    lease, items = await begin(user), list[int]()
+    await user.runs.commit(lease, Commit(nodes=(message(2, 1),), head=2, undisturbed=True))
+    if what == "post":
+        items.append(await user.inbox.post("t1", "steer", b"wait"))
+    else:
+        await user.runs.cancel("r1")
+    before = await snapshot(user)
+    wanted = Commit(nodes=(message(3, 2),), head=3)
+    with pytest.raises(InboxWaiting):
+        await user.runs.commit(lease, replace(wanted, undisturbed=True))
+    assert await snapshot(user) == before
+    await user.runs.commit(lease, replace(wanted, drained=tuple(items)))
+    # A commit may drain the item itself; a cancel remains.
+    await user.runs.commit(
+        lease, Commit(nodes=(message(4, 3),), head=4, undisturbed=what == "post")
+    )
 
 
 async def test_finishing_frees_the_thread_and_the_lease(user: UserStore) -> None:

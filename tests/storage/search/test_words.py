@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import Counter
 
 import pytest
 
@@ -66,6 +67,25 @@ async def test_every_query_term_of_an_indexed_text_is_indexed() -> None:
         for plain in (True, False):
             assert set(query_terms(text, KEY, plain=plain)) <= indexed.keys(), repr(text)
         assert bool(indexed) == bool(query_terms(text, KEY, plain=True))
+
+
+@pytest.mark.parametrize("more", ["", " naïve 東京都"])
+async def test_terms_count_the_words_of_a_text(more: str) -> None:
+    dice = random.Random(7)
+    text = "".join(dice.choices("abcdeXYZ01_./\\:@- \n", k=20_000)) + " again" * 300 + more
+    expected: Counter[str] = Counter()
+    for part in split_words(text):
+        expected.update(part.plain + part.wholes)
+    terms = await terms_of(text, KEY)
+    assert len(expected) > 2000
+    assert terms.length == expected.total()
+    assert terms.times == {
+        hash_term(word, KEY): min(times, MAX_TIMES) for word, times in expected.items()
+    }
+    counted: Counter[str] = Counter()
+    for bit, column in enumerate(terms.by_bit()):
+        counted.update(dict.fromkeys(column.split(), 1 << bit))
+    assert counted == terms.times
 
 
 async def test_terms_depend_on_the_owner() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 import anyio.to_thread
@@ -34,7 +35,7 @@ from agent_runtime.memory.transcript import (
 from agent_runtime.messages import repeats
 from agent_runtime.models.base import Model, ModelInfo
 from agent_runtime.models.cost import max_call_cost, scale_amount
-from agent_runtime.models.tokens import count_text
+from agent_runtime.models.tokens import MESSAGE_OVERHEAD, count_text
 from agent_runtime.prompt.incomplete_answers import CUT
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 
@@ -57,6 +58,7 @@ WAIT = 1.0
 OFF_LOOP = 200_000
 """Above this many characters a transcript is made in a thread."""
 
+READ = "The transcript to take notes of:"
 WRITE = "Write the notes of the transcript now, in the required form."
 """Ends every message: the last word is the runtime's, not the transcript's."""
 
@@ -108,6 +110,14 @@ class _UnusableError(Exception):
     """No attempt gave usable notes."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    interval: ObserverInput
+    limit: int
+    nonce: str
+    pieces: tuple[TranscriptPart, ...]
+
+
 @dataclass(slots=True)
 class ModelObserver:
     """An Observer that asks a model.
@@ -134,6 +144,8 @@ class ModelObserver:
     most_output: int = MOST_OUTPUT
     wait: float = WAIT
     limit: int = MOST_INPUT
+    _latest: _Reading | None = field(default=None, init=False, repr=False)
+    """The last interval as it was read: `bound` and `observe` read the same one."""
 
     def __post_init__(self) -> None:
         """Fit the limits to the model's window."""
@@ -158,6 +170,8 @@ class ModelObserver:
         except Exception as error:
             why = failure_reason(error, self.model, self.timeout, "to observe")
             raise ObserverFailed(why, calls=tuple(calls)) from error
+        finally:
+            self._latest = None
         return ObserverResult(notes, tuple(calls), "model", self.model.name)
 
     def bound(self, interval: ObserverInput) -> tuple[int, int]:
@@ -171,7 +185,7 @@ class ModelObserver:
 
     def _frame(self) -> int:
         """Return the most tokens a prompt has apart from its transcript."""
-        return count_text(INSTRUCTIONS) + sum(self._budgets()) + FRAME_TOKENS
+        return _instruction_tokens() + sum(self._budgets()) + FRAME_TOKENS
 
     def _budgets(self) -> tuple[int, int]:
         """Return the token budgets of the newest earlier notes and of older critical lines."""
@@ -209,12 +223,17 @@ class ModelObserver:
 
     def _read(self, interval: ObserverInput) -> tuple[str, tuple[TranscriptPart, ...]]:
         """Return a mark that occurs in none of the texts, and the transcript in pieces."""
+        latest = self._latest
+        if latest is not None and latest.interval is interval and latest.limit == self.limit:
+            return latest.nonce, latest.pieces
         # Recalled messages happened before and have been observed.
         entries = [one for one in interval.entries if not repeats(one.message)]
         messages = transcript_messages(entries, result_limit=self.result_limit)
         texts = [text for one in messages for text in (one.text, one.speaker)]
         nonce = nonce_for([*texts, *(format_notes(one.notes) for one in interval.earlier)])
-        return nonce, pieces(messages, limit=self.limit, nonce=nonce)
+        read = pieces(messages, limit=self.limit, nonce=nonce)
+        self._latest = _Reading(interval, self.limit, nonce, read)
+        return nonce, read
 
     async def _write_piece(
         self,
@@ -230,7 +249,11 @@ class ModelObserver:
             _UnusableError: no attempt gave usable notes.
         """
         # Also the source to check names against: notes may repeat one from earlier notes.
-        text = _message(piece, nonce, *_context(earlier, *self._budgets()))
+        context = _context_text(nonce, *_context(earlier, *self._budgets()))
+        text = f"{context}\n\n{READ}\n{piece.text}"
+        # The parts are counted already; together they have a few tokens less.
+        counted = 2 * MESSAGE_OVERHEAD + _instruction_tokens() + piece.tokens
+        counted += count_text(context) + count_text(READ)
         source = NotesSource(
             text=text,
             tokens=piece.tokens,
@@ -248,6 +271,7 @@ class ModelObserver:
                     f"{text}\n\n{rejected or WRITE}",
                     self.most_output,
                     calls=calls,
+                    counted=counted + count_text(rejected or WRITE),
                     temperature=self.temperature,
                     session=self.session,
                 )
@@ -265,6 +289,11 @@ class ModelObserver:
         raise _UnusableError(f"{self.model.name} wrote no usable notes. {why}")
 
 
+@functools.cache
+def _instruction_tokens() -> int:
+    return count_text(INSTRUCTIONS)
+
+
 def _time_for(seconds: float) -> bool:
     return anyio.current_time() + seconds < anyio.current_effective_deadline()
 
@@ -272,11 +301,8 @@ def _time_for(seconds: float) -> bool:
 # Earlier notes
 
 
-def _message(
-    piece: TranscriptPart,
-    nonce: str,
-    newest: ObservationNotes,
-    still_open: tuple[ObservationLine, ...],
+def _context_text(
+    nonce: str, newest: ObservationNotes, still_open: tuple[ObservationLine, ...]
 ) -> str:
     parts = [f"The code is {nonce}."]
     if still_open:
@@ -289,7 +315,7 @@ def _message(
             "The newest earlier notes, for context; do not repeat them:\n"
             f"<earlier {nonce}>\n{shown}\n</earlier {nonce}>"
         )
-    return "\n\n".join([*parts, f"The transcript to take notes of:\n{piece.text}"])
+    return "\n\n".join(parts)
 
 
 def _context(

@@ -19,6 +19,7 @@ async def call_memory_model(
     max_output: int,
     *,
     calls: list[MemoryCall],
+    counted: int | None = None,
     temperature: float | None = None,
     session: str = "",
 ) -> ModelAnswer:
@@ -29,6 +30,7 @@ async def call_memory_model(
     Args:
         calls: gets every attempt that was or may be billed, even if the call fails or is
             cancelled; an attempt that died without reporting usage gets an answer without usage.
+        counted: our count of the prompt, or a little more, if it is known.
 
     Raises:
         ModelRejected: the answer was refused, filtered or unfinished; a truncated one is returned.
@@ -36,13 +38,15 @@ async def call_memory_model(
     """
     messages = (PromptMessage("system", system), PromptMessage("user", text))
     request = ModelRequest(messages, max_output=max_output, session=session)
+    if counted is None:
+        counted = sum(map(count_message, messages))
     try:
         settings = ModelSettings(temperature=temperature)
-        answer = await _ask(model, replace(request, settings=settings), calls)
+        answer = await _ask(model, replace(request, settings=settings), calls, counted)
     except ModelRejected:
         if temperature is None:
             raise
-        answer = await _ask(model, request, calls)
+        answer = await _ask(model, request, calls, counted)
     if answer.finish in ("stop", "tool_calls", *CUT):
         return answer
     raise ModelRejected(
@@ -65,8 +69,9 @@ def failure_reason(error: Exception, model: Model, timeout: float, work: str) ->
     return f"{model.name} failed with {type(error).__name__}."
 
 
-async def _ask(model: Model, request: ModelRequest, calls: list[MemoryCall]) -> ModelAnswer:
-    counted = sum(map(count_message, request.messages))
+async def _ask(
+    model: Model, request: ModelRequest, calls: list[MemoryCall], counted: int
+) -> ModelAnswer:
     # Until the provider says otherwise, the attempt in progress may be billed.
     lost = 1
     try:

@@ -258,6 +258,8 @@ class NewNode:
     status: NodeStatus = "closed"
     tools: tuple[str, ...] = ()
     """For an exchange, the tool of each call in order; each begins as `pending`."""
+    started: bool = False
+    """Whether the calls begin as `started` instead."""
     text: str = ""
     """The text for full-text search; only its index is stored, up to 100,000 characters."""
 
@@ -360,6 +362,8 @@ class Commit:
     questions: tuple[NewQuestion, ...] = ()
     quiet_inbox: bool = False
     """Whether the commit misses if other items wait in the inbox."""
+    undisturbed: bool = False
+    """Whether it misses if other items wait in the inbox, or a cancel of the run is requested."""
     events: tuple[NewEvent, ...] = ()
 
 

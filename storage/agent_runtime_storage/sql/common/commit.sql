@@ -72,7 +72,7 @@ WHERE :parent_id{as_bigint} IS NULL OR EXISTS (
 
 -- name: append_call
 INSERT INTO calls (user_id, thread_id, node_id, position, tool, status)
-VALUES (:user_id, :thread_id, :node_id, :position, :tool, 'pending');
+VALUES (:user_id, :thread_id, :node_id, :position, :tool, :status);
 
 -- name: set_open_node
 UPDATE runs SET open_node = :id
@@ -97,6 +97,12 @@ DELETE FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id AND id = :
 -- An update, not a SELECT: `post` waits for the row's lock, so nothing arrives before the commit.
 UPDATE threads SET updated_at = updated_at
 WHERE user_id = :user_id AND id = :thread_id
+  AND NOT EXISTS (SELECT 1 FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id);
+
+-- name: require_undisturbed
+-- After `commit_guard` and `commit_thread`, which hold the locks that `cancel` and `post` wait for.
+UPDATE runs SET updated_at = updated_at
+WHERE user_id = :user_id AND id = :run_id AND cancel_requested = 0
   AND NOT EXISTS (SELECT 1 FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id);
 
 -- name: node_is_there_filter
