@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from agent_runtime.cli.check import Check
+
 if TYPE_CHECKING:
-    from agent_runtime.cli.commands.doctor import Check
     from agent_runtime_config import Settings
     from agent_runtime_storage import Run
 
@@ -20,7 +21,6 @@ async def check_live(settings: Settings) -> list[Check]:
 
     What only a process itself knows, such as the lag of its event loop, is in `Runtime.health`.
     """
-    from agent_runtime.cli.commands.doctor import Check
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.runtime import Runtime
 
@@ -35,7 +35,6 @@ async def check_live(settings: Settings) -> list[Check]:
 
 
 def _running(runs: Sequence[Run]) -> Iterator[Check]:
-    from agent_runtime.cli.commands.doctor import Check
     from agent_runtime.log import leases
 
     by_process: dict[str, list[Run]] = defaultdict(list)
@@ -66,8 +65,6 @@ def _running(runs: Sequence[Run]) -> Iterator[Check]:
 
 
 def _waiting(runs: Sequence[Run]) -> Iterator[Check]:
-    from agent_runtime.cli.commands.doctor import Check
-
     waiting = [run for run in runs if run.status == "suspended" and run.parent_run_id is None]
     for reason, why, cure in (
         ("unavailable", "suspended: no model could be reached", SWEEP),

@@ -89,7 +89,6 @@ class Tally:
     def _lines(self, event: Event, data: dict[str, Any]) -> list[str]:
         match event.kind:
             case "run-queue":
-                self.doing = "waiting for a place"
                 return [f"  waits for a place: {data['ahead']} before it"]
             case "run-start":
                 return self._start(event, data)
@@ -144,10 +143,8 @@ class Tally:
             case "question":
                 self.doing = "waiting for an answer"
                 return [f"  question {data['id']}"]
-            case "run-suspend":
-                self.doing = "suspended"
-            case "run-finish":
-                self.doing = "done"
+            case "run-suspend" | "run-finish":
+                self.doing = "suspended" if event.kind == "run-suspend" else "done"
         return []
 
     def _activation(self, data: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from inspect import signature
+from inspect import Signature, signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
@@ -186,7 +186,14 @@ def streaming(
             if ended:
                 raise ended[0]
 
-    described = {
+    for attribute, value in _described(name, run, parameters).items():
+        setattr(open_stream, attribute, value)
+    return open_stream
+
+
+def _described(name: str, run: Callable[..., Any], parameters: Signature) -> dict[str, Any]:
+    """Return how the streaming counterpart of a method shows itself in `help`."""
+    return {
         "__name__": name,
         "__qualname__": f"{run.__qualname__.rpartition('.')[0]}.{name}",
         "__module__": run.__module__,
@@ -196,6 +203,3 @@ def streaming(
             return_annotation=f"AbstractAsyncContextManager[{RunStream.__name__}]"
         ),
     }
-    for attribute, value in described.items():
-        setattr(open_stream, attribute, value)
-    return open_stream

@@ -56,7 +56,7 @@ async def test_a_callers_spec_is_stored_unchanged(database_url: str, key: str, k
     def build(script: list[Any]) -> Agent | Workflow:
         return Agent(ScriptedModel(script)) if kind == "agent" else _flow(script)
 
-    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+    async with Runtime.open(Settings(database_url=database_url, model_outage=0)) as runtime:
         store = runtime.store.of("local")
         with pytest.raises(Exception, match="The provider is gone"):
             await runtime.run(build([GONE]), "Work.", thread="t", spec=spec)
@@ -76,7 +76,7 @@ async def test_a_callers_spec_is_stored_unchanged(database_url: str, key: str, k
 async def test_an_unreadable_delegation_record_is_logged_when_it_is_read(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+    async with Runtime.open(Settings(database_url=database_url, model_outage=0)) as runtime:
         result = await runtime.run(Agent(ScriptedModel([say("Done.")])), "Work.")
         own = await runtime.store.of("local").runs.get(result.run_id)
     broken = {"delegation": {"key": "k", "call": "c"}}
@@ -94,7 +94,7 @@ async def test_an_unreadable_delegation_record_is_logged_when_it_is_read(
 
 async def test_only_the_command_lines_workspace_becomes_thread_metadata(tmp_path: Path) -> None:
     for program, metadata in (("", {}), (COMMAND, {"workspace": "/work"})):
-        settings = Settings(database_url=f"file:{tmp_path / 'own.db'}")
+        settings = Settings(database_url=f"file:{tmp_path / 'own.db'}", model_outage=0)
         async with Runtime.open(settings, program=program) as runtime:
             agent = Agent(ScriptedModel([say("Done.")]))
             spec = {"workspace": "/work"}
@@ -142,7 +142,7 @@ OUTPUTS = {
 
 @pytest.mark.parametrize("kind", OUTPUTS)
 async def test_a_run_of_an_earlier_version_resumes(old: Path, kind: str) -> None:
-    async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
+    async with Runtime.open(Settings(database_url=f"file:{old}", model_outage=0)) as runtime:
         store = runtime.store.of("local")
         agent_names = {"workflow": "flow", "node_memory": "node"}
         roots = [run for run in await store.runs.list(limit=100) if run.parent_run_id is None]
@@ -169,20 +169,20 @@ async def test_a_run_of_an_earlier_version_resumes(old: Path, kind: str) -> None
 
 
 async def test_the_command_line_resumes_its_run_of_an_earlier_version(old: Path) -> None:
-    async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
+    async with Runtime.open(Settings(database_url=f"file:{old}", model_outage=0)) as runtime:
         [run] = await runtime.store.of("local").runs.list(thread_id="command")
     environ = {"AGENT_RUNTIME_DATABASE_URL": f"file:{old}"}
     done = run_command("resume", run.id, cwd=old.parent, environ=environ)
     # The offline model cannot do that task, but the agent was built and the run continued.
     assert "was not started from the command line" not in done.stderr
-    async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
+    async with Runtime.open(Settings(database_url=f"file:{old}", model_outage=0)) as runtime:
         assert (await runtime.store.of("local").runs.get(run.id)).epoch == run.epoch + 1
     shutil.rmtree(old.parent / "work")
 
 
 @pytest.mark.backends("file", "postgres")
 async def test_memory_upkeep_is_not_resumed_as_a_task(database_url: str) -> None:
-    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+    async with Runtime.open(Settings(database_url=database_url, model_outage=0)) as runtime:
         agent = Agent(ScriptedModel([say("Done.")]))
         await runtime.run(agent, "Work.", thread="t")
         await runtime.memory.observe(agent, "t")

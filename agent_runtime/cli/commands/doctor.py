@@ -6,14 +6,14 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli.check import Check
 from agent_runtime.cli.terminal import printable, write_json
 from agent_runtime_config.urls import redact_url, url_scheme
 
@@ -42,16 +42,6 @@ POSTGRES_PACKAGES = ("psycopg",)
 CALL = "Answer with the word ready, and nothing else."
 CALL_TOKENS = 2_000
 """Enough for a model that reasons before it answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one check, and its cure."""
-
-    name: str
-    state: Literal["ok", "warn", "fail"]
-    detail: str
-    cure: str = ""
 
 
 @click.command()

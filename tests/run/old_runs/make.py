@@ -88,7 +88,7 @@ SPECS: dict[str, dict[str, Any]] = {
 
 async def write(database: Path, workspace: Path) -> None:
     """Write the runs into a database."""
-    settings = Settings(database_url=f"file:{database}")
+    settings = Settings(database_url=f"file:{database}", model_outage=0)
     (workspace / "a.txt").write_text("four")
     async with Runtime.open(settings) as runtime:
         for kind, agent in agents(workspace, again=False).items():

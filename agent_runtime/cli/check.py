@@ -1,0 +1,16 @@
+"""`Check`: what a check of `doctor` found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check, and its cure."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    detail: str
+    cure: str = ""
