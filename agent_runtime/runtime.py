@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import orjson
@@ -30,8 +30,6 @@ from agent_runtime.memory.recall.configure import RecallService
 from agent_runtime.messages import LoggedMessage, UserMessage, encodable
 from agent_runtime.models.base import Model
 from agent_runtime.models.cost import require_price
-from agent_runtime.models.embedding import Embedder
-from agent_runtime.offline import offline_model
 from agent_runtime.plan.planner import Planner, ThreadPlans
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
@@ -59,6 +57,9 @@ from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Run
 from agent_runtime_storage.contract.records.usage import UsageTotal
+
+if TYPE_CHECKING:
+    from agent_runtime.models.embedding import Embedder
 
 _log = logging.getLogger(__name__)
 
@@ -254,7 +255,7 @@ class Runtime(RunControl):
     def memory(self) -> ThreadMemory:
         """The memory of threads: report it, observe or condense it on request."""
         return ThreadMemory(
-            self.settings, self.store, self.model, offline_model, tree_budget(self.settings)
+            self.settings, self.store, self.model, _offline_model, tree_budget(self.settings)
         )
 
     @property
@@ -382,7 +383,7 @@ class Runtime(RunControl):
             agent.resolved_as if isinstance(agent, Workflow) else agent,
             self.settings,
             self.model,
-            offline_model,
+            _offline_model,
             store,
             thread_id=thread,
             child=child,
@@ -462,6 +463,13 @@ class Runtime(RunControl):
             usage=UsageTotal.of(usage.values()),
             usage_by_purpose=usage,
         )
+
+
+def _offline_model() -> Model:
+    # Not above: only needed where no model is set.
+    from agent_runtime.offline import offline_model
+
+    return offline_model()
 
 
 def _checked(agent: Runnable) -> Agent | Workflow:
