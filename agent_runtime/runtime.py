@@ -30,6 +30,7 @@ from agent_runtime.memory.recall.configure import RecallService
 from agent_runtime.messages import LoggedMessage, UserMessage, encodable
 from agent_runtime.models.base import Model
 from agent_runtime.models.cost import require_price
+from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.plan.planner import Planner, ThreadPlans
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
@@ -127,6 +128,9 @@ class Runtime(RunControl):
             auth_token=token.get_secret_value() if token else None,
             objects=settings.object_store_url,
         )
+        if model is not None:
+            # Before the store is open: loading takes more memory than all that follows.
+            await load_vocabulary()
         store = await connect()
         runtime = cls(settings, store, model, recall, program)
         # Another connection, because the store belongs to the event loop that may be blocked.

@@ -10,7 +10,7 @@ import functools
 import importlib.util
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -149,11 +149,11 @@ def read_table() -> bytes:
     return path.read_bytes() if path is not None and path.is_file() else b"{}"
 
 
-def _entry(table: bytes, name: str, modes: Iterable[str]) -> dict[str, Any]:
+def _entry(table: bytes, name: str, modes: Sequence[str]) -> dict[str, Any]:
     """Return a model's entry in the table; empty if it has none of these modes."""
     if (first := _FIRST_KEY.match(table)) is None:
         # Written in another way than now.
-        found = orjson.loads(table).get(name) or {}
+        entry = cast("dict[str, dict[str, Any]]", orjson.loads(table)).get(name, {})
     else:
         # No string holds a line break, and what is further in is indented more.
         line = first[1]
@@ -162,9 +162,8 @@ def _entry(table: bytes, name: str, modes: Iterable[str]) -> dict[str, Any]:
         if start < len(key):
             return {}
         end = table.index(line + b"}", start) + len(line) + 1
-        found = orjson.loads(table[start:end])
-    entry = cast("dict[str, Any]", found)
-    return entry if entry.get("mode") in modes else {}
+        entry = cast("dict[str, Any]", orjson.loads(table[start:end]))
+    return entry if str(entry.get("mode")) in modes else {}
 
 
 def _nano(dollars: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_what_a_cache_keeps_for_an_hour_costs_twice_the_input() -> None:
 def test_a_table_is_read_however_it_is_written(
     monkeypatch: pytest.MonkeyPatch, indent: int | None, name: str
 ) -> None:
-    table = {
+    table: dict[str, dict[str, Any]] = {
         "a": {"mode": "chat", "max_input_tokens": 1, "inner": {"mode": "chat"}},
         "b": {"mode": "responses", "note": '\n    "last": {\n', "list": [{}, {"x": 1}]},
         'quo"te': {"mode": "chat", "text": {}},

@@ -61,7 +61,11 @@ class UserStore(Protocol):
     questions: QuestionStore
     search: TextSearch
     vectors: VectorStore
-    upkeep: Upkeep
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """Export, import, deletion and retention of the owner's threads."""
+        ...
 
     @property
     def documents(self) -> Documents:
@@ -76,7 +80,10 @@ class UserStore(Protocol):
 class Store(Protocol):
     """An open database."""
 
-    maintenance: Maintenance
+    @property
+    def maintenance(self) -> Maintenance:
+        """Checks and sizes of the whole database."""
+        ...
 
     @property
     def objects(self) -> ObjectStore | None:
