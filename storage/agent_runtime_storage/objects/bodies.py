@@ -215,6 +215,9 @@ def unpack_body(inline: bytes, codec: str, data: bytes | None, what: Mapping[str
     if codec == "raw":
         return data
     try:
+        # A forged frame could promise to fill the memory.
+        if data is inline and zstandard.frame_content_size(data) > INLINE_BYTES:
+            raise _lost(what)
         return _zstd.decompress(data)
     except zstandard.ZstdError as error:
         raise _lost(what) from error

@@ -8,7 +8,12 @@ import pytest
 import zstandard
 
 from agent_runtime_storage.contract.errors import CorruptThread
-from agent_runtime_storage.objects.bodies import COMPRESSED_BYTES, BodyWriter, unpack_body
+from agent_runtime_storage.objects.bodies import (
+    COMPRESSED_BYTES,
+    INLINE_BYTES,
+    BodyWriter,
+    unpack_body,
+)
 
 FRAME = zstandard.ZstdCompressor().compress(b"inner")
 
@@ -45,7 +50,11 @@ def test_a_row_that_was_written_uncompressed_is_read() -> None:
     assert unpack_body(body, "", None, {}) == body
 
 
-def test_a_damaged_row_is_named() -> None:
-    damaged = stored(b"some words " * 100)[:-3]
+@pytest.mark.parametrize(
+    "damaged",
+    [stored(b"some words " * 100)[:-3], FRAME[:4], zstandard.compress(bytes(INLINE_BYTES + 1))],
+    ids=["cut off", "begin", "too large"],
+)
+def test_a_damaged_row_is_named(damaged: bytes) -> None:
     with pytest.raises(CorruptThread, match="node 7"):
         unpack_body(damaged, "", None, {"node": 7})
