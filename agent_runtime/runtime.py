@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -25,8 +25,7 @@ from agent_runtime.memory.recall.configure import RecallService
 from agent_runtime.messages import LoggedMessage, UserMessage, encodable
 from agent_runtime.models.base import Model
 from agent_runtime.models.cost import require_price
-from agent_runtime.models.embedding import Embedder
-from agent_runtime.offline import offline_model
+from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.plan.planner import Planner
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
@@ -56,6 +55,9 @@ from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Run
+
+if TYPE_CHECKING:
+    from agent_runtime.models.embedding import Embedder
 
 _log = logging.getLogger(__name__)
 
@@ -127,6 +129,9 @@ class Runtime(RunControl):
             auth_token=token.get_secret_value() if token else None,
             objects=settings.object_store_url,
         )
+        if model is not None:
+            # Before the store is open: loading takes more memory than all that follows.
+            await load_vocabulary()
         store = await connect()
         # Another connection, because the store belongs to the event loop that may be blocked.
         again = partial(connect, migrate=False)
@@ -283,7 +288,7 @@ class Runtime(RunControl):
             self.settings,
             self.store,
             self.model,
-            offline_model,
+            _offline_model,
             tree_budget(self.settings),
             self.host.keeper,
         )
@@ -419,7 +424,7 @@ class Runtime(RunControl):
             agent.resolved_as if isinstance(agent, Workflow) else agent,
             self.settings,
             self.model,
-            offline_model,
+            _offline_model,
             store,
             thread_id=thread,
             child=child,
@@ -481,3 +486,10 @@ class Runtime(RunControl):
             if days := settings.node_memory_keep_days:
                 host.background.start(prune_daily(store, days=days))
         return await result_of(store, lease, finish, state.log.steps, state.setup.output)
+
+
+def _offline_model() -> Model:
+    # Not above: only needed where no model is set.
+    from agent_runtime.offline import offline_model
+
+    return offline_model()

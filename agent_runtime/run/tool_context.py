@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_runtime.agent import Runnable
 from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.events import Event
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
-from agent_runtime.memory.recall.retriever import Retriever
 from agent_runtime.messages import LoggedMessage, UserMessage
 from agent_runtime.plan.planner import Planner
 from agent_runtime.run.results import RunResult
@@ -21,6 +20,9 @@ from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
+
+if TYPE_CHECKING:
+    from agent_runtime.memory.recall.retriever import Retriever
 
 
 class RunChild(Protocol):

@@ -34,8 +34,6 @@ from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.search.full_text import SqlTextSearch, TextIndexer
 from agent_runtime_storage.search.vectors import SqlVectors
-from agent_runtime_storage.upkeep.maintenance import SqlMaintenance
-from agent_runtime_storage.upkeep.transfer import SqlUpkeep
 
 
 class SqlUserStore:
@@ -60,8 +58,15 @@ class SqlUserStore:
         self.questions: QuestionStore = questions
         self.search: TextSearch = SqlTextSearch(scope, indexer)
         self.vectors: VectorStore = vectors
-        self.upkeep: Upkeep = SqlUpkeep(scope, vectors, indexer)
+        self._upkeep = scope, vectors, indexer
         self._objects = objects
+
+    @property
+    def upkeep(self) -> Upkeep:
+        # Not above, nor `maintenance` below: runs do without both.
+        from agent_runtime_storage.upkeep.transfer import SqlUpkeep
+
+        return SqlUpkeep(*self._upkeep)
 
     @property
     def documents(self) -> Documents:
@@ -82,7 +87,12 @@ class SqlStore:
         self._driver = driver
         self._objects = objects
         self.leases: LeaseStore = SqlLeases(driver)
-        self.maintenance: Maintenance = SqlMaintenance(driver, objects)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        from agent_runtime_storage.upkeep.maintenance import SqlMaintenance
+
+        return SqlMaintenance(self._driver, self._objects)
 
     @property
     def objects(self) -> ObjectStore | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from agent_runtime.models import catalog
 from agent_runtime.models.base import Price, TokenUsage
 from agent_runtime.models.catalog import full_name, model_info, takes_files
 from agent_runtime.models.pricing.charge import cost_of
@@ -100,3 +104,21 @@ def test_what_a_cache_keeps_for_an_hour_costs_twice_the_input() -> None:
     price = Price(input=100, output=1000, cache_read=10, cache_write=125)
     cost = cost_of(price, TokenUsage(300, 0, cache_write=300, cache_write_hour=200))
     assert cost == 100 * 125 + 200 * 200
+
+
+@pytest.mark.parametrize("indent", [None, 2, 4])
+@pytest.mark.parametrize("name", ["a", "p/b", 'quo"te', "\ud800", "empty", "text", "inner", "last"])
+def test_a_table_is_read_however_it_is_written(
+    monkeypatch: pytest.MonkeyPatch, indent: int | None, name: str
+) -> None:
+    table: dict[str, dict[str, Any]] = {
+        "a": {"mode": "chat", "max_input_tokens": 1, "inner": {"mode": "chat"}},
+        "b": {"mode": "responses", "note": '\n    "last": {\n', "list": [{}, {"x": 1}]},
+        'quo"te': {"mode": "chat", "text": {}},
+        "empty": {},
+        "image": {"mode": "image_generation"},
+        "last": {"mode": "completion"},
+    }
+    monkeypatch.setattr(catalog, "read_table", lambda: json.dumps(table, indent=indent).encode())
+    wanted = table.get(name.removeprefix("p/"), {})
+    assert catalog.entry_of.__wrapped__(name) == wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -20,12 +20,14 @@ from agent_runtime.memory.recall.open import (
     with_headers,
     written_when,
 )
-from agent_runtime.memory.recall.retriever import Retriever
 from agent_runtime.memory.recall.search import SearchHit, retrieve
 from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 from agent_runtime_storage.contract.records.log import Node
+
+if TYPE_CHECKING:
+    from agent_runtime.memory.recall.retriever import Retriever
 
 HITS = 10
 """How many hits a search shows."""
@@ -98,7 +100,7 @@ async def _open(context: ToolContext, handle: str) -> Opened:
 async def _locator(context: ToolContext, thread_id: str) -> NodeLocator:
     if thread_id == context.thread_id:
         return await NodeLocator.of(context.store, thread_id)
-    retriever = context.service(Retriever)
+    retriever = _retriever(context)
     # Only this scope may show other threads, even to a model that guesses an id.
     if retriever is None or retriever.policy.scope != "user":
         raise ToolError("You can open only what is in your own thread.", cure=HANDLES)
@@ -118,7 +120,7 @@ async def _search(context: ToolContext, query: str) -> Opened:
     other threads if they are in its scope.
     """
     where = await NodeLocator.of(context.store, context.thread_id)
-    retriever = context.service(Retriever)
+    retriever = _retriever(context)
     if retriever is not None:
         hits = await retriever.find(query, limit=SEARCHED)
     else:
@@ -148,6 +150,13 @@ async def _search(context: ToolContext, query: str) -> Opened:
     count = f"{len(parts)} place{'s' if len(parts) > 1 else ''}"
     hint = f"{hint} What each line names first is the handle that opens the place.{more}"
     return Opened(f"{count} with {kind} {shown}, the best first", text, hint)
+
+
+def _retriever(context: ToolContext) -> Retriever | None:
+    # Not above: most runs end before anything is recalled.
+    from agent_runtime.memory.recall.retriever import Retriever
+
+    return context.service(Retriever)
 
 
 def _by_recall(node: Node, hit: SearchHit) -> bool:

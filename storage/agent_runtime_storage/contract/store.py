@@ -62,7 +62,11 @@ class UserStore(Protocol):
     questions: QuestionStore
     search: TextSearch
     vectors: VectorStore
-    upkeep: Upkeep
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """Export, import, deletion and retention of the owner's threads."""
+        ...
 
     @property
     def documents(self) -> Documents:
@@ -78,7 +82,11 @@ class Store(Protocol):
     """An open database."""
 
     leases: LeaseStore
-    maintenance: Maintenance
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Checks and sizes of the whole database."""
+        ...
 
     @property
     def objects(self) -> ObjectStore | None:

@@ -62,11 +62,12 @@ class SqlJobs:
         if not rows:
             return None
         [(identity, thread, job_kind, job_key, payload, blob, attempts, token)] = rows
+        codec, data = "", None
         if blob is not None:
             # RETURNING cannot join, so a large payload takes a second query.
             blobs = await self._scope.read("blob", thread_id=thread, hash=blob)
             codec, data = blobs[0] if blobs else ("lost", None)
-            payload = unpack_body(b"", codec, data, {"job": identity})
+        payload = unpack_body(payload, codec, data, {"job": identity})
         return Job(identity, thread, job_kind, job_key, payload, attempts, token)
 
     async def finish(self, job: Job) -> None:

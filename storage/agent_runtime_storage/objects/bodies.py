@@ -1,11 +1,14 @@
-"""Store bodies: small ones in their row, large ones compressed in the thread's blobs.
+"""Store bodies compressed: small ones in their row, large ones in the thread's blobs.
 
 The largest are objects outside of the database; their blob's row holds only the key.
+
+A body in its row is a zstd frame if it begins as one, else the body itself.
 """
 
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -26,8 +29,11 @@ from agent_runtime_storage.objects.object_store import (
 INLINE_BYTES = 4096
 # From this compressed size on, a commit takes no longer with an object than with a blob's data.
 OBJECT_BYTES = 256 * 1024
+# Shorter ones, such as most messages, would shrink by little.
+COMPRESSED_BYTES = 512
 # Shrinks typical bodies to 40% in about 10 µs.
 _LEVEL = 3
+_FRAME = zstandard.FRAME_HEADER
 # Hashing and compressing more would hold up the event loop for a millisecond or longer.
 THREAD_BYTES = 256 * 1024
 
@@ -44,9 +50,31 @@ class Packed:
     object_bytes: int | None = None
 
 
+class _Zstd(threading.local):
+    """A compressor and a decompressor for each thread: neither can be shared, and each costs more
+    to make than a small body takes."""
+
+    def __init__(self) -> None:
+        self.compress = zstandard.ZstdCompressor(level=_LEVEL).compress
+        self.decompress = zstandard.ZstdDecompressor().decompress
+
+
+_zstd = _Zstd()
+
+
+def _pack_inline(body: bytes) -> bytes:
+    """Return what a row holds of a body."""
+    # Whatever begins as a frame becomes one, or it would be read as one.
+    ambiguous = body.startswith(_FRAME)
+    if len(body) < COMPRESSED_BYTES and not ambiguous:
+        return body
+    compressed = _zstd.compress(body)
+    return compressed if ambiguous or len(compressed) < len(body) else body
+
+
 def _pack(body: bytes) -> Packed:
     digest = hashlib.sha256(body).digest()
-    compressed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
+    compressed = _zstd.compress(body)
     # Images and archives are compressed already.
     if len(compressed) < len(body):
         return Packed(b"", digest, "zstd", compressed)
@@ -107,7 +135,7 @@ class BodyWriter:
 
     def get(self, body: bytes) -> Packed:
         """Return the packed form of the body: inline, if `pack` has not made it a blob."""
-        return self._packed.get(body) or Packed(body)
+        return self._packed.get(body) or Packed(_pack_inline(body))
 
     def blob(self, body: bytes) -> Packed:
         """Return the blob of a body that was given to `pack` as one of `blobs`."""
@@ -162,7 +190,7 @@ def _verified(key: str, data: bytes) -> bytes | None:
     """Return the body in an object; None if its hash is not the one in the key."""
     try:
         digest, codec = digest_and_codec(key)
-        body = data if codec == "raw" else zstandard.ZstdDecompressor().decompress(data)
+        body = data if codec == "raw" else _zstd.decompress(data)
     except (ValueError, zstandard.ZstdError):
         return None
     return body if hashlib.sha256(body).digest() == digest else None
@@ -179,15 +207,20 @@ def unpack_body(inline: bytes, codec: str, data: bytes | None, what: Mapping[str
         CorruptThread: the blob is lost or damaged.
     """
     if not codec:
-        return inline
-    if data is not None:
-        if codec == "raw":
-            return data
-        try:
-            return zstandard.ZstdDecompressor().decompress(data)
-        except zstandard.ZstdError as error:
-            raise _lost(what) from error
-    raise _lost(what)
+        if not inline.startswith(_FRAME):
+            return inline
+        codec, data = "zstd", inline
+    if data is None:
+        raise _lost(what)
+    if codec == "raw":
+        return data
+    try:
+        # A forged frame could promise to fill the memory.
+        if data is inline and zstandard.frame_content_size(data) > INLINE_BYTES:
+            raise _lost(what)
+        return _zstd.decompress(data)
+    except zstandard.ZstdError as error:
+        raise _lost(what) from error
 
 
 def _lost(what: Mapping[str, object]) -> CorruptThread:

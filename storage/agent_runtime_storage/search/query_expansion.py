@@ -12,10 +12,6 @@ import functools
 from collections.abc import Iterable
 from typing import Any, cast
 
-from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTypeStubs]
-    EnglishStemmer,
-)
-
 MAX_EXPANDED_WORDS = 24
 """The first words of a query that are expanded; each form is one more term to look up."""
 _SHORTEST = 3
@@ -103,6 +99,11 @@ def _inflected(base: str) -> list[str]:
 
 @functools.lru_cache(maxsize=32_768)
 def _stem(word: str) -> str:
+    # Not above: the package imports all its languages, and most runs never search.
+    from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTypeStubs]
+        EnglishStemmer,
+    )
+
     return cast("str", cast("Any", EnglishStemmer()).stemWord(word))
 
 
