@@ -38,6 +38,7 @@ from agent_runtime.models.base import (
     SettingIgnored,
 )
 from agent_runtime.models.cost import scale_amount, usage_of
+from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.attachments import masked_parts
 from agent_runtime.prompt.build import build_prompt, check_prompt
 from agent_runtime.prompt.incomplete_answers import GO_ON as GO_ON_EXACTLY
@@ -151,6 +152,7 @@ class AgentLoop:
             settings=self.setup.model_settings,
             files=masked_parts(files, self.log.view.start.nonce),
         )
+        check_if_asked(request, model.name)
         # `lost` of an event counts from the call's beginning; `counted` of them are in
         # `pending.lost` already, or recorded.
         counted = 0
