@@ -40,6 +40,7 @@ class ModelInfo:
     Attributes:
         window: the context window in tokens (prompt and answer together).
         max_output: the most tokens that one answer may have.
+        output_known: whether that is known, and not only assumed because nothing is.
         price: None if unknown.
         start_ratio: the provider's tokens per one of ours until its usage is known; set safely
             high.
@@ -54,6 +55,7 @@ class ModelInfo:
     start_ratio: float = 1.3
     cache_marks: int = 0
     takes: frozenset[FileKind] = frozenset()
+    output_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

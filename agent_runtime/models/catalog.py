@@ -72,14 +72,16 @@ def model_info(
     A model that is not in the table has a window of 128,000 tokens and no price.
     """
     entry = entry_of(name)
+    known = max_output or known_output(name)
     return ModelInfo(
         name=name,
         window=window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW,
-        max_output=max_output or known_output(name) or DEFAULT_MAX_OUTPUT,
+        max_output=known or DEFAULT_MAX_OUTPUT,
         price=price or price_of(entry),
         start_ratio=_start_ratio(name),
         cache_marks=CACHE_MARKS if takes_marks(name) else 0,
         takes=takes_files(name) if takes is None else frozenset(takes),
+        output_known=bool(known),
     )
 
 

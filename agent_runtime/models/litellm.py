@@ -171,7 +171,9 @@ class LiteLLMModel(ProviderModel):
             "messages": messages_of(request, dialect),
             "stream": True,
             "stream_options": {"include_usage": True},
-            "max_tokens": min(request.max_output, info.max_output),
+            "max_tokens": min(request.max_output, info.max_output)
+            if info.output_known
+            else request.max_output,
             # Only a backstop: the deadlines above come first.
             "timeout": self._first_byte_timeout + self._idle_timeout,
             "max_retries": 0,

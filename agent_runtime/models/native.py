@@ -334,7 +334,7 @@ def wire_of_access(access: ModelAccess, info: ModelInfo) -> Wire:
         key=_key(access),
         takes=info.takes,
         marks=info.cache_marks > 0,
-        max_output=info.max_output,
+        max_output=info.max_output if info.output_known else 0,
     )
     return wire_for(target, wire)
 

@@ -280,6 +280,15 @@ class AgentLoop:
         # An answer without reported usage counts at its bound, like a lost attempt.
         lost = scale_amount(reserved, pending.lost + (answer.usage is None))
         billing = Billing(usage, spent, lost, self.answer_event(message, answer))
+        if cutoff is not None and not (answer.text.strip() or answer.calls or answer.files):
+            # Reasoning used up the limit.  The same prompt again, with a higher one if possible.
+            reached = cutoff.tokens >= pending.next_output
+            if reached and await pending.raise_output(spent):
+                await log.append([], billing=billing.without_node())
+                pending.recorded()
+                return None
+        else:
+            pending.answered()
         if message.calls:
             self.unfinished.clear()
             await log.open(message, billing, await pending.kept_for_root())
@@ -337,11 +346,7 @@ class AgentLoop:
         # Providers refuse empty messages in later prompts, so it gets no node.
         answers = [message] if message.text.strip() or message.files else []
         if not answers:
-            billing = replace(
-                billing,
-                usage=replace(billing.usage, node_id=None),
-                event=replace(billing.event, node_id=None),
-            )
+            billing = billing.without_node()
         await self.log.append(
             [*answers, *notes],
             drained=items,

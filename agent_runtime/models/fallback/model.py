@@ -98,6 +98,7 @@ class FallbackModel:
             start_ratio=max(one.start_ratio for one in infos),
             cache_marks=max(one.cache_marks for one in infos),
             takes=frozenset(kind for kind in infos[0].takes if all(kind in i.takes for i in infos)),
+            output_known=all(one.output_known for one in infos),
         )
 
     async def check(self) -> None:
