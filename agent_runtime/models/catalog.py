@@ -15,6 +15,7 @@ import orjson
 
 from agent_runtime.messages import FileKind
 from agent_runtime.models.base import ModelInfo, Price
+from agent_runtime.models.file_input.limits import file_limits_of
 from agent_runtime.models.pricing.table import price_of
 
 DEFAULT_WINDOW = 128_000
@@ -66,22 +67,28 @@ def model_info(
     window: int | None = None,
     max_output: int | None = None,
     takes: Iterable[FileKind] | None = None,
+    own_host: bool = True,
 ) -> ModelInfo:
     """Return the facts of a model; arguments win over the table.
 
     A model that is not in the table has a window of 128,000 tokens and no price.
+
+    Args:
+        own_host: whether it is called at its provider's own address.
     """
     entry = entry_of(name)
     known = max_output or known_output(name)
+    room = window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW
     return ModelInfo(
         name=name,
-        window=window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW,
+        window=room,
         max_output=known or DEFAULT_MAX_OUTPUT,
         price=price or price_of(entry),
         start_ratio=_start_ratio(name),
         cache_marks=CACHE_MARKS if takes_marks(name) else 0,
         takes=takes_files(name) if takes is None else frozenset(takes),
         output_known=bool(known),
+        file_limits=file_limits_of(provider_of(name), name, room, own_host=own_host),
     )
 
 

@@ -109,7 +109,7 @@ class RunState:
             reservation=Reservation.of(log, setup),
             gate=Gate.of(log, settings),
             guard=LoopGuard.of(log, settings, setup.tools),
-            files=PromptFiles(log.store, contents, setup.files, setup.info.takes, log.tell_of),
+            files=PromptFiles(log.store, contents, setup.files, setup.info, log.tell_of),
             memory=memory,
             worker=MemoryWorker(memory) if memory else None,
         )

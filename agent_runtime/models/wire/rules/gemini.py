@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from agent_runtime.files.media_types import kind_of
 from agent_runtime.models.base import Json
+from agent_runtime.models.file_input.limits import FileSize, file_limits_of
 from agent_runtime.models.wire.rules.gemini_settings import camel, check_config, check_tools
-from agent_runtime.models.wire.rules.refusal import refuse_if
+from agent_runtime.models.wire.rules.refusal import refuse_files, refuse_if
 
 _FIELDS = {
     "cachedContent",
@@ -61,6 +63,10 @@ def check_request(body: Json, model: str) -> None:
             _check_part(f"contents[{n}]", role, part)
         _check_turns(n, content, contents[n + 1] if n + 1 < len(contents) else None, model)
     refuse_if(contents[-1]["role"] != "user", "the last content must be a user's")
+    refuse_files(
+        (size for one in contents for part in one["parts"] for size in _files(part)),
+        file_limits_of("gemini", model, 1 << 30),
+    )
     if signs(model):
         _check_signed(contents)
 
@@ -144,6 +150,14 @@ def _check_response(where: str, response: Json) -> None:
         blob = camel(camel(one)["inlineData"])
         _check_blob(where, blob)
         refuse_if(blob["mimeType"] not in _IN_RESULTS, f"Unsupported MIME type {blob['mimeType']}")
+
+
+def _files(part: Json) -> Iterator[FileSize]:
+    """Yield the sizes of the files in a part."""
+    for one in (part, *map(camel, part.get("functionResponse", {}).get("parts", ()))):
+        if "inlineData" in one:
+            blob = camel(one["inlineData"])
+            yield FileSize(kind_of(blob["mimeType"]), blob["mimeType"], len(blob["data"]))
 
 
 def _check_fields(where: str, used: Json, taken: set[str]) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_runtime.models.base import Json
-from agent_runtime.models.wire.rules.refusal import refuse_if
+from agent_runtime.models.file_input.limits import FileSize, file_limits_of
+from agent_runtime.models.wire.rules.refusal import refuse_files, refuse_if
 
 _FIELDS = {
     "cache_control",
@@ -104,6 +105,8 @@ def check_request(body: Json, *, samples: bool = True) -> None:
     _check_marks(body)
     for where, block in _blocks(body):
         _check_block(where, block)
+    limits = file_limits_of("anthropic", body["model"], 1 << 30)
+    refuse_files((size for _, block in _blocks(body) for size in _files(block)), limits)
     messages = turns_of(body)
     _check_turns(messages)
     thinking = cast("Json", body.get("thinking") or {})
@@ -289,6 +292,17 @@ def _check_source(where: str, kind: str, source: Json) -> None:
     else:
         refuse_if(set(source) != {"type", "url"}, f"{where}.source: {set(source)}")
         refuse_if(not source["url"].startswith("https://"), f"{where}: Only HTTPS URLs")
+
+
+def _files(block: Json) -> Iterator[FileSize]:
+    """Yield the sizes of the files in a block."""
+    kind = block.get("type")
+    if kind == "tool_result":
+        for one in _listed(block.get("content", [])):
+            yield from _files(one)
+    elif kind == "image" or kind == "document":
+        source: Json = block["source"]
+        yield FileSize(kind, source.get("media_type", ""), len(source.get("data", "")))
 
 
 def _check_settings(body: Json, model: _Model, *, samples: bool) -> None:

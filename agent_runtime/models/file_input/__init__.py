@@ -1,0 +1,1 @@
+"""Files for models: which a provider takes, and in what form."""
