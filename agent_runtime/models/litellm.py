@@ -90,9 +90,10 @@ class LiteLLMModel(ProviderModel):
 
         Raises:
             RealModelForbidden: it may not be called.
-            ModelAuthError: its key is missing.
+            ModelAuthError: its key is missing, or the package that signs its requests.
         """
         self._access.check_allowed()
+        self._access.check_package()
         self._access.check_key(await load_litellm())
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
