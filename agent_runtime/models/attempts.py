@@ -99,7 +99,7 @@ class ProviderModel(ABC):
             window=window,
             max_output=max_output,
             takes=None if takes is None else tuple(takes),
-            own_host=base_url is None,
+            base_url=base_url,
         )
         self._info: ModelInfo | None = None
 

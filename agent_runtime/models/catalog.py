@@ -16,6 +16,7 @@ import orjson
 from agent_runtime.messages import FileKind
 from agent_runtime.models.base import ModelInfo, Price
 from agent_runtime.models.file_input.limits import file_limits_of
+from agent_runtime.models.pricing.regions import uplift_of
 from agent_runtime.models.pricing.table import price_of
 
 DEFAULT_WINDOW = 128_000
@@ -67,14 +68,14 @@ def model_info(
     window: int | None = None,
     max_output: int | None = None,
     takes: Iterable[FileKind] | None = None,
-    own_host: bool = True,
+    base_url: str | None = None,
 ) -> ModelInfo:
     """Return the facts of a model; arguments win over the table.
 
     A model that is not in the table has a window of 128,000 tokens and no price.
 
     Args:
-        own_host: whether it is called at its provider's own address.
+        base_url: the user's, where it is called; None for its provider's own.
     """
     entry = entry_of(name)
     known = max_output or known_output(name)
@@ -83,13 +84,18 @@ def model_info(
         name=name,
         window=room,
         max_output=known or DEFAULT_MAX_OUTPUT,
-        price=price or price_of(entry),
+        price=price or _price_at(name, entry, base_url),
         start_ratio=_start_ratio(name),
         cache_marks=CACHE_MARKS if takes_marks(name) else 0,
         takes=takes_files(name) if takes is None else frozenset(takes),
         output_known=bool(known),
-        file_limits=file_limits_of(provider_of(name), name, room, own_host=own_host),
+        file_limits=file_limits_of(provider_of(name), name, room, own_host=base_url is None),
     )
+
+
+def _price_at(name: str, entry: dict[str, Any], base_url: str | None) -> Price | None:
+    price = price_of(entry)
+    return price and price.times(uplift_of(provider_of(name), entry, base_url))
 
 
 def known_output(name: str) -> int | None:

@@ -73,7 +73,7 @@ def test_only_the_last_is_not_sent(model: str, files: list[FileSize], why: str) 
 @pytest.mark.parametrize("model", ["openai/test", "ollama/llava", "unknown"])
 def test_nothing_is_assumed_of_other_servers(model: str) -> None:
     files = [image(200, 99_999, "image/tiff"), *[image()] * 2000, pdf(900, 9999)]
-    assert not any(sent(model, *files, own_host=False))
+    assert not any(sent(model, *files, base_url="http://here/v1"))
 
 
 def test_a_file_that_is_not_sent_does_not_count() -> None:
