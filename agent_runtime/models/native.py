@@ -164,7 +164,7 @@ class NativeModel(ProviderModel):
     def _limiter(self, sent: WireRequest) -> Limiter:
         if self._limits == "off":
             # One that knows nothing lets everything through.
-            return Limiter(first_alone=False)
+            return Limiter()
         return limiter_for(urlsplit(sent.url).netloc, _key(self._access), self._name)
 
     async def _attempt(
