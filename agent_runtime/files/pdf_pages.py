@@ -15,7 +15,7 @@ _MOST_BYTES = 64_000_000
 
 
 def pages_of(content: bytes) -> int:
-    """Return the number of pages; 0 if it cannot be told, for example of an encrypted file.
+    """Return the number of pages; 0 if it is not known, as of an encrypted file.
 
     Never more than the file says itself: a file that was changed may hold pages that it no longer
     has.

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_runtime.files.references import Detail
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
-from agent_runtime.models.file_input.limits import NO_FILE_LIMITS, FileLimits
+from agent_runtime.models.file_limits.admission import NO_FILE_LIMITS, FileLimits
 from agent_runtime.models.pricing.price import Price
 from agent_runtime.models.pricing.usage import TokenUsage
 from agent_runtime_config.request_settings import NO_SETTINGS, ModelSettings

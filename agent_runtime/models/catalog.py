@@ -15,7 +15,7 @@ import orjson
 
 from agent_runtime.messages import FileKind
 from agent_runtime.models.base import ModelInfo, Price
-from agent_runtime.models.file_input.limits import file_limits_of
+from agent_runtime.models.file_limits.providers import file_limits_of
 from agent_runtime.models.pricing.regions import uplift_of
 from agent_runtime.models.pricing.table import price_of
 

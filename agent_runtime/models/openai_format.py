@@ -30,7 +30,7 @@ from agent_runtime.models.base import (
     TokenUsage,
 )
 from agent_runtime.models.catalog import CACHE_MARKS
-from agent_runtime.models.file_input.parts import after_results, in_results, part_of
+from agent_runtime.models.file_parts import after_results, in_results, part_of
 from agent_runtime.models.reasoning_replay import ReasoningReplay, reasoning_replay_of
 from agent_runtime.models.tokens import placeholder
 from agent_runtime.models.tool_call_stream import ToolCallAssembler

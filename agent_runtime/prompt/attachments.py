@@ -33,7 +33,7 @@ from agent_runtime.files.references import (
 )
 from agent_runtime.messages import FileRef, PromptMessage
 from agent_runtime.models.base import FilePart, ModelInfo
-from agent_runtime.models.file_input.limits import FileAdmission, FileSize
+from agent_runtime.models.file_limits.admission import FileAdmission, FileSize
 from agent_runtime.models.tokens import TEXT_BYTES
 from agent_runtime.prompt.fences import masked
 from agent_runtime_config.urls import redact_url
@@ -170,7 +170,7 @@ class PromptFiles:
             StoreError: an event cannot be written.
         """
         shown: dict[int, list[FilePart]] = {}
-        # Anew for each prompt: what fits depends on the prompt only, in whichever process.
+        # A new one for each prompt: what fits depends on the prompt only, in whichever process.
         admission = FileAdmission(self._limits)
         for index, message in enumerate(messages):
             # Providers do not take back files that their models made.

@@ -27,7 +27,7 @@ from agent_runtime.files.references import (
 )
 from agent_runtime.messages import FileKind, PromptMessage, decode_message
 from agent_runtime.models.base import FilePart, ModelInfo
-from agent_runtime.models.file_input.limits import NO_FILE_LIMITS, FileLimits
+from agent_runtime.models.file_limits.admission import NO_FILE_LIMITS, FileLimits
 from agent_runtime.models.tokens import (
     IMAGE_TOKENS,
     TEXT_BYTES,

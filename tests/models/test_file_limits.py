@@ -11,7 +11,7 @@ from agent_runtime.messages import FileRef, PromptMessage
 from agent_runtime.models.base import FilePart, ModelRequest
 from agent_runtime.models.catalog import model_info
 from agent_runtime.models.fallback.model import FallbackModel
-from agent_runtime.models.file_input.limits import FileAdmission, FileLimits, FileSize
+from agent_runtime.models.file_limits.admission import FileAdmission, FileLimits, FileSize
 from agent_runtime.models.native import NativeModel
 from agent_runtime.models.wire.rules.check import check_request
 

@@ -22,7 +22,7 @@ from agent_runtime.models.base import (
 )
 from agent_runtime.models.fallback.failures import all_failed, kind_of, reason_of
 from agent_runtime.models.fallback.health import COOL_DOWN, Health, shared_health
-from agent_runtime.models.file_input.limits import strictest
+from agent_runtime.models.file_limits.admission import strictest
 from agent_runtime.models.pricing.dearest import dearest
 
 if TYPE_CHECKING:

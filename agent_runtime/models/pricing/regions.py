@@ -1,7 +1,7 @@
 """What a model costs more in some regions, by the address that it is called at.
 
 OpenAI and Google charge a share on top of all rates where they promise that data stays in a region.
-Where the region cannot be told, the dearest one counts, so that a budget is kept in any case.
+Where the region is not known, the dearest one counts, so that a budget is kept in any case.
 """
 
 from __future__ import annotations

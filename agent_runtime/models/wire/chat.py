@@ -23,7 +23,7 @@ from agent_runtime.models.base import (
     RawCall,
     TokenUsage,
 )
-from agent_runtime.models.file_input.parts import after_results
+from agent_runtime.models.file_parts import after_results
 from agent_runtime.models.openai_format import (
     FOLLOWS,
     Dialect,

@@ -24,7 +24,7 @@ from agent_runtime.models.base import (
     RawCall,
     TokenUsage,
 )
-from agent_runtime.models.file_input.parts import part_of
+from agent_runtime.models.file_parts import part_of
 from agent_runtime.models.finish_reasons import reason_of
 from agent_runtime.models.tokens import placeholder
 from agent_runtime.models.wire.base import (

@@ -19,7 +19,7 @@ from agent_runtime.models.base import (
     ModelRequest,
     ModelSettings,
 )
-from agent_runtime.models.file_input.parts import part_of
+from agent_runtime.models.file_parts import part_of
 from agent_runtime.models.openai_format import FOLLOWS, Dialect, with_names
 from agent_runtime.models.wire.base import (
     Piece,

@@ -33,7 +33,7 @@ def check_request(body: Json, *, more: Set[str] = frozenset()) -> None:
     """Check the body of a request.
 
     Args:
-        more: fields of assistants' messages that a compatible server takes besides OpenAI's own.
+        more: fields of assistants' messages that a compatible server takes in addition to OpenAI's.
 
     Raises:
         RefusedError: the API would refuse it.

@@ -34,7 +34,7 @@ _ANY = (
     "openai/gpt-5.4",
     "gemini/gemini-3-pro-preview",
 )
-# What compatible servers take of assistants besides OpenAI's own fields.  They are called under
+# What compatible servers take of assistants in addition to OpenAI's fields.  They are called under
 # OpenAI's name too, at a base URL that a model's name does not say.
 _COMPATIBLE = frozenset({"reasoning_content", "reasoning_details"})
 

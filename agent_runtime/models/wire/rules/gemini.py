@@ -14,7 +14,8 @@ from typing import Any, cast
 
 from agent_runtime.files.media_types import kind_of
 from agent_runtime.models.base import Json
-from agent_runtime.models.file_input.limits import FileSize, file_limits_of
+from agent_runtime.models.file_limits.admission import FileSize
+from agent_runtime.models.file_limits.providers import file_limits_of
 from agent_runtime.models.wire.rules.gemini_settings import camel, check_config, check_tools
 from agent_runtime.models.wire.rules.refusal import refuse_files, refuse_if
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_runtime.models.base import Json
-from agent_runtime.models.file_input.limits import FileSize, file_limits_of
+from agent_runtime.models.file_limits.admission import FileSize
+from agent_runtime.models.file_limits.providers import file_limits_of
 from agent_runtime.models.wire.rules.refusal import refuse_files, refuse_if
 
 _FIELDS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent_runtime.models.file_input.limits import FileAdmission, FileLimits, FileSize
+from agent_runtime.models.file_limits.admission import FileAdmission, FileLimits, FileSize
 
 
 class RefusedError(Exception):

@@ -1,1 +1,0 @@
-"""Files for models: which a provider takes, and in what form."""
