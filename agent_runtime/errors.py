@@ -142,9 +142,10 @@ class ModelError(AgentRuntimeError):
 class ModelAuthError(ModelError):
     """The key is missing or wrong, or it may not use this model.
 
-    Cause: the provider's key variable is unset or misspelt, the key was revoked, or its quota is
-    used up.
-    Cure: set the variable that the message names, or use a key or a model with quota left.
+    Cause: the provider's key variable is unset or misspelt, the key was revoked, its quota is used
+    up, or the package that signs the provider's requests is not installed.
+    Cure: set the variable or install the extra that the message names, or use a key or a model with
+    quota left.
     """
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_runtime.testing import checked_requests
 from tests.services.backends import BACKENDS
 from tests.services.fixtures import database_contents as database_contents
 from tests.services.fixtures import database_url as database_url
@@ -54,6 +55,13 @@ def state_home(monkeypatch: pytest.MonkeyPatch) -> Path:
     home = _STATE / str(next(_tests))
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     return home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_request_is_checked() -> Generator[None]:
+    """Fail what builds a prompt that a provider would refuse."""
+    with checked_requests():
+        yield
 
 
 @pytest.fixture(scope="session")

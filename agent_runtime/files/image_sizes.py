@@ -12,11 +12,16 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 def pixels_of(content: bytes) -> int:
     """Return width times height of a PNG, JPEG, GIF or WebP; 0 if the header does not say."""
-    try:
-        width, height = _size(content)
-    except (struct.error, IndexError):
-        return 0
+    width, height = sides_of(content)
     return width * height
+
+
+def sides_of(content: bytes) -> tuple[int, int]:
+    """Return width and height of a PNG, JPEG, GIF or WebP; 0 and 0 if the header does not say."""
+    try:
+        return _size(content)
+    except (struct.error, IndexError):
+        return 0, 0
 
 
 def _size(content: bytes) -> tuple[int, int]:

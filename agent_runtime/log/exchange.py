@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent_runtime.messages import AssistantMessage, ToolResult
 from agent_runtime_storage.contract.records.log import Amount, NewEvent
@@ -48,3 +48,8 @@ class Billing:
     spent: Amount
     lost: Amount
     event: NewEvent
+
+    def without_node(self) -> Billing:
+        """Return the billing of an answer that gets no node, because it said nothing."""
+        usage = replace(self.usage, node_id=None)
+        return replace(self, usage=usage, event=replace(self.event, node_id=None))

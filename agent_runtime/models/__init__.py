@@ -142,7 +142,7 @@ def _price(name: str, place: ModelPlace) -> Price | None:
     from agent_runtime.models.catalog import full_name, model_info
     from agent_runtime.models.pricing.price import nanodollars
 
-    known = model_info(full_name(name)).price
+    known = model_info(full_name(name), base_url=place.base_url).price
     nano = {key: nanodollars(value, 1_000_000) for key, value in given.items() if value is not None}
     if known is None and not {"input", "output"} <= nano.keys():
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ _NO_KEY = "none"
 # litellm's variables for keys whose names do not follow from the provider's.
 _KEYS = {
     "azure": ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN"),
+    "azure_ai": ("AZURE_AI_API_KEY", "AZURE_API_KEY"),
     "cohere_chat": ("COHERE_API_KEY", "CO_API_KEY"),
     "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
@@ -44,6 +46,17 @@ _SIGNING = (
     "vertex_ai_beta",
     "watsonx",
 )
+# Packages with which litellm signs requests, or obtains a token, of our extra of that name: by
+# provider, the extra, the module and the package.
+_PACKAGES = {
+    "bedrock": ("bedrock", "boto3", "boto3"),
+    "sagemaker": ("bedrock", "boto3", "boto3"),
+    "sagemaker_chat": ("bedrock", "boto3", "boto3"),
+    "vertex_ai": ("vertex", "google.auth", "google-auth"),
+    "vertex_ai_beta": ("vertex", "google.auth", "google-auth"),
+    "azure": ("azure", "azure.identity", "azure-identity"),
+    "azure_ai": ("azure", "azure.identity", "azure-identity"),
+}
 # litellm calls their own hosts and ignores a base URL.
 _ONE_HOST = ("chatgpt", "gigachat", "github_copilot", "replicate")
 # litellm appends the version to the base URL of these itself.
@@ -105,6 +118,23 @@ class ModelAccess:
             cure="Use a scripted model, a base URL on this machine, or unset the variable.",
         )
 
+    def check_package(self) -> None:
+        """Check that the package with which the provider's requests are signed is installed.
+
+        Raises:
+            ModelAuthError: it is missing.
+        """
+        provider = provider_of(self.name)
+        extra, module, package = _PACKAGES.get(provider, ("", "", ""))
+        # Azure takes keys too; its package obtains tokens where there is none.
+        keyed = self.api_key is not None or any(map(os.environ.get, _KEYS.get(provider, ())))
+        if not extra or (extra == "azure" and keyed) or _is_installed(module):
+            return
+        raise ModelAuthError(
+            f"{self.name} needs the package {package}, which is not installed.",
+            cure=f"Install it with `pip install 'agent-runtime-om[{extra}]'`.",
+        )
+
     def check_key(self, litellm: Any) -> None:
         """Check that the provider's key is available.
 
@@ -156,6 +186,14 @@ def environment_keys(environment: Mapping[str, str]) -> list[str]:
     """Return the values of an environment's variables that hold keys."""
     endings = ("_API_KEY", "_TOKEN", "_SECRET", "_ACCESS_KEY")
     return [value for name, value in environment.items() if name.endswith(endings)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        # The package that it is in is missing.
+        return False
 
 
 def _root(url: str, provider: str) -> str:

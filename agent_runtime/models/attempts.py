@@ -35,7 +35,7 @@ LONGEST_WAIT = 60.0
 
 
 class ModelOptions(TypedDict, total=False):
-    """The arguments of `ProviderModel` without its name."""
+    """The arguments of `LiteLLMModel`, which says what each means, without its name."""
 
     base_url: str | None
     api_key: str | None
@@ -52,19 +52,7 @@ class ModelOptions(TypedDict, total=False):
 class ProviderModel(ABC):
     """A language model of a provider, called over the network.
 
-    Args:
-        name: litellm's name of it, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
-        base_url: of an OpenAI-compatible server; by default the provider's own.
-        api_key: by default the provider's own variable, such as `ANTHROPIC_API_KEY`.
-        first_byte_timeout: seconds until the answer must begin.
-        idle_timeout: the longest silence in an answer, in seconds.
-        retries: how often a failed call is retried; waits are random and grow to 60 s.
-        price: instead of the known price, for example for a model of your own.
-        window: instead of the known context window, in tokens.
-        max_output: instead of the known limit of one answer, in tokens.
-        takes: instead of what is known, the kinds of files to send: `image`, `audio`, `document`
-            (PDF), `video`.
-        local_only: refuse calls that would leave this machine.
+    Its arguments are described where users look for them, at `LiteLLMModel`.
 
     Raises:
         ConfigError: the name is empty.
@@ -99,6 +87,7 @@ class ProviderModel(ABC):
             window=window,
             max_output=max_output,
             takes=None if takes is None else tuple(takes),
+            base_url=base_url,
         )
         self._info: ModelInfo | None = None
 

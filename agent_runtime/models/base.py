@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_runtime.files.references import Detail
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
+from agent_runtime.models.file_limits.admission import NO_FILE_LIMITS, FileLimits
 from agent_runtime.models.pricing.price import Price
 from agent_runtime.models.pricing.usage import TokenUsage
 from agent_runtime_config.request_settings import NO_SETTINGS, ModelSettings
@@ -40,6 +41,8 @@ class ModelInfo:
     Attributes:
         window: the context window in tokens (prompt and answer together).
         max_output: the most tokens that one answer may have.
+        file_limits: how many files, and how large ones, are taken in one request.
+        output_known: whether that is known, and not only assumed because nothing is.
         price: None if unknown.
         start_ratio: the provider's tokens per one of ours until its usage is known; set safely
             high.
@@ -54,6 +57,8 @@ class ModelInfo:
     start_ratio: float = 1.3
     cache_marks: int = 0
     takes: frozenset[FileKind] = frozenset()
+    output_known: bool = True
+    file_limits: FileLimits = NO_FILE_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ import orjson
 
 from agent_runtime.messages import FileKind
 from agent_runtime.models.base import ModelInfo, Price
+from agent_runtime.models.file_limits.providers import file_limits_of
+from agent_runtime.models.pricing.regions import uplift_of
 from agent_runtime.models.pricing.table import price_of
 
 DEFAULT_WINDOW = 128_000
@@ -72,21 +74,34 @@ def model_info(
     window: int | None = None,
     max_output: int | None = None,
     takes: Iterable[FileKind] | None = None,
+    base_url: str | None = None,
 ) -> ModelInfo:
     """Return the facts of a model; arguments win over the table.
 
     A model that is not in the table has a window of 128,000 tokens and no price.
+
+    Args:
+        base_url: the user's, where it is called; None for its provider's own.
     """
     entry = entry_of(name)
+    known = max_output or known_output(name)
+    room = window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW
     return ModelInfo(
         name=name,
-        window=window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW,
-        max_output=max_output or known_output(name) or DEFAULT_MAX_OUTPUT,
-        price=price or price_of(entry),
+        window=room,
+        max_output=known or DEFAULT_MAX_OUTPUT,
+        price=price or _price_at(name, entry, base_url),
         start_ratio=_start_ratio(name),
         cache_marks=CACHE_MARKS if takes_marks(name) else 0,
         takes=takes_files(name) if takes is None else frozenset(takes),
+        output_known=bool(known),
+        file_limits=file_limits_of(provider_of(name), name, room, own_host=base_url is None),
     )
+
+
+def _price_at(name: str, entry: dict[str, Any], base_url: str | None) -> Price | None:
+    price = price_of(entry)
+    return price and price.times(uplift_of(provider_of(name), entry, base_url))
 
 
 def known_output(name: str) -> int | None:

@@ -90,9 +90,10 @@ class LiteLLMModel(ProviderModel):
 
         Raises:
             RealModelForbidden: it may not be called.
-            ModelAuthError: its key is missing.
+            ModelAuthError: its key is missing, or the package that signs its requests.
         """
         self._access.check_allowed()
+        self._access.check_package()
         self._access.check_key(await load_litellm())
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
@@ -171,7 +172,9 @@ class LiteLLMModel(ProviderModel):
             "messages": messages_of(request, dialect),
             "stream": True,
             "stream_options": {"include_usage": True},
-            "max_tokens": min(request.max_output, info.max_output),
+            "max_tokens": min(request.max_output, info.max_output)
+            if info.output_known
+            else request.max_output,
             # Only a backstop: the deadlines above come first.
             "timeout": self._first_byte_timeout + self._idle_timeout,
             "max_retries": 0,

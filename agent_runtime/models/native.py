@@ -38,7 +38,7 @@ from agent_runtime.models.base import (
     TokenUsage,
     Waiting,
 )
-from agent_runtime.models.catalog import entry_of, provider_of
+from agent_runtime.models.catalog import provider_of
 from agent_runtime.models.error_bodies import ErrorBody, read_response
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
 from agent_runtime.models.rate_limits.limiter import Limiter, Need, Ticket, limiter_for
@@ -48,12 +48,12 @@ from agent_runtime.models.wire.base import (
     Piece,
     ServerEvent,
     StreamFailedError,
-    Target,
     Wire,
     WireRequest,
 )
+from agent_runtime.models.wire.choice import can_call, target_of, wire_for
 from agent_runtime.models.wire.http import StreamedResponse, is_connection_error, post, prepare
-from agent_runtime.models.wire.servers import WireName, key_of, server_of, url_of, wire_of
+from agent_runtime.models.wire.servers import key_of, server_of
 from agent_runtime.models.wire.sse import EventStream
 
 PINGS = 600.0
@@ -115,7 +115,7 @@ class NativeModel(ProviderModel):
         await self.check()
         info = await self.info()
         if self._wire is None:
-            self._wire = await anyio.to_thread.run_sync(wire_for, self._access, info)
+            self._wire = await anyio.to_thread.run_sync(wire_of_access, self._access, info)
         wire = self._wire
         prompt = self._prompt(request)
         sent = prompt.request(wire, request)
@@ -164,7 +164,7 @@ class NativeModel(ProviderModel):
     def _limiter(self, sent: WireRequest) -> Limiter:
         if self._limits == "off":
             # One that knows nothing lets everything through.
-            return Limiter(first_alone=False)
+            return Limiter()
         return limiter_for(urlsplit(sent.url).netloc, _key(self._access), self._name)
 
     async def _attempt(
@@ -325,33 +325,18 @@ class _EncodedPrompt:
         return Need(prompt, prompt - min(cached, prompt), request.max_output)
 
 
-def can_call(name: str, base_url: str | None = None) -> bool:
-    """Return whether there is a wire of ours for a model's full name."""
-    server = server_of(provider_of(name))
-    return server is not None and bool(url_of(server, base_url))
-
-
-def wire_for(access: ModelAccess, info: ModelInfo) -> Wire:
+def wire_of_access(access: ModelAccess, info: ModelInfo) -> Wire:
     """Return the wire for a model; loads its module and the HTTP client."""
     prepare()
-    target, wire = _target(access, info)
-    match wire:
-        case "chat":
-            from agent_runtime.models.wire.chat import ChatWire
-
-            return ChatWire(target)
-        case "responses":
-            from agent_runtime.models.wire.responses import ResponsesWire
-
-            return ResponsesWire(target)
-        case "messages":
-            from agent_runtime.models.wire.messages import MessagesWire
-
-            return MessagesWire(target)
-        case "gemini":
-            from agent_runtime.models.wire.gemini import GeminiWire
-
-            return GeminiWire(target)
+    target, wire = target_of(
+        access.name,
+        base_url=access.base_url,
+        key=_key(access),
+        takes=info.takes,
+        marks=info.cache_marks > 0,
+        max_output=info.max_output if info.output_known else 0,
+    )
+    return wire_for(target, wire)
 
 
 def _tell(ticket: Ticket, response: StreamedResponse) -> None:
@@ -386,30 +371,6 @@ def _next(decoder: Decoder, sent: WireRequest) -> WireRequest | None:
 
 def _events_of(stream: EventStream, chunk: bytes) -> Iterator[ServerEvent]:
     return stream.feed(chunk) if chunk else stream.close()
-
-
-def _target(access: ModelAccess, info: ModelInfo) -> tuple[Target, WireName]:
-    provider = provider_of(access.name)
-    server = server_of(provider)
-    # A native model is only made for a provider with a server.
-    assert server is not None
-    entry = entry_of(access.name)
-    url, own = url_of(server, access.base_url), url_of(server, None)
-    model = access.name.partition("/")[2] if "/" in access.name else access.name
-    wire = wire_of(model, server, entry, own_host=url == own)
-    target = Target(
-        name=access.name,
-        provider=provider,
-        model=model.removeprefix("responses/"),
-        base_url=url,
-        key=_key(access),
-        own_host=url == own,
-        takes=info.takes,
-        marks=info.cache_marks > 0,
-        max_output=info.max_output,
-        entry=entry,
-    )
-    return target, wire
 
 
 def _key(access: ModelAccess) -> str:

@@ -13,14 +13,16 @@ from __future__ import annotations
 import base64
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio.to_thread
 
 from agent_runtime.errors import CorruptThread, NotFound, StoreError
 from agent_runtime.files.attach import IN_THREAD
+from agent_runtime.files.image_sizes import sides_of
 from agent_runtime.files.media_types import IMAGES, PDF, is_text, sniff
+from agent_runtime.files.pdf_pages import pages_of
 from agent_runtime.files.references import (
     NOT_THERE,
     UNREADABLE,
@@ -29,8 +31,9 @@ from agent_runtime.files.references import (
     file_id,
     resolve_files,
 )
-from agent_runtime.messages import FileKind, FileRef, PromptMessage
-from agent_runtime.models.base import FilePart
+from agent_runtime.messages import FileRef, PromptMessage
+from agent_runtime.models.base import FilePart, ModelInfo
+from agent_runtime.models.file_limits.admission import FileAdmission, FileSize
 from agent_runtime.models.tokens import TEXT_BYTES
 from agent_runtime.prompt.fences import masked
 from agent_runtime_config.urls import redact_url
@@ -57,6 +60,8 @@ class _Content:
     media_type: str
     data: str = ""
     text: str = ""
+    side: int = 0
+    pages: int = 0
 
 
 class ContentCache:
@@ -108,7 +113,8 @@ def _coded(content: bytes, file: FileRef) -> _Content:
     # In pieces, because encoding holds the interpreter lock.
     pieces = range(0, len(content), _PIECE)
     data = "".join(base64.b64encode(content[i : i + _PIECE]).decode() for i in pieces)
-    return _Content(media_type, data=data)
+    pages = pages_of(content) if media_type == PDF else 0
+    return _Content(media_type, data=data, side=max(sides_of(content)), pages=pages)
 
 
 def masked_parts(shown: Mapping[int, Sequence[FilePart]], nonce: str) -> dict[int, list[FilePart]]:
@@ -132,7 +138,7 @@ class PromptFiles:
     Args:
         store: the owner's.
         policy: which files the agent shows its model.
-        takes: the kinds of files that the model takes.
+        info: of the model: the kinds of files that it takes, and how many how large ones.
         tell: writes an event, for each file that the model does not see.
     """
 
@@ -141,13 +147,14 @@ class PromptFiles:
         store: UserStore,
         cache: ContentCache,
         policy: FilePolicy,
-        takes: Collection[FileKind],
+        info: ModelInfo,
         tell: Callable[[NewEvent], Awaitable[None]],
     ) -> None:
         self._store = store
         self._cache = cache
         self._policy = policy
-        self._takes = takes
+        self._takes = info.takes
+        self._limits = info.file_limits
         self._tell = tell
         self._resolved: dict[tuple[FileRef, ...], list[ResolvedFile]] = {}
         self._problems: dict[FileRef, str] = {}
@@ -163,11 +170,13 @@ class PromptFiles:
             StoreError: an event cannot be written.
         """
         shown: dict[int, list[FilePart]] = {}
+        # A new one for each prompt: what fits depends on the prompt only, in whichever process.
+        admission = FileAdmission(self._limits)
         for index, message in enumerate(messages):
             # Providers do not take back files that their models made.
             if message.files and message.role != "assistant":
                 resolved = await self._resolve(message.files)
-                shown[index] = [await self._part(one) for one in resolved]
+                shown[index] = [await self._part(one, admission) for one in resolved]
         return shown
 
     def accepted(self, shown: dict[int, list[FilePart]]) -> None:
@@ -192,18 +201,22 @@ class PromptFiles:
                 self._resolved[files] = resolved
         return resolved
 
-    async def _part(self, one: ResolvedFile) -> FilePart:
+    async def _part(self, one: ResolvedFile, admission: FileAdmission) -> FilePart:
         file = one.file
         problem = one.problem or self._problems.get(file, "")
         part = FilePart(file, problem=problem, detail=self._policy.detail)
         text = file.kind == "document" and is_text(file.media_type)
         if not problem and one.thread_id and (text or file.kind in self._takes):
-            part = await self._filled(part, one.thread_id)
+            part = await self._filled(part, one.thread_id, admission)
+        elif not problem and not one.thread_id and file.kind in self._takes:
+            # A URL that the provider fetches.
+            too_much = admission.problem(FileSize(file.kind, file.media_type))
+            part = replace(part, problem=too_much)
         if part.problem or not (part.text or file.kind in self._takes):
             await self._report(file, part.problem or NOT_TAKEN)
         return part
 
-    async def _filled(self, part: FilePart, thread_id: str) -> FilePart:
+    async def _filled(self, part: FilePart, thread_id: str, admission: FileAdmission) -> FilePart:
         file = part.file
         try:
             content = await self._cache.get(self._store, thread_id, file)
@@ -222,6 +235,12 @@ class PromptFiles:
         if problem:
             self._problems[file] = problem
             return replace(part, problem=problem)
+        if not content.text:
+            size = FileSize(
+                file.kind, content.media_type, len(content.data), content.side, content.pages
+            )
+            if too_much := admission.problem(size):
+                return replace(part, problem=too_much)
         return replace(part, data=content.data, text=content.text)
 
     async def _report(self, file: FileRef, reason: str) -> None:

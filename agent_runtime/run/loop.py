@@ -39,6 +39,7 @@ from agent_runtime.models.base import (
     SettingIgnored,
 )
 from agent_runtime.models.cost import scale_amount, usage_of
+from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.attachments import masked_parts
 from agent_runtime.prompt.build import build_prompt, check_prompt
 from agent_runtime.prompt.incomplete_answers import GO_ON as GO_ON_EXACTLY
@@ -156,6 +157,7 @@ class AgentLoop:
             settings=self.setup.model_settings,
             files=masked_parts(files, self.log.view.start.nonce),
         )
+        check_if_asked(request, model.name)
         # `lost` of an event counts from the call's beginning; `counted` of them are in
         # `pending.lost` already, or recorded.
         counted = 0
@@ -285,6 +287,15 @@ class AgentLoop:
         # An answer without reported usage counts at its bound, like a lost attempt.
         lost = scale_amount(reserved, pending.lost + (answer.usage is None))
         billing = Billing(usage, spent, lost, self.answer_event(message, answer))
+        if cutoff is not None and not (answer.text.strip() or answer.calls or answer.files):
+            # Reasoning used up the limit.  The same prompt again, with a higher one if possible.
+            reached = cutoff.tokens >= pending.next_output
+            if reached and await pending.raise_output(spent):
+                await log.append([], billing=billing.without_node())
+                pending.recorded()
+                return None
+        else:
+            pending.answered()
         if message.calls:
             self.unfinished.clear()
             start = may_start(message, setup.tools, state.gate)
@@ -343,11 +354,7 @@ class AgentLoop:
         # Providers refuse empty messages in later prompts, so it gets no node.
         answers = [message] if message.text.strip() or message.files else []
         if not answers:
-            billing = replace(
-                billing,
-                usage=replace(billing.usage, node_id=None),
-                event=replace(billing.event, node_id=None),
-            )
+            billing = billing.without_node()
         await self.log.append(
             [*answers, *notes],
             drained=items,

@@ -13,7 +13,13 @@ from agent_runtime.log import leases
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import FileKind, ToolResult
-from agent_runtime.models.cost import affordable_output, max_call_cost, scale_amount
+from agent_runtime.models.cost import (
+    add_amounts,
+    affordable_output,
+    max_call_cost,
+    negate_amount,
+    scale_amount,
+)
 from agent_runtime.models.pricing.charge import CallTerms, affordable_prompt
 from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.incomplete_answers import OutputLimit
@@ -42,6 +48,8 @@ ESTIMATE_MARGIN = 1.1
 refuse a call whose prompt and longest answer do not fit together."""
 BUDGET_SHARE = 8
 """A long answer reserves at most this part of a budget, so that other runs can call meanwhile."""
+RAISES = 3
+"""How often in a row the limit of an answer is doubled after reasoning used it up."""
 LAST_OUTPUT = 1024
 """Output tokens reserved for the last answer of a run that has sub-agents."""
 NOTES = 500
@@ -58,6 +66,7 @@ class Reservation:
         room: the window; narrower than the model's once a provider refused a prompt.
         max_output: tokens of an answer, where window and budget have room; set by `output_limit`.
         next_output: tokens of the next answer by what is reserved; set by `limited_by`.
+        raised: how often the limit was raised since the last answer that said something.
         calling: whether a model call is in progress, or was answered and is not recorded yet.
         lost: failed attempts of it that may be billed and are not recorded yet.
         bound_for: the model for which the last bound was made.
@@ -70,6 +79,7 @@ class Reservation:
     output_limit: OutputLimit
     next_output: int = 0
     limited_by: OutputLimit = "model"
+    raised: int = 0
     calling: bool = False
     lost: int = 0
     bound_for: str = ""
@@ -92,21 +102,54 @@ class Reservation:
         """
         self.bound_for = self.setup.choice.model.name
         prompt_tokens = self.setup.calibration.estimate(view.tokens)
-        most, self.limited_by = self.max_output, self.output_limit
+        self.next_output, self.limited_by = self._output(view, prompt_tokens, left)
+        terms = self._terms(view)
+        return max_call_cost(self.setup.info, prompt_tokens, self.next_output, terms)
+
+    def _output(
+        self, view: View, prompt_tokens: int, left: Amount | None
+    ) -> tuple[int, OutputLimit]:
+        """Return the most tokens of the next answer, and what limits it."""
+        most, by = self.max_output, self.output_limit
         # At least the reserve, which no prompt fills, even if the margin says otherwise.
         room = self.room.window - int(prompt_tokens * ESTIMATE_MARGIN)
         if (room := max(room, self.usual_output)) < most:
-            most, self.limited_by = room, "window"
-        terms = self._terms(view)
-        affordable = affordable_output(self.setup.info, prompt_tokens, left, terms)
+            most, by = room, "window"
         if left is not None:
+            affordable = affordable_output(self.setup.info, prompt_tokens, left, self._terms(view))
             # At least `LEAST_OUTPUT`, even if it is not affordable: then the reservation is refused
             # instead of paying for an answer that is of no use.
-            share = max(affordable // BUDGET_SHARE, min(affordable, self.usual_output))
+            part = max(1, BUDGET_SHARE >> self.raised)
+            share = max(affordable // part, min(affordable, self.usual_output))
             if (share := max(share, LEAST_OUTPUT)) < most:
-                most, self.limited_by = share, "budget"
-        self.next_output = most
-        return max_call_cost(self.setup.info, prompt_tokens, most, terms)
+                most, by = share, "budget"
+        return most, by
+
+    async def raise_output(self, spent: Amount) -> bool:
+        """Allow a longer answer after reasoning used up the limit; return whether that is possible.
+
+        A budget's share is doubled, up to all that is left; so is the limit of a model whose own
+        one is not known.  What the user, the window or the model itself limits stays.
+
+        Args:
+            spent: on the answer that said nothing, which is not recorded yet.
+        """
+        assumed = self.limited_by == "model" and not self.setup.info.output_known
+        if not (assumed or self.limited_by == "budget"):
+            return False
+        left = None
+        if self.setup.limited:
+            left = add_amounts(least_left(await self.budgets()), negate_amount(spent))
+        view, before = self.log.view, (self.raised, self.max_output)
+        prompt_tokens = self.setup.calibration.estimate(view.tokens)
+        while self.raised < RAISES:
+            self.raised += 1
+            self.max_output *= 1 + assumed
+            if self._output(view, prompt_tokens, left)[0] > self.next_output:
+                return True
+        # What is left of the budget or of the window is too small: it would be used up again.
+        self.raised, self.max_output = before
+        return False
 
     def usual_bound(self, view: View) -> Amount:
         """Return an upper bound of the next call if its answer has the usual length."""
@@ -218,6 +261,10 @@ class Reservation:
     def recorded(self) -> None:
         """Note that the model call is in the log, with all its attempts."""
         self.calling, self.lost = False, 0
+
+    def answered(self) -> None:
+        """Note that the model said something: its next answer gets the usual part of a budget."""
+        self.raised = 0
 
     async def budgets(self) -> list[BudgetState]:
         """Return the budgets that the run must keep to, as they are now."""

@@ -113,7 +113,7 @@ class RunState:
             reservation=reservation,
             gate=Gate.of(log, settings),
             guard=LoopGuard.of(log, settings, setup.tools),
-            files=PromptFiles(log.store, contents, setup.files, setup.info.takes, log.tell_of),
+            files=PromptFiles(log.store, contents, setup.files, setup.info, log.tell_of),
             outage=ModelOutage(reservation, settings.model_outage),
             memory=memory,
             worker=MemoryWorker(memory) if memory else None,

@@ -31,6 +31,11 @@ request that the provider would refuse, in the provider's own words:
         model = NativeModel("anthropic/claude-sonnet-4-5", base_url=server.url, api_key="unused")
     assert server.violations == []
 
+`checked_requests` checks every prompt by the same rules, also where a scripted model answers:
+
+    with checked_requests():
+        result = await runtime.run(Agent(model, tools=[read_file]), "Summarize the notes.")
+
 `python -m agent_runtime.testing` runs such a server as a program.
 """
 
@@ -38,6 +43,7 @@ from __future__ import annotations
 
 from agent_runtime.models.embedding import ScriptedEmbedder
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
+from agent_runtime.models.wire.rules.switch import checked_requests
 from agent_runtime.testing.model_server import (
     OpenAIServer,
     Recorded,
@@ -104,6 +110,7 @@ __all__ = [
     "call",
     "call_then_answer",
     "calls",
+    "checked_requests",
     "failure",
     "is_for_memory",
     "notes_for",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from agent_runtime.files.references import (
     to_reference,
 )
 from agent_runtime.messages import FileKind, PromptMessage, decode_message
-from agent_runtime.models.base import FilePart
+from agent_runtime.models.base import FilePart, ModelInfo
+from agent_runtime.models.file_limits.admission import NO_FILE_LIMITS, FileLimits
 from agent_runtime.models.tokens import (
     IMAGE_TOKENS,
     TEXT_BYTES,
@@ -75,11 +77,13 @@ class Prompted:
         *,
         policy: FilePolicy = FilePolicy(),  # noqa: B008  (immutable)
         takes: frozenset[FileKind] = EVERY,
+        limits: FileLimits = NO_FILE_LIMITS,
         cache: ContentCache | None = None,
     ) -> None:
         self.reasons: list[str] = []
         cache = cache or ContentCache()
-        self.files = PromptFiles(store, cache, policy, takes, self._record)
+        info = ModelInfo("m", 8000, 800, None, takes=takes, file_limits=limits)
+        self.files = PromptFiles(store, cache, policy, info, self._record)
 
     async def _record(self, event: NewEvent) -> None:
         assert event.kind == "file"
@@ -519,3 +523,28 @@ def test_a_files_tokens_depend_on_kind_and_size_within_bounds() -> None:
     assert tokens("audio", "audio/wav", 1_000_000) == 4_000
     assert tokens("video", "video/mp4", 1_000_000) == 5_000
     assert tokens("custom", "application/zip", 1_000_000) < 50
+
+
+async def test_a_file_that_is_too_large_is_named_and_the_others_stay(store: UserStore) -> None:
+    large = await store_file(store, "t1", File(PNG * 9, "large.png"))
+    small = [await store_file(store, "t1", File(PNG, f"{n}.png")) for n in range(2)]
+    prompted = Prompted(store, limits=FileLimits(image=2000))
+    first, named, second = await prompted.parts(small[0], large, small[1])
+    assert [part.problem for part in (first, second)] == ["", ""]
+    assert first.data and second.data and not named.data
+    assert "an image may have 0.0 MB as base64" in named.problem
+    assert prompted.reasons == [named.problem]
+
+
+async def test_what_was_shown_stays_as_a_prompt_grows(store: UserStore) -> None:
+    refs = [await store_file(store, "t1", File(PNG, f"{n}.png")) for n in range(4)]
+    shown: list[list[str]] = []
+    for count in range(1, 5):
+        # Each in a process of its own: nothing is remembered.
+        prompted = Prompted(store, limits=FileLimits(images=2))
+        shown.append([part.problem for part in await prompted.parts(*refs[:count])])
+    assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(shown))
+    assert list(map(bool, shown[-1])) == [False, False, True, True]
+    # After an activation that the first ones left, there is room for the others.
+    later = Prompted(store, limits=FileLimits(images=2))
+    assert [part.problem for part in await later.parts(*refs[2:])] == ["", ""]

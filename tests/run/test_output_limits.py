@@ -231,3 +231,84 @@ async def test_a_cut_just_before_the_limit_is_reported_as_that_limit(provide: Pr
         result = await world.run(AGENT)
         ((_, text),) = await world.results(result.thread_id)
     assert "300 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "needed"),
+    [
+        # Of 200,000 tokens an answer gets an eighth; a quarter is enough.
+        (CLAUDE, {"budget_tokens": 200_000}, 40_000),
+        # A model that no table knows is assumed to have 8,192.
+        ("openai/unknown", {}, 20_000),
+    ],
+    ids=["budget", "unknown"],
+)
+async def test_reasoning_that_uses_up_the_limit_gets_a_higher_one(
+    provide: Provide, name: str, budget: dict[str, Any], needed: int
+) -> None:
+    def think(request: dict[str, Any], n: int) -> list[bytes]:
+        most = limit(request)
+        if name == CLAUDE:
+            if most < needed:
+                return anthropic(end="max_tokens", thinking="Hm.", output=most)
+            return anthropic("Done.", thinking="Hm.", output=needed)
+        if most < needed:
+            return openai_chat(end="length", output=most)
+        return openai_chat("Done.")
+
+    async with provide(name, think, settings=budget) as world:
+        result = await world.run(AGENT)
+        sent = world.server.requests
+    limits = [limit(request) for request in sent]
+    assert (result.ok, result.output) == (True, "Done.")
+    assert limits[0] < needed <= limits[-1]
+    assert limits == sorted(set(limits))
+    assert len(limits) <= 4
+    # The same prompt, which the provider has in its cache.
+    assert all(request["messages"] == sent[0]["messages"] for request in sent)
+    assert result.usage.calls == len(limits)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "calls_made"),
+    [
+        # The model's own limit, and the user's, stay: the model is asked to think less.
+        ({}, {}, 4),
+        ({"max_output_tokens": 3_000}, {}, 4),
+        # What a budget has left is given once, not again and again.
+        ({"budget_tokens": 60_000}, {}, 4),
+    ],
+    ids=["model", "setting", "budget"],
+)
+async def test_endless_reasoning_ends_the_run_within_its_limits(
+    provide: Provide, settings: dict[str, Any], options: dict[str, Any], calls_made: int
+) -> None:
+    def think(request: dict[str, Any], n: int) -> list[bytes]:
+        return anthropic(end="max_tokens", thinking="Hm.", output=limit(request))
+
+    async with provide(CLAUDE, think, settings=settings, **options) as world:
+        result = await world.run(AGENT)
+        limits = [limit(request) for request in world.server.requests]
+    assert (result.status, result.stop_reason) in (("failed", "length"), ("failed", "budget"))
+    assert len(limits) <= calls_made + 3
+    assert max(limits) <= settings.get("max_output_tokens", 64_000)
+    if "budget_tokens" in settings:
+        assert result.usage.prompt_tokens + result.usage.completion_tokens <= 60_000
+    else:
+        assert len(set(limits)) == 1
+
+
+async def test_after_an_answer_other_runs_get_their_part_of_the_budget_again(
+    provide: Provide,
+) -> None:
+    def think(request: dict[str, Any], n: int) -> list[bytes]:
+        if n == 0:
+            return anthropic(end="max_tokens", thinking="Hm.", output=limit(request))
+        if n == 1:
+            return anthropic("", ("double", '{"number": 1}'), end="tool_use")
+        return anthropic("Done.")
+
+    async with provide(CLAUDE, think, settings={"budget_tokens": 200_000}) as world:
+        assert (await world.run(AGENT)).ok
+        first, raised, after = (limit(request) for request in world.server.requests)
+    assert after <= first < raised

@@ -22,6 +22,7 @@ from agent_runtime.models.base import (
 )
 from agent_runtime.models.fallback.failures import all_failed, kind_of, reason_of
 from agent_runtime.models.fallback.health import COOL_DOWN, Health, shared_health
+from agent_runtime.models.file_limits.admission import strictest
 from agent_runtime.models.pricing.dearest import dearest
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class FallbackModel:
             start_ratio=max(one.start_ratio for one in infos),
             cache_marks=max(one.cache_marks for one in infos),
             takes=frozenset(kind for kind in infos[0].takes if all(kind in i.takes for i in infos)),
+            output_known=all(one.output_known for one in infos),
+            file_limits=strictest([one.file_limits for one in infos]),
         )
 
     async def check(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 SCALE = 1000
 """Prices are exact to a thousandth of a nanodollar; some tokens cost a fraction of one."""
@@ -64,6 +64,17 @@ class Price(Rates):
     tiers: tuple[Tier, ...] = ()
     services: tuple[tuple[str, Price], ...] = ()
 
+    def times(self, factor: float) -> Price:
+        """Return the price with all rates multiplied; what a call costs by itself stays."""
+        if factor == 1:
+            return self
+        return replace(
+            self,
+            **_multiplied(self, factor),
+            tiers=tuple(Tier(one.above, _rates_times(one.rates, factor)) for one in self.tiers),
+            services=tuple((name, one.times(factor)) for name, one in self.services),
+        )
+
     def of_service(self, service: str) -> Price:
         """Return the price of a service tier, in the provider's own word."""
         return next((one for name, one in self.services if name == service.lower()), self)
@@ -75,6 +86,15 @@ class Price(Rates):
             if prompt > tier.above:
                 rates = tier.rates
         return rates
+
+
+def _rates_times(rates: Rates, factor: float) -> Rates:
+    return replace(rates, **_multiplied(rates, factor))
+
+
+def _multiplied(rates: Rates, factor: float) -> dict[str, float]:
+    given = {one.name: getattr(rates, one.name) for one in fields(Rates)}
+    return {name: round(rate * factor, 3) for name, rate in given.items() if rate is not None}
 
 
 def nanodollars(dollars: float, per: int = 1) -> float:

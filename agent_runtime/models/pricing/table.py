@@ -48,8 +48,10 @@ _INCLUSIVE = ("xai",)
 def price_of(entry: _Entry) -> Price | None:
     """Return the price in an entry; None if it has none for tokens on both sides.
 
-    A missing price does not mean free.
+    A missing price does not mean free.  Of a price that depends on the hour, the dearer one counts:
+    a call may begin in one hour and be charged by another.
     """
+    entry = _at_any_hour(entry)
     if ranges := _ranges(entry):
         base, *tiers = ranges
         return _price(base.rates, tiers, entry)
@@ -61,6 +63,17 @@ def price_of(entry: _Entry) -> Price | None:
         (other, one) for other, name in _SAME.items() for at, one in services if at == name
     ]
     return _price(plain, plain.tiers, entry, tuple(services))
+
+
+def _at_any_hour(entry: _Entry) -> _Entry:
+    """Return an entry with the dearer of its prices by the hour."""
+    other = cast("_Entry", entry.get("off_peak_pricing") or {})
+    dearer = {
+        key: other[key]
+        for key in _KEYS.values()
+        if entry.get(key) is not None and (other.get(key) or 0) > entry[key]
+    }
+    return {**entry, **dearer} if dearer else entry
 
 
 def _price(

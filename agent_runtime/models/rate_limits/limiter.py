@@ -24,8 +24,8 @@ LONGEST_WAIT = 120.0
 """Seconds that the first in the queue waits at most; then the provider decides."""
 LONGEST_HOLD = 60.0
 """Seconds that a refusal holds back requests at most, as long as the refused one waits itself."""
-FIRST_RESPONSE = 5.0
-"""Seconds that requests wait for the first response of all, which says what the limits are."""
+NEXT_RESPONSE = 5.0
+"""Seconds that requests wait for the first response after a refusal, which says what is left."""
 KEPT = 64
 """How many limiters of an event loop are kept while nothing uses them."""
 
@@ -182,12 +182,12 @@ class Ticket:
 class Limiter:
     """The rate limits of one model at one provider for one key, in one event loop.
 
-    Args:
-        first_alone: whether the first request goes alone, because its response says what the
-            limits are.
+    As long as no response has said what the limits are, all requests go: a first one that went
+    alone would hold up each burst by a whole answer's first byte, and most bursts meet no limit.
+    What a burst into a limit costs are refusals, which are free; after one, requests go by one.
     """
 
-    def __init__(self, *, first_alone: bool = True) -> None:
+    def __init__(self) -> None:
         self._rooms: dict[Kind, _Room] = {}
         self._held = [0] * len(_KINDS)
         self._out = 0
@@ -200,7 +200,8 @@ class Limiter:
         self._clock = 0
         self._usual_output = _FIRST_OUTPUT
         self._hold_until = 0.0
-        self._unknown = first_alone
+        # Whether one request goes alone to learn what is left, as after a refusal.
+        self._unknown = False
         self._alone: Ticket | None = None
         self._alone_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -268,7 +269,7 @@ class Limiter:
         if limited:
             # The rest of the refusal may say how long to wait.
             self._unknown, self._alone = True, ticket
-            self._alone_until = now + FIRST_RESPONSE
+            self._alone_until = now + NEXT_RESPONSE
             self.hold(wait)
             return
         self._unknown, self._alone = False, None
@@ -357,7 +358,7 @@ class Limiter:
         self._out += 1
         self._unheard += 1
         if self._unknown:
-            self._alone, self._alone_until = ticket, now + FIRST_RESPONSE
+            self._alone, self._alone_until = ticket, now + NEXT_RESPONSE
         ticket.passed.set()
 
     def _remove(self, ticket: Ticket) -> None:
@@ -406,8 +407,7 @@ def limiter_for(host: str, key: str, model: str) -> Limiter:
     place = host, hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest(), model
     limiter = limiters.get(place)
     if limiter is None:
-        # A server without keys is mostly one of the user's own, which has no limits to learn.
-        limiter = limiters[place] = Limiter(first_alone=bool(key))
+        limiter = limiters[place] = Limiter()
         if len(limiters) > KEPT and next(iter(limiters.values())).idle:
             limiters.popitem(last=False)
     limiters.move_to_end(place)

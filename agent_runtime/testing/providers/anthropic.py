@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import orjson
 
+from agent_runtime.models.wire.rules.messages import (
+    check_request,
+    check_tool_loop,
+    is_known,
+    turns_of,
+)
 from agent_runtime.testing.loopback import Json, halves
-from agent_runtime.testing.providers.anthropic_requests import check_request
 from agent_runtime.testing.providers.server import Call, Provider, Say, Think, Turn, bare, refuse_if
 
-_ID = re.compile(r"^[a-zA-Z0-9_-]+$")
+_VERSIONS = ("2023-06-01", "2026-10-21")
 _THINKING = ("thinking", "redacted_thinking")
 
 
@@ -45,19 +49,19 @@ class Anthropic(Provider):
 
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
         """Look at a request."""
-        check_request(body, headers)
-        messages: list[Json] = [
-            {**one, "content": _blocks(one["content"])} for one in body["messages"]
-        ]
-        refuse_if(not messages or messages[0]["role"] != "user", "messages: first must be user")
+        known = "x-api-key" in headers or headers.get("authorization", "").startswith("Bearer ")
+        refuse_if(not known, "x-api-key header is required")
+        version = headers.get("anthropic-version")
+        wrong = version not in _VERSIONS
+        refuse_if(wrong, f"anthropic-version: {version!r} is not a valid version")
+        check_request(body, samples=version == _VERSIONS[0])
+        refuse_if(not is_known(body["model"]), f"model: {body['model']}")
+        messages = turns_of(body)
         for n, message in enumerate(messages):
-            alternates = message["role"] == ("assistant" if n % 2 else "user")
-            refuse_if(not alternates, f"messages.{n}: roles must alternate")
-            self._check_blocks(n, message)
-            if message["role"] == "user":
-                self._check_results(n, message, messages[n - 1] if n else None)
-        refuse_if(messages[-1]["role"] != "user", "the conversation must end with a user message")
-        self._check_loop(messages)
+            if message["role"] == "assistant":
+                self._check_answer(n, message["content"])
+        if self.thinking and not self.bound and not self.foreign:
+            check_tool_loop(messages, each=True)
         self._now = self.prompt(body)
         for n, message in enumerate(messages):
             if self.bound and any(block["type"] in _THINKING for block in message["content"]):
@@ -67,17 +71,6 @@ class Anthropic(Provider):
                     f"messages.{n}.content.0: `thinking` block is bound to a different "
                     "conversation",
                 )
-
-    def _check_blocks(self, n: int, message: Json) -> None:
-        refuse_if(not message["content"], f"messages.{n}: content must be non-empty")
-        for i, block in enumerate(message["content"]):
-            where = f"messages.{n}.content.{i}"
-            own = block["type"] in (*_THINKING, "tool_use")
-            refuse_if(own and message["role"] == "user", f"{where}: {block['type']} of a user")
-            asked = block["type"] == "tool_result"
-            refuse_if(asked and message["role"] != "user", f"{where}: `tool_result` of an answer")
-        if message["role"] == "assistant":
-            self._check_answer(n, message["content"])
 
     def _check_answer(self, n: int, content: list[Json]) -> None:
         known = self.answers.get(_said(content))
@@ -94,44 +87,6 @@ class Anthropic(Provider):
             "message cannot be modified. These blocks must remain as they were in the original "
             "response.",
         )
-
-    def _check_results(self, n: int, message: Json, before: Json | None) -> None:
-        content: list[Json] = message["content"]
-        calls = [b["id"] for b in (before or {"content": []})["content"] if b["type"] == "tool_use"]
-        refuse_if(not all(map(_ID.match, calls)), f"messages.{n - 1}: tool_use.id: bad pattern")
-        results = [b["tool_use_id"] for b in content if b["type"] == "tool_result"]
-        missing = [one for one in calls if one not in results]
-        refuse_if(
-            missing,
-            f"messages.{n - 1}: `tool_use` ids were found without `tool_result` blocks "
-            f"immediately after: {', '.join(missing)}.",
-        )
-        strange = [one for one in results if one not in calls]
-        refuse_if(
-            strange or len(results) != len(set(results)),
-            f"messages.{n}: unexpected `tool_use_id` found in `tool_result` blocks: {strange}",
-        )
-        first = [block["type"] for block in content[: len(results)]]
-        refuse_if(first != ["tool_result"] * len(results), f"messages.{n}: results come first")
-
-    def _check_loop(self, messages: list[Json]) -> None:
-        """Refuse a tool loop under way of which an answer does not begin with its thinking."""
-        if not self.thinking or self.bound or self.foreign:
-            return
-        begins = max(
-            n
-            for n, one in enumerate(messages)
-            if one["role"] == "user" and not any(b["type"] == "tool_result" for b in one["content"])
-        )
-        for n in range(begins + 1, len(messages), 2):
-            kind = messages[n]["content"][0]["type"]
-            refuse_if(
-                kind not in _THINKING,
-                f"messages.{n}.content.0.type: Expected `thinking` or `redacted_thinking`, but "
-                f"found `{kind}`. When `thinking` is enabled, a final `assistant` message must "
-                "start with a thinking block (preceeding the lastmost set of `tool_use` and "
-                "`tool_result` blocks).",
-            )
 
     # What it streams
 
@@ -183,12 +138,6 @@ def _block(part: Think | Say | Call, identity: str) -> tuple[Json, Json, list[Js
     pieces.append({"type": "signature_delta", "signature": signature})
     whole = {"type": "thinking", "thinking": part.text, "signature": signature}
     return whole, {"type": "thinking", "thinking": "", "signature": ""}, pieces
-
-
-def _blocks(content: object) -> list[Json]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return cast("list[Json]", content)
 
 
 def _anonymous(block: Json) -> Any:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from agent_runtime.models.wire.rules.chat import check_request
 from agent_runtime.testing.loopback import Json, halves
 from agent_runtime.testing.providers.server import (
     Call,
     Provider,
-    RefusedError,
     Say,
     Think,
     Turn,
     refuse_if,
 )
-
-_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
-_FIELDS = {
-    "system": {"role", "content", "name"},
-    "user": {"role", "content", "name"},
-    "assistant": {"role", "content", "name", "refusal", "tool_calls"},
-    "tool": {"role", "content", "tool_call_id"},
-}
 
 
 class OpenAI(Provider):
@@ -49,46 +40,10 @@ class OpenAI(Provider):
         """Look at a request."""
         key = headers.get("authorization", "").startswith("Bearer ")
         refuse_if(not key, "You didn't provide an API key.")
-        for n, made in enumerate(body.get("tools") or []):
-            wrong = made["type"] != "function" or not _NAME.match(made["function"]["name"])
-            refuse_if(wrong, f"Invalid 'tools[{n}].function.name'")
-        messages: list[Json] = body["messages"]
-        waiting: list[str] = []
-        for n, message in enumerate(messages):
-            self._check_fields(n, message)
-            if message["role"] == "tool":
-                known = message["tool_call_id"] in waiting
-                refuse_if(
-                    not known,
-                    "Invalid parameter: messages with role 'tool' must be a response to a "
-                    "preceeding message with 'tool_calls'.",
-                )
-                waiting.remove(message["tool_call_id"])
-                continue
-            _check_answered(waiting)
-            asked: list[Json] = message.get("tool_calls") or []
-            waiting = [call["id"] for call in asked]
+        check_request(body, more=self.more)
+        for n, message in enumerate(body["messages"]):
             if message["role"] == "assistant":
                 self.check_answer(n, message)
-        _check_answered(waiting)
-
-    def _check_fields(self, n: int, message: Json) -> None:
-        taken = _FIELDS[message["role"]]
-        if message["role"] == "assistant":
-            taken |= self.more
-            calls: list[Json] | None = message.get("tool_calls")
-            refuse_if(calls == [], f"[] is too short - 'messages.{n}.tool_calls'")
-            empty = not calls and not message.get("content")
-            refuse_if(empty, f"Invalid value for 'content': expected a string, got null. ({n})")
-            made: list[Json] = calls or []
-            for i, call in enumerate(made):
-                _check_call(f"messages[{n}].tool_calls[{i}]", call)
-        for name in message.keys() - taken:
-            raise RefusedError(
-                f"Additional properties are not allowed ('{name}' was unexpected) - 'messages.{n}'"
-            )
-        wrong = message["role"] != "assistant" and not isinstance(message["content"], str | list)
-        refuse_if(wrong, f"Invalid type for 'messages[{n}].content'")
 
     def check_answer(self, n: int, message: Json) -> None:
         """Look at an answer of the model's own."""
@@ -192,25 +147,6 @@ class Quirky(OpenAI):
     def _made_up(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
         for i, chunk in enumerate(super().calls(calls, n)):
             yield [{**one, "id": f"chatcmpl-tool-{n}-{i}"} for one in chunk]
-
-
-def _check_answered(waiting: Sequence[str]) -> None:
-    refuse_if(
-        waiting,
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to "
-        "each 'tool_call_id'. The following tool_call_ids did not have response messages: "
-        f"{', '.join(waiting)}",
-    )
-
-
-def _check_call(where: str, call: Json) -> None:
-    wrong = call.get("type") != "function" or not _NAME.match(call["function"]["name"])
-    refuse_if(wrong, f"Invalid '{where}.function.name': string does not match pattern.")
-    long = len(call["id"]) > 40
-    refuse_if(long, f"Invalid '{where}.id': string too long. Expected at most 40 characters.")
-    text: Any = call["function"]["arguments"]
-    refuse_if(not isinstance(text, str), f"Invalid type for '{where}.function.arguments'")
-    refuse_if(call.keys() - {"id", "type", "function"}, f"{where}: unknown fields")
 
 
 def _arguments(call: Call) -> str:

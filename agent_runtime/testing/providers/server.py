@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import orjson
 
+from agent_runtime.models.wire.rules.refusal import RefusedError, refuse_if
 from agent_runtime.testing.loopback import Answer, Json, LoopbackServer
 
 
@@ -40,10 +41,6 @@ Turn: TypeAlias = tuple[Part, ...]
 """What a model answers at one step, in this order."""
 TurnScript: TypeAlias = Callable[[bool, int], Turn]
 """From whether a sub-agent asks, and how often it has asked before, to the turn."""
-
-
-class RefusedError(Exception):
-    """The provider refuses a request; the text is its own."""
 
 
 class Provider(ABC):
@@ -141,9 +138,3 @@ def bare(value: object) -> object:
     if isinstance(value, list):
         return [bare(one) for one in cast("list[object]", value)]
     return value
-
-
-def refuse_if(refused: object, text: str) -> None:
-    """Refuse a request if there is something wrong with it."""
-    if refused:
-        raise RefusedError(text)

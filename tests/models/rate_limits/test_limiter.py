@@ -38,41 +38,49 @@ async def known(*limits: Limit) -> Limiter:
     return limiter
 
 
-async def test_the_first_request_goes_alone() -> None:
-    limiter = Limiter()
+async def refused_once() -> Limiter:
+    """Return a limiter of which one request was refused, without a wait."""
+    limiter = await known()
+    refused = limiter.enter("", NEED)
+    limiter.answered(refused, [], limited=True, wait=None)
+    refused.leave()
+    return limiter
+
+
+async def test_before_the_limits_are_known_nothing_waits() -> None:
+    limiter = limiter_for("api.example.com", "sk-1", "m")
+    tickets = [limiter.enter(f"{n}", NEED) for n in range(20)]
+    assert all(gone(tickets))
+    answer(tickets[0], said(3))
+    # What the others hold counts from now on, though no response says so yet.
+    assert "leaves 3 of 10 requests, 19 of them taken" in limiter.enter("x", NEED).reason
+
+
+async def test_after_a_refusal_one_goes_first_and_the_others_go_by_what_it_says() -> None:
+    limiter = await refused_once()
     tickets = [limiter.enter(f"{n}", NEED) for n in range(5)]
     assert gone(tickets) == [True, False, False, False, False]
     assert "goes first" in tickets[1].reason and "3 more wait" in tickets[4].reason
     answer(tickets[0], said(3))
     assert gone(tickets) == [True, True, True, True, False]
-    # They hold what is left, though no response says so yet.
-    assert "leaves 3 of 10 requests, 3 of them taken" in limiter.enter("x", NEED).reason
-
-
-async def test_without_limits_in_the_first_response_all_go() -> None:
-    limiter = Limiter()
-    tickets = [limiter.enter("a", NEED) for _ in range(50)]
-    answer(tickets[0])
-    assert all(gone(tickets))
 
 
 async def test_if_the_first_fails_without_a_response_the_next_goes_first() -> None:
-    limiter = Limiter()
+    limiter = await refused_once()
     tickets = [limiter.enter("a", NEED) for _ in range(3)]
     tickets[0].leave()
     assert gone(tickets) == [True, True, False]
 
 
-async def test_a_server_without_keys_is_not_asked_for_limits_first() -> None:
-    limiter = limiter_for("127.0.0.1:1", "", "m")
-    assert all(gone([limiter.enter("a", NEED) for _ in range(3)]))
-
-
-async def test_the_others_do_not_wait_for_a_first_response_that_hangs(
+async def test_the_others_do_not_wait_for_a_next_response_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limiters, "FIRST_RESPONSE", 0.001)
-    limiter = Limiter()
+    monkeypatch.setattr(limiters, "NEXT_RESPONSE", 0.001)
+    limiter = await known()
+    refused = limiter.enter("", NEED)
+    # It said what is left, so that its own wait is over at once.
+    limiter.answered(refused, [said(9)], limited=True, wait=None)
+    refused.leave()
     tickets = [limiter.enter("a", NEED) for _ in range(3)]
     await tickets[2].turn()
     assert all(gone(tickets))
@@ -199,7 +207,7 @@ async def test_a_refusal_that_asks_for_days_holds_back_for_the_longest_wait() ->
 
 
 async def test_runs_take_turns_and_a_run_keeps_its_order() -> None:
-    limiter = Limiter()
+    limiter = await known(said(1))
     first = limiter.enter("", NEED)
     greedy = [limiter.enter("greedy", NEED) for _ in range(20)]
     modest = [limiter.enter(f"modest {n}", NEED) for n in range(3)]
@@ -213,7 +221,7 @@ async def test_runs_take_turns_and_a_run_keeps_its_order() -> None:
 
 async def test_while_a_run_waits_each_other_has_at_most_one_turn() -> None:
     chance = random.Random(7)
-    limiter = Limiter()
+    limiter = await known(said(1))
     ticket = limiter.enter("first", NEED)
     runs = [f"{n}" for n in range(30)]
     waiting = {run: [limiter.enter(run, NEED)] for run in runs}

@@ -11,7 +11,9 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, NativeModel, RunResult, Runtime, Settings, tool
+from agent_runtime.messages import PromptMessage
 from agent_runtime.models import attempts
+from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.rate_limits import limiter as limiters
 from agent_runtime.testing.loopback import Json
 from tests.support.providers.limited import Bucket, Form, LimitedServer, Said, task_of
@@ -33,7 +35,7 @@ def double(number: int) -> int:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     # On a slow machine the bounds of waits must not decide a test.
-    monkeypatch.setattr(limiters, "FIRST_RESPONSE", 600.0)
+    monkeypatch.setattr(limiters, "NEXT_RESPONSE", 600.0)
     monkeypatch.setattr(limiters, "LONGEST_WAIT", 600.0)
     monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
 
@@ -51,6 +53,13 @@ def model(server: LimitedServer, form: Form, *, key: str = KEY, **options: Any) 
     """Return the model of a server."""
     given: dict[str, Any] = {"retries": 0, "max_output": 100, **options}
     return NativeModel(NAMES[form], base_url=server.url, api_key=key, **given)
+
+
+async def learn(one: NativeModel) -> None:
+    """Make one call, whose response says what the limits are."""
+    request = ModelRequest((PromptMessage("user", "Learn."),), max_output=1)
+    async with one.stream(request) as events:
+        assert [event async for event in events]
 
 
 def settings(folder: Path, **options: Any) -> Settings:
@@ -90,13 +99,26 @@ async def test_thirty_runs_at_once_are_never_refused(
     events: list[Event] = []
     server = LimitedServer(form, bucket, steps)
     async with server, Runtime.open(settings(tmp_path)) as runtime:
-        agent = Agent(model(server, form), tools=[double])
+        agent = Agent(known := model(server, form), tools=[double])
+        await learn(known)
         results = await many(runtime, [agent] * RUNS, events)
     assert server.refusals == 0
     assert {one.output for one in results} == {"Done."} and len(results) == RUNS
-    assert Counter(server.tasks()) == {f"run-{n}": CALLS + 1 for n in range(RUNS)}
+    assert Counter(server.tasks()[1:]) == {f"run-{n}": CALLS + 1 for n in range(RUNS)}
     waits = [event for event in events if event.kind == "model-wait"]
     assert waits and all(wait.id == 0 and wait.data["reason"] for wait in waits)
+
+
+async def test_runs_that_start_at_once_before_the_limits_are_known_all_succeed(
+    tmp_path: Path,
+) -> None:
+    server = LimitedServer("openai", Bucket(requests=5), steps)
+    async with server, Runtime.open(settings(tmp_path)) as runtime:
+        agent = Agent(model(server, "openai", retries=4), tools=[double])
+        results = await many(runtime, [agent] * 12)
+    assert {one.output for one in results} == {"Done."} and len(results) == 12
+    # At most the first call of each, since none waits for the response to another.
+    assert server.refusals <= 12
 
 
 async def test_a_run_with_many_sub_agents_does_not_starve_the_others(tmp_path: Path) -> None:
@@ -122,7 +144,9 @@ async def test_a_run_with_many_sub_agents_does_not_starve_the_others(tmp_path: P
 
     server = LimitedServer("openai", Bucket(requests=2, seconds=0.02), script)
     async with server, Runtime.open(settings(tmp_path)) as runtime:
-        agent = Agent(model(server, "openai"), tools=[double], delegation=True)
+        agent = Agent(known := model(server, "openai"), tools=[double], delegation=True)
+        await learn(known)
+        order.clear()
         async with anyio.create_task_group() as group:
             for n in range(6):
                 group.start_soon(one, runtime, agent, n)
@@ -154,6 +178,11 @@ async def test_a_cancelled_run_leaves_the_queue_to_the_others(tmp_path: Path) ->
     server = LimitedServer("openai", Bucket(requests=1), script)
     async with server, Runtime.open(settings(tmp_path)) as runtime:
         agent = Agent(model(server, "openai"))
+        # After a refusal the next request goes alone, so that the others wait for it.
+        limiter = limiters.limiter_for(server.url[7:], KEY, NAMES["openai"])
+        refused = limiter.enter("", limiters.Need())
+        refused.answered({}, limited=True, wait=None)
+        refused.leave()
         waits: set[str] = set()
         waiting = anyio.Event()
 
@@ -178,7 +207,6 @@ async def test_a_cancelled_run_leaves_the_queue_to_the_others(tmp_path: Path) ->
             await ended.wait()
             assert statuses == ["cancelled"]
             go.set()
-        limiter = limiters.limiter_for(server.url[7:], KEY, NAMES["openai"])
         assert limiter.idle and set(limiter.held.values()) == {0}
     assert sorted(statuses) == ["cancelled", "succeeded", "succeeded", "succeeded"]
     assert (server.refusals, len(server.served)) == (0, 3)

@@ -12,7 +12,7 @@ from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall, Too
 from agent_runtime.models.base import FilePart, ModelRequest, ModelSettings
 from agent_runtime.models.wire.base import Piece, Target, WireRequest
 from agent_runtime.models.wire.messages import MessagesWire
-from agent_runtime.testing.providers.anthropic_requests import check_request
+from agent_runtime.models.wire.rules.messages import check_request
 from tests.models.conftest import READ
 
 SONNET = Target(
@@ -61,7 +61,7 @@ def wired(request: ModelRequest, target: Target = SONNET) -> tuple[WireRequest, 
     made = wire.request(request, pieces, wire.tools(request))
     body = orjson.loads(made.body)
     if target.model.startswith("claude"):
-        check_request(body, made.headers)
+        check_request(body)
     return made, body
 
 

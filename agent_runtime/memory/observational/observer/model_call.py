@@ -9,6 +9,7 @@ from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, ModelSettings, Retrying
 from agent_runtime.models.tokens import count_message
+from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.incomplete_answers import CUT
 
 
@@ -72,6 +73,7 @@ def failure_reason(error: Exception, model: Model, timeout: float, work: str) ->
 async def _ask(
     model: Model, request: ModelRequest, calls: list[MemoryCall], counted: int
 ) -> ModelAnswer:
+    check_if_asked(request, model.name)
     # Until the provider says otherwise, the attempt in progress may be billed.
     lost = 1
     try:

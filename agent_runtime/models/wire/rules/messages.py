@@ -1,17 +1,21 @@
-"""What Anthropic's Messages API refuses in a request, whatever was said before."""
+"""What Anthropic's Messages API refuses in a request.
+
+Reference: https://platform.claude.com/docs/en/api/messages
+"""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agent_runtime.testing.loopback import Json
-from agent_runtime.testing.providers.server import refuse_if
+from agent_runtime.models.base import Json
+from agent_runtime.models.file_limits.admission import FileSize
+from agent_runtime.models.file_limits.providers import file_limits_of
+from agent_runtime.models.wire.rules.refusal import refuse_files, refuse_if
 
-_VERSIONS = ("2023-06-01", "2026-10-21")
 _FIELDS = {
     "cache_control",
     "max_tokens",
@@ -46,6 +50,8 @@ _MEDIA = {
     "document": ("application/pdf",),
 }
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass(frozen=True)
@@ -83,12 +89,15 @@ _MODELS = {
 }
 
 
-def check_request(body: Json, headers: Mapping[str, str]) -> None:
-    """Refuse a request that the API would refuse."""
-    known = "x-api-key" in headers or headers.get("authorization", "").startswith("Bearer ")
-    refuse_if(not known, "x-api-key header is required")
-    version = headers.get("anthropic-version")
-    refuse_if(version not in _VERSIONS, f"anthropic-version: {version!r} is not a valid version")
+def check_request(body: Json, *, samples: bool = True) -> None:
+    """Check the body of a request.
+
+    Args:
+        samples: whether the API's version takes sampling parameters at all.
+
+    Raises:
+        RefusedError: the API would refuse it.
+    """
     for name in ("model", "max_tokens", "messages"):
         refuse_if(name not in body, f"{name}: Field required")
     for name in set(body) - _FIELDS:
@@ -97,9 +106,98 @@ def check_request(body: Json, headers: Mapping[str, str]) -> None:
     _check_marks(body)
     for where, block in _blocks(body):
         _check_block(where, block)
+    limits = file_limits_of("anthropic", body["model"], 1 << 30)
+    refuse_files((size for _, block in _blocks(body) for size in _files(block)), limits)
+    messages = turns_of(body)
+    _check_turns(messages)
+    thinking = cast("Json", body.get("thinking") or {})
+    if thinking.get("type") == "enabled":
+        check_tool_loop(messages)
     names = [name for name in _MODELS if body["model"].startswith(name)]
-    refuse_if(not names, f"model: {body['model']}")
-    _check_settings(body, _MODELS[max(names, key=len)], str(version))
+    # A model that is not in the table may take anything.
+    if names:
+        _check_settings(body, _MODELS[max(names, key=len)], samples=samples)
+
+
+def is_known(model: str) -> bool:
+    """Return whether it is known what a model takes."""
+    return model.startswith(tuple(_MODELS))
+
+
+def turns_of(body: Json) -> list[Json]:
+    """Return the messages of a request, each with its content as blocks."""
+    return [{**one, "content": _listed(one["content"])} for one in body["messages"]]
+
+
+def check_tool_loop(messages: Sequence[Json], *, each: bool = False) -> None:
+    """Check that the tool loop under way, which is one turn of the model, begins with thinking.
+
+    Models that think within a budget demand it; those that think adaptively do not.  A model need
+    not think again between its calls.
+
+    Args:
+        each: whether each answer of the loop has to begin with thinking, because each did.
+    """
+    begins = 1 + max(n for n, one in enumerate(messages) if _begins_loop(one))
+    for n in range(begins, len(messages) if each else min(begins + 1, len(messages)), 2):
+        kind = messages[n]["content"][0]["type"]
+        refuse_if(
+            kind not in _THINKING,
+            f"messages.{n}.content.0.type: Expected `thinking` or `redacted_thinking`, but "
+            f"found `{kind}`. When `thinking` is enabled, a final `assistant` message must "
+            "start with a thinking block (preceeding the lastmost set of `tool_use` and "
+            "`tool_result` blocks).",
+        )
+
+
+def _begins_loop(message: Json) -> bool:
+    results = any(block["type"] == "tool_result" for block in message["content"])
+    return message["role"] == "user" and not results
+
+
+def _check_turns(messages: Sequence[Json]) -> None:
+    refuse_if(not messages or messages[0]["role"] != "user", "messages: first must be user")
+    for n, message in enumerate(messages):
+        alternates = message["role"] == ("assistant" if n % 2 else "user")
+        refuse_if(not alternates, f"messages.{n}: roles must alternate")
+        refuse_if(not message["content"], f"messages.{n}: content must be non-empty")
+        for i, block in enumerate(message["content"]):
+            where = f"messages.{n}.content.{i}"
+            own = block["type"] in (*_THINKING, "tool_use")
+            refuse_if(own and message["role"] == "user", f"{where}: {block['type']} of a user")
+            asked = block["type"] == "tool_result"
+            refuse_if(asked and message["role"] != "user", f"{where}: `tool_result` of an answer")
+        if message["role"] == "user":
+            _check_results(n, message, messages[n - 1] if n else None)
+        else:
+            refuse_if(
+                message["content"][-1]["type"] in _THINKING,
+                f"messages.{n}: The final block in an assistant message cannot be `thinking`.",
+            )
+    refuse_if(messages[-1]["role"] != "user", "the conversation must end with a user message")
+
+
+def _check_results(n: int, message: Json, before: Json | None) -> None:
+    content: list[Json] = message["content"]
+    calls = [b["id"] for b in (before or {"content": []})["content"] if b["type"] == "tool_use"]
+    wrong = not all(map(_ID.fullmatch, calls))
+    refuse_if(wrong, f"messages.{n - 1}: tool_use.id: bad pattern")
+    twice = len(calls) != len(set(calls))
+    refuse_if(twice, f"messages.{n - 1}: `tool_use` ids must be unique")
+    results = [b["tool_use_id"] for b in content if b["type"] == "tool_result"]
+    missing = [one for one in calls if one not in results]
+    refuse_if(
+        missing,
+        f"messages.{n - 1}: `tool_use` ids were found without `tool_result` blocks "
+        f"immediately after: {', '.join(missing)}.",
+    )
+    strange = [one for one in results if one not in calls]
+    refuse_if(
+        strange or len(results) != len(set(results)),
+        f"messages.{n}: unexpected `tool_use_id` found in `tool_result` blocks: {strange}",
+    )
+    first = [block["type"] for block in content[: len(results)]]
+    refuse_if(first != ["tool_result"] * len(results), f"messages.{n}: results come first")
 
 
 def _check_tools(body: Json) -> None:
@@ -197,7 +295,18 @@ def _check_source(where: str, kind: str, source: Json) -> None:
         refuse_if(not source["url"].startswith("https://"), f"{where}: Only HTTPS URLs")
 
 
-def _check_settings(body: Json, model: _Model, version: str) -> None:
+def _files(block: Json) -> Iterator[FileSize]:
+    """Yield the sizes of the files in a block."""
+    kind = block.get("type")
+    if kind == "tool_result":
+        for one in _listed(block.get("content", [])):
+            yield from _files(one)
+    elif kind == "image" or kind == "document":
+        source: Json = block["source"]
+        yield FileSize(kind, source.get("media_type", ""), len(source.get("data", "")))
+
+
+def _check_settings(body: Json, model: _Model, *, samples: bool) -> None:
     limit = body["max_tokens"]
     refuse_if(not 1 <= limit <= model.most, f"max_tokens: {limit} > {model.most}")
     thinking = cast("Json", body.get("thinking") or {})
@@ -210,8 +319,8 @@ def _check_settings(body: Json, model: _Model, version: str) -> None:
         refuse_if(budget < 1024, "thinking.enabled.budget_tokens: should be at least 1024")
         refuse_if(budget >= limit, "`max_tokens` must be greater than `thinking.budget_tokens`")
     sampled = {"temperature", "top_p", "top_k"} & body.keys()
-    samples = model.samples and version == _VERSIONS[0]
-    refuse_if(sampled and not samples, f"{sampled}: not supported on this model")
+    taken = model.samples and samples
+    refuse_if(sampled and not taken, f"{sampled}: not supported on this model")
     refuse_if(
         {"temperature", "top_p"} <= sampled,
         "`temperature` and `top_p` cannot both be specified for this model.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from agent_runtime.testing.loopback import Json
-from agent_runtime.testing.providers.server import refuse_if
+from agent_runtime.models.base import Json
+from agent_runtime.models.wire.rules.refusal import refuse_if
 
 _CONFIG = {
     "candidateCount",

@@ -1,0 +1,1 @@
+"""What each provider's API refuses in a request, by its documentation."""
