@@ -39,6 +39,7 @@ what is left open. That answer ends the run."""
 WORKSPACE = """
 
 Your workspace is a folder, which your file tools take as root; all paths are relative to it."""
+READ_ONLY = " You can read them, and cannot change anything: put what you find into your answer."
 SHELL = " Commands run in it by `run_command`, with the rights of the user who started you."
 APPROVED = " Each waits until the user allows it, so put what belongs together into one."
 DELEGATION = """
@@ -72,6 +73,7 @@ class Spec:
         max_steps: the limit of steps; None for the setting.
         asking: whether the agent may ask the user.
         ask_shell: whether the user must approve each command.
+        read_only: whether the file tools that write are left out.
     """
 
     model: str
@@ -80,6 +82,7 @@ class Spec:
     max_steps: int | None = None
     asking: bool = False
     ask_shell: bool = False
+    read_only: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -90,6 +93,7 @@ class Spec:
             "max_steps": self.max_steps,
             "asking": self.asking,
             "ask_shell": self.ask_shell,
+            "read_only": self.read_only,
         }
 
     @classmethod
@@ -102,6 +106,7 @@ class Spec:
             max_steps=data.get("max_steps"),
             asking=bool(data.get("asking")),
             ask_shell=bool(data.get("ask_shell")),
+            read_only=bool(data.get("read_only")),
         )
 
 
@@ -130,7 +135,14 @@ def build_agent(spec: Spec) -> Agent:
             )
         from agent_runtime.tools.workspace.files import workspace_tools
 
-        tools = list(workspace_tools(root, shell=spec.allow_shell, shell_approval=spec.ask_shell))
+        tools = list(
+            workspace_tools(
+                root,
+                shell=spec.allow_shell,
+                shell_approval=spec.ask_shell,
+                read_only=spec.read_only,
+            )
+        )
     return Agent(
         model=_model(spec.model),
         tools=tools,
@@ -148,6 +160,7 @@ def _instructions(spec: Spec) -> str:
         parts.append(NO_WORKSPACE)
     else:
         parts.append(WORKSPACE)
+        parts += [READ_ONLY] if spec.read_only else []
         parts += [SHELL] if spec.allow_shell else []
         parts += [APPROVED] if spec.allow_shell and spec.ask_shell else []
     if spec.model:

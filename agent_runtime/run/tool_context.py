@@ -17,6 +17,7 @@ from agent_runtime.plan.planner import Planner
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
+from agent_runtime.tools.workspace.protected_paths import from_settings
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
@@ -115,6 +116,7 @@ class ToolContexts:
     def _services(self) -> Iterator[object]:
         yield self.planner
         yield self.delegation
+        yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:
             yield self.retriever
 

@@ -46,7 +46,10 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "plan_stall_limit",
         ),
     ),
-    ("Tools and files", ("tool_", "max_result_tokens", "max_file_bytes")),
+    (
+        "Tools and files",
+        ("tool_", "max_result_tokens", "max_file_bytes", "protected_paths", "hidden_paths"),
+    ),
     ("People and plans", ("approve", "answer_timeout", "plan_phases")),
     ("Sub-agents", ("sub_agent_", "delegation_")),
     (

@@ -80,6 +80,16 @@ def _phases(text: str) -> str:
     return ",".join(names)
 
 
+def _globs(text: str) -> str:
+    for glob in filter(None, (one.strip().removeprefix("!") for one in text.split(","))):
+        # They would match nothing, and so protect nothing.
+        if ".." in glob.split("/") or "\\" in glob or glob.startswith(("~", "!")):
+            raise PydanticCustomError(
+                "globs", "must be globs of paths inside the workspace, with / and without .. or ~"
+            )
+    return text
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -101,6 +111,7 @@ Window = Annotated[int, Field(ge=1000)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Lower = BeforeValidator(_lower)
 Approvals = Annotated[str, AfterValidator(_approvals)]
+Globs = Annotated[str, AfterValidator(_globs)]
 Phases = Annotated[str, AfterValidator(_phases)]
 RepeatLimit = Annotated[int, Field(ge=0), AfterValidator(_repeats)]
 Natural = Annotated[int, Field(ge=0)]

@@ -16,6 +16,7 @@ from agent_runtime_config.fields import (
     Count,
     DatabaseUrl,
     Dollars,
+    Globs,
     HttpUrl,
     Lower,
     Natural,
@@ -290,6 +291,19 @@ class Settings(RoleSettings):
         default=20_000_000,
         description="The largest file, in bytes, that is kept with a thread: attached to a task, "
         "or returned from a tool.",
+    )
+    protected_paths: Globs = Field(
+        default="",
+        description="More paths in a workspace that the file tools must not write, as globs with "
+        "commas between them: `migrations,docs/*.md`. One without `/` matches a name in any "
+        "folder, one with `/` from the workspace on, `**` any folders; `!glob` makes an exception. "
+        "Files of git, virtual environments, shells, editors and package managers are protected "
+        "by default.",
+    )
+    hidden_paths: Globs = Field(
+        default="",
+        description="The same for paths that the file tools must not read either. Files of "
+        "secrets, such as `.env`, are hidden by default.",
     )
     run_timeout: Seconds | None = Field(
         default=None,

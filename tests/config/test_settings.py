@@ -59,6 +59,8 @@ DEFAULTS: dict[str, object] = {
     "tool_timeout": 600.0,
     "max_result_tokens": 8_000,
     "max_file_bytes": 20_000_000,
+    "protected_paths": "",
+    "hidden_paths": "",
     "run_timeout": None,
     "budget_tokens": None,
     "budget_steps": None,
@@ -98,6 +100,8 @@ GOOD: list[tuple[str, str, object]] = [
     ("DELEGATION_DEPTH", "0", 0),
     ("DELEGATION_PARALLEL", "20", 20),
     ("APPROVE", "shell,write_file:path=/etc/*", "shell,write_file:path=/etc/*"),
+    ("PROTECTED_PATHS", "docs/*.md, !.vscode", "docs/*.md, !.vscode"),
+    ("HIDDEN_PATHS", "*.pem", "*.pem"),
     ("ANSWER_TIMEOUT", "60", 60.0),
     ("LOOP_LIMIT", "0", 0),
     ("PLAN_STALL_LIMIT", "0", 0),
@@ -259,6 +263,13 @@ def test_a_bad_value_is_never_shown(name: str) -> None:
         load_settings({f"AGENT_RUNTIME_{name}": "hunter2 = x"})
     assert "hunter2" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("glob", ["../other", "a,!../b", "~/.ssh", "a\\b", "!!a"])
+@pytest.mark.parametrize("name", ["PROTECTED_PATHS", "HIDDEN_PATHS"])
+def test_a_glob_that_could_not_match_is_refused(name: str, glob: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be globs of paths inside"):
+        load_settings({f"AGENT_RUNTIME_{name}": glob})
 
 
 def test_an_unknown_scheme_is_named_without_the_rest_of_the_url() -> None:

@@ -60,6 +60,9 @@ shell_option = click.option(
 ask_shell_option = click.option(
     "--ask-shell", is_flag=True, help="The same, but every command waits for your approval."
 )
+read_only_option = click.option(
+    "--read-only", is_flag=True, help="Let the agent read the workspace, and change nothing in it."
+)
 
 
 @click.command()
@@ -79,6 +82,7 @@ ask_shell_option = click.option(
 @timeout_option
 @shell_option
 @ask_shell_option
+@read_only_option
 @json_object_option
 def run(
     task: str | None,
@@ -92,6 +96,7 @@ def run(
     timeout: float | None,
     allow_shell: bool,
     ask_shell: bool,
+    read_only: bool,
     as_json: bool,
 ) -> None:
     """Run TASK to its end, and print the agent's answer to stdout.
@@ -105,7 +110,7 @@ def run(
 
     text = read_task(task, task_file)
     settings = limited(load_settings(), budget_usd, timeout)
-    spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell)
+    spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell, read_only)
     if spec.model:
         say(limits(settings))
     session.finish(run_task(settings, spec, text, thread, files), as_json=as_json)
@@ -138,13 +143,23 @@ def new_spec(
     max_steps: int | None,
     allow_shell: bool,
     ask_shell: bool = False,
+    read_only: bool = False,
 ) -> Spec:
     """Return the spec of a new run, and say what it lacks. Raises `click.UsageError`."""
+    if read_only and (allow_shell or ask_shell):
+        raise click.UsageError("--read-only excludes commands, which can write.")
     if (allow_shell or ask_shell) and workspace is None:
         option = "--ask-shell" if ask_shell else "--allow-shell"
         raise click.UsageError(f"{option} needs --workspace, the folder that commands run in.")
     name = _model_name(model or settings.model)
-    spec = Spec(name, workspace, allow_shell or ask_shell, max_steps, ask_shell=ask_shell)
+    spec = Spec(
+        name,
+        workspace,
+        allow_shell or ask_shell,
+        max_steps,
+        ask_shell=ask_shell,
+        read_only=read_only,
+    )
     if not spec.model:
         say(NO_MODEL)
     if workspace is None:
@@ -288,6 +303,8 @@ def respecified(
         workspace=workspace or spec.workspace,
         allow_shell=allow_shell or spec.allow_shell,
     )
+    if spec.allow_shell and spec.read_only:
+        raise click.UsageError("The run may only read, and --allow-shell would let it write.")
     if spec.allow_shell and spec.workspace is None:
         raise click.UsageError("--allow-shell needs --workspace, the folder that commands run in.")
     if not spec.model:
