@@ -15,7 +15,7 @@ from agent_runtime.cli.agents import Spec, build_agent, is_of_command
 from agent_runtime.cli.answer_prompt import ask_all, can_ask
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
-from agent_runtime.cli.terminal import say, write_json
+from agent_runtime.cli.terminal import say, write_json, write_row
 from agent_runtime.cli.workspaces import is_other_folder, workspaces
 
 if TYPE_CHECKING:
@@ -359,4 +359,4 @@ def cancel(run_id: str, as_json: bool) -> None:
     elif not reached:
         say(f"Run {run_id} is not active, so nothing was cancelled.")
     for one in () if as_json else reached:
-        click.echo(one)
+        write_row(one)
