@@ -14,6 +14,7 @@ from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.recall.retriever import Retriever
 from agent_runtime.messages import LoggedMessage, UserMessage
 from agent_runtime.plan.planner import Planner
+from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
@@ -116,6 +117,7 @@ class ToolContexts:
     def _services(self) -> Iterator[object]:
         yield self.planner
         yield self.delegation
+        yield inbox_limits(self.settings)
         yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:
             yield self.retriever

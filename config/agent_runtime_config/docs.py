@@ -37,6 +37,9 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "Limits",
         (
             "max_steps",
+            "max_message_chars",
+            "max_inbox_messages",
+            "max_user_inbox_messages",
             "run_timeout",
             "budget_",
             "thread_budget_",

@@ -292,6 +292,19 @@ class Settings(RoleSettings):
         description="The largest file, in bytes, that is kept with a thread: attached to a task, "
         "or returned from a tool.",
     )
+    max_message_chars: Annotated[int, Field(ge=1000, le=1_000_000)] = Field(
+        default=200_000,
+        description="The most characters of a message that stand in prompts: a task, or a message "
+        "to a run, of which it is 20000 at most. The text of a longer one is kept as a file of the "
+        "thread, which `recall` opens.",
+    )
+    max_inbox_messages: Count = Field(
+        default=100,
+        description="How many messages to runs may wait on a thread; further ones are refused.",
+    )
+    max_user_inbox_messages: Count = Field(
+        default=1_000, description="The same, on all threads of a user together."
+    )
     protected_paths: Globs = Field(
         default="",
         description="More paths in a workspace that the file tools must not write, as globs with "
