@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from agent_runtime_config.approvals import approval_rules
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS, MAX_TOKENS
 from agent_runtime_config.request_settings import parse_model_settings
-from agent_runtime_config.urls import url_scheme
+from agent_runtime_config.urls import is_misspelt, is_not_a_model, url_scheme
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 
@@ -48,6 +48,8 @@ def _no_keywords(url: str) -> str:
     # libpq's form `host=… password=…` would be taken for the path of a file, and shown.
     if re.match(r"\w+\s*=", url):
         raise PydanticCustomError("url_keywords", "must be a URL or a path, not a list of keywords")
+    if not url_scheme(url) and is_misspelt(url):
+        raise PydanticCustomError("misspelt_url", "looks like a URL whose scheme is misspelt")
     return url
 
 
@@ -65,6 +67,14 @@ def _request_settings(text: str) -> str:
     except ValueError as error:
         raise PydanticCustomError("model_settings", "{problem}", {"problem": str(error)}) from None
     return text
+
+
+def _model_name(name: str) -> str:
+    if is_not_a_model(name):
+        raise PydanticCustomError(
+            "model_name", "must be a model's name; address and key have settings of their own"
+        )
+    return name
 
 
 def _repeats(limit: int) -> int:
@@ -112,6 +122,7 @@ Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Lower = BeforeValidator(_lower)
 Approvals = Annotated[str, AfterValidator(_approvals)]
 Globs = Annotated[str, AfterValidator(_globs)]
+ModelName = Annotated[str, AfterValidator(_model_name)]
 Phases = Annotated[str, AfterValidator(_phases)]
 RepeatLimit = Annotated[int, Field(ge=0), AfterValidator(_repeats)]
 Natural = Annotated[int, Field(ge=0)]

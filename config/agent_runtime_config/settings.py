@@ -19,6 +19,7 @@ from agent_runtime_config.fields import (
     Globs,
     HttpUrl,
     Lower,
+    ModelName,
     Natural,
     ObjectStoreUrl,
     Phases,
@@ -54,7 +55,7 @@ class Settings(RoleSettings):
         protected_namespaces=(),
     )
 
-    model: str = Field(
+    model: ModelName = Field(
         default="",
         description="The language model, by its litellm name such as "
         "`anthropic/claude-sonnet-4-5`; none means the offline model. Its key is read from the "
@@ -145,7 +146,7 @@ class Settings(RoleSettings):
         description="Whether observations replace older messages in the prompt. Without it older "
         "messages leave the prompt as the window moves.",
     )
-    observer_model: str = Field(
+    observer_model: ModelName = Field(
         default="same",
         description="What writes the observations: `same` for the run's own model, `extractive` "
         "for rules without a model, or a model's name, or several as for the main model. Without "
@@ -156,7 +157,7 @@ class Settings(RoleSettings):
         description="Replace the oldest messages by observations when the raw messages exceed "
         "this many tokens; at most half of what a prompt may have.",
     )
-    reflector_model: str = Field(
+    reflector_model: ModelName = Field(
         default="same",
         description="What condenses old observations; takes the same names as the Observer.",
     )
@@ -184,7 +185,7 @@ class Settings(RoleSettings):
         description="Seconds without a model call after which the provider's cache counts as "
         "expired; observations that are ready then replace their messages at once. 0 for never.",
     )
-    embedder_model: str = Field(
+    embedder_model: ModelName = Field(
         default="",
         description="The model that embeds messages, by its litellm name such as "
         "`openai/text-embedding-3-small`. With one, earlier messages are recalled before each "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from agent_runtime.models import model_from_name
 from agent_runtime_config import ConfigError, Settings, default_database_url, load_settings
 from agent_runtime_config.model_settings import RoleSettings
 
@@ -278,6 +279,34 @@ def test_a_bad_value_is_never_shown(name: str) -> None:
 def test_a_glob_that_could_not_match_is_refused(name: str, glob: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} must be globs of paths inside"):
         load_settings({f"AGENT_RUNTIME_{name}": glob})
+
+
+MISSPELT = [
+    "postgres//ada:hunter2@h/db",
+    "postgresql;//ada:hunter2@h",
+    "//ada:hunter2@h",
+    "h/d;password=hunter2",
+]
+
+
+@pytest.mark.parametrize("url", MISSPELT)
+@pytest.mark.parametrize("name", ["DATABASE_URL", "OBJECT_STORE_URL"])
+def test_a_misspelt_url_is_not_taken_for_a_path(name: str, url: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} looks like a URL") as caught:
+        load_settings({f"AGENT_RUNTIME_{name}": url})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "model", ["openai/x?api_key=hunter2", "https://ada:hunter2@h/v1", "x&k=hunter2"]
+)
+@pytest.mark.parametrize("role", ["", "SUB_AGENT_", "OBSERVER_", "REFLECTOR_", "EMBEDDER_"])
+def test_a_models_name_holds_no_key(role: str, model: str) -> None:
+    with pytest.raises(ConfigError, match=f"{role}MODEL must be a model's name") as caught:
+        load_settings({f"AGENT_RUNTIME_{role}MODEL": model})
+    with pytest.raises(ConfigError, match="no model's name") as in_code:
+        model_from_name(model)
+    assert "hunter2" not in f"{caught.value} {in_code.value}"
 
 
 def test_an_unknown_scheme_is_named_without_the_rest_of_the_url() -> None:
