@@ -38,10 +38,11 @@ async def post_message(store: UserStore, run: Run, text: str, limits: InboxLimit
         InboxFull: too many wait there.
         InvalidFile: the text is larger than a file may be.
     """
-    waiting = await store.inbox.pending(run.thread_id)
+    waiting = [one for one in await store.inbox.pending(run.thread_id) if one.kind == STEER]
     # All that waits is read in one step, and has to fit into one prompt together.
-    room = limits.chars - sum(len(one.body) for one in waiting if one.kind == STEER)
+    room = limits.chars - sum(len(one.body) for one in waiting)
     most = limits.chars if len(text) <= room else max(room, HEAD_CHARS)
+    # One that will be refused leaves no file behind.
     if len(waiting) < limits.messages:
         text = await keep_long_text(
             store, run.thread_id, text, most, limits.file_bytes, name="message"
