@@ -15,6 +15,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   ├── InvalidVector
 │   ├── InvalidExport
 │   └── Conflict: ThreadBusy, ThreadExists, LeaseLost, RunCancelled, InboxWaiting, BudgetExceeded
+│       ├── InboxFull               too many messages wait to be read
 │       ├── QuestionClosed          it was answered before, has expired, or its run is over
 │       └── QuestionsOpen           a run cannot continue before its questions are answered
 ├── ModelError                      a model call failed for good
@@ -48,6 +49,7 @@ from agent_runtime_storage.contract.errors import (
     CorruptDocument,
     CorruptThread,
     DimensionMismatch,
+    InboxFull,
     InboxWaiting,
     InvalidExport,
     InvalidVector,
@@ -79,6 +81,7 @@ __all__ = [
     "CorruptDocument",
     "CorruptThread",
     "DimensionMismatch",
+    "InboxFull",
     "InboxWaiting",
     "InvalidAnswer",
     "InvalidExport",

@@ -364,6 +364,7 @@ class Runtime(RunControl):
             left_out=node.left_out if node else 0,
             files=tuple(files),
             max_file_bytes=self.settings.max_file_bytes,
+            max_message_chars=self.settings.max_message_chars,
         )
         # Marked before the lease exists: no process may take its owner for idle in between.
         with leases.at_work(run_id):

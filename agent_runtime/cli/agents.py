@@ -40,6 +40,7 @@ what is left open. That answer ends the run."""
 WORKSPACE = """
 
 Your workspace is a folder, which your file tools take as root; all paths are relative to it."""
+READ_ONLY = " You can read them, and cannot change anything: put what you find into your answer."
 SHELL = " Commands run in it by `run_command`, with the rights of the user who started you."
 SANDBOXED = (
     " Commands run in it by `run_command`, in a sandbox: they can change only the workspace and "
@@ -80,6 +81,7 @@ class Spec:
         sandbox: what confines commands; empty if nobody chose, so that the setting decides.
         sandbox_network: whether commands in it may use the network.
         environment: the names of variables that commands get in addition.
+        read_only: whether the file tools that write are left out.
     """
 
     model: str
@@ -91,6 +93,7 @@ class Spec:
     sandbox: str = ""
     sandbox_network: bool = False
     environment: tuple[str, ...] = ()
+    read_only: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -104,6 +107,7 @@ class Spec:
             "sandbox": self.sandbox,
             "sandbox_network": self.sandbox_network,
             "environment": list(self.environment),
+            "read_only": self.read_only,
         }
 
     @classmethod
@@ -119,6 +123,7 @@ class Spec:
             sandbox=str(data.get("sandbox") or ""),
             sandbox_network=bool(data.get("sandbox_network")),
             environment=tuple(map(str, data.get("environment") or ())),
+            read_only=bool(data.get("read_only")),
         )
 
 
@@ -155,6 +160,7 @@ def build_agent(spec: Spec) -> Agent:
                 pass_environment=spec.environment,
                 sandbox=spec.sandbox or None,
                 sandbox_network=spec.sandbox_network if spec.sandbox else None,
+                read_only=spec.read_only,
             )
         )
     return Agent(
@@ -174,6 +180,7 @@ def _instructions(spec: Spec) -> str:
         parts.append(NO_WORKSPACE)
     else:
         parts.append(WORKSPACE)
+        parts += [READ_ONLY] if spec.read_only else []
         parts += [_shell(spec)] if spec.allow_shell else []
         parts += [APPROVED] if spec.allow_shell and spec.ask_shell else []
     if spec.model:

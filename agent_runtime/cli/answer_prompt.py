@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agent_runtime.cli.terminal import say
+from agent_runtime.cli.terminal import is_terminal, say
 
 if TYPE_CHECKING:
     from agent_runtime.human.questions import Answer, Question
@@ -20,7 +20,7 @@ LATER = "later"
 
 def can_ask() -> bool:
     """Return whether stdin and stderr are a terminal."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return sys.stdin.isatty() and is_terminal()
 
 
 async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
@@ -97,7 +97,7 @@ def _quote(text: str) -> None:
 def _say_within(line: str, indent: str) -> None:
     """Write a line; on a terminal none of its rows can look like one of ours."""
     rows = [line]
-    if sys.stderr.isatty():
+    if is_terminal():
         import shutil
 
         from rich.cells import chop_cells
@@ -181,8 +181,7 @@ async def _read(question: Question) -> Answer | None:
     import anyio
 
     # To stderr, because stdout may be a pipe that takes the result.
-    sys.stderr.write(f"[{hint(question)}] > ")
-    sys.stderr.flush()
+    say(f"[{hint(question)}] > ", end="")
     # Not in a thread: a blocked read cannot be stopped, and the process would wait for it at exit.
     await anyio.wait_readable(sys.stdin)
     line = sys.stdin.readline()

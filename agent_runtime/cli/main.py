@@ -6,14 +6,19 @@ Nothing heavy is imported here or at the top of a command's module, to keep `--h
 from __future__ import annotations
 
 import importlib
-import sys
-import traceback
 from typing import Any
 
 import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
+from agent_runtime.cli.terminal import (
+    guard_messages,
+    leave_stdout,
+    say_traceback,
+    say_usage_error,
+    write_row,
+)
 
 COMMANDS = {
     "run": ("run", "Run a task to its end."),
@@ -62,20 +67,23 @@ class _Commands(click.Group):
             formatter.write_dl([(str(code), text) for code, text in exits.MEANINGS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        guard_messages()
         try:
             return super().invoke(ctx)
-        # click reports these itself, with usage and exit code.
-        except (click.ClickException, click.exceptions.Exit):
+        except click.exceptions.Exit:
             raise
+        except click.ClickException as error:
+            say_usage_error(error)
+            ctx.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(exits.INTERRUPTED)
         except BrokenPipeError:
-            # The reader of stdout ended, as `head` does; Python must not complain at exit.
-            sys.stdout = None
+            # As by `head`.
+            leave_stdout()
             ctx.exit(exits.SUCCESS)
         except Exception as error:
             if ctx.params["debug"]:
-                traceback.print_exception(error)
+                say_traceback(error)
             session.write_error(error)
             ctx.exit(exits.code_of_error(error))
 
@@ -84,7 +92,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     if wanted:
         from importlib.metadata import version
 
-        click.echo(f"agent-runtime {version('agent-runtime-om')}")
+        write_row(f"agent-runtime {version('agent-runtime-om')}")
         ctx.exit()
 
 

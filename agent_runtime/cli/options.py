@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from agent_runtime.cli import terminal
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
@@ -82,5 +83,4 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError("There is no terminal to ask on: give --yes.")
-    # On stderr, because stdout may be a pipe that takes the result.
-    click.confirm(question, abort=True, err=True)
+    terminal.confirm(question)

@@ -6,7 +6,6 @@ shows the status below them on a terminal.
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -14,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from agent_runtime.cli.checklist import MOST_SHOWN as MOST_ITEMS
 from agent_runtime.cli.checklist import Checklist
 from agent_runtime.cli.sub_agents import MOST_SHOWN, SubAgents
-from agent_runtime.cli.terminal import printable, say, short_arguments, short_number, shorten
+from agent_runtime.cli.terminal import (
+    is_terminal,
+    printable,
+    rich_console,
+    say,
+    short_arguments,
+    short_number,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -304,7 +311,6 @@ class LiveProgress:
     """Lines with a status, the plan's checklist and the sub-agents below, for a terminal."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.live import Live
         from rich.spinner import Spinner
         from rich.text import Text
@@ -312,7 +318,7 @@ class LiveProgress:
         self.tally = Tally()
         # Kept on the object: importing rich takes time that `--help` and pipes do not need.
         self._text = Text
-        self._console = Console(stderr=True, highlight=False)
+        self._console = rich_console()
         self._spinner = Spinner("dots", style="green")
         self._above = ["starting"]
         self._new = partial(
@@ -371,4 +377,4 @@ class LiveProgress:
 
 def new_progress() -> Progress:
     """Return the progress for stderr: live on a terminal, plain otherwise."""
-    return LiveProgress() if sys.stderr.isatty() else PlainProgress()
+    return LiveProgress() if is_terminal() else PlainProgress()

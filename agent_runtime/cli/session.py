@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.progress import Progress, new_progress
-from agent_runtime.cli.terminal import say, write_json, write_output
+from agent_runtime.cli.terminal import say, say_traceback, write_json, write_output
 
 if TYPE_CHECKING:
     import anyio
@@ -338,7 +337,5 @@ def finish(outcome: FollowedRun, *, as_json: bool) -> None:
     report(outcome, as_json=as_json)
     context = click.get_current_context()
     if outcome.error is not None and context.find_root().params.get("debug"):
-        import traceback
-
-        traceback.print_exception(outcome.error, file=sys.stderr)
+        say_traceback(outcome.error)
     context.exit(outcome.exit_code)

@@ -1,12 +1,23 @@
-"""Write texts of models and tools to the terminal safely, and shorten values."""
+"""Write to the terminal, and shorten values.
+
+Everything that the command line writes goes through this module (`ruff` forbids other ways), so no
+text of a model, a tool, a file or another user can control the terminal.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import sys
-from typing import Any
+import traceback
+import warnings
+from typing import IO, TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def printable(text: str, *, lines: bool = True) -> str:
@@ -57,6 +68,22 @@ def write_output(text: str) -> None:
     click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
+def write_row(text: str) -> None:
+    """Write a result of one line to stdout, which stays one line whatever it holds."""
+    click.echo(printable(text, lines=False))
+
+
+def output_stream() -> IO[bytes]:
+    """Return stdout for bytes that are written as they are.
+
+    Raises:
+        click.UsageError: stdout is a terminal.
+    """
+    if sys.stdout.isatty():
+        raise click.UsageError("Give -o FILE, or redirect the output.")
+    return sys.stdout.buffer
+
+
 def write_json(value: object) -> None:
     """Write one JSON value on one line to stdout."""
     import orjson
@@ -70,6 +97,64 @@ def _escaped(one: str) -> str:
     return one if one.isprintable() else json.dumps(one)[1:-1]
 
 
-def say(text: str) -> None:
+def say(text: str, *, end: str = "\n") -> None:
     """Write a line for the user to stderr."""
-    click.echo(printable(text), err=True)
+    click.echo(printable(text) + end, nl=False, err=True)
+
+
+def is_terminal() -> bool:
+    """Return whether stderr, where progress and questions go, is a terminal."""
+    return sys.stderr.isatty()
+
+
+def say_usage_error(error: click.ClickException) -> None:
+    """Write an error as click does, with the usage."""
+    written = io.StringIO()
+    error.show(file=written)
+    say(written.getvalue(), end="")
+
+
+def say_traceback(error: BaseException) -> None:
+    """Write an error's traceback to stderr."""
+    say("".join(traceback.format_exception(error)), end="")
+
+
+def confirm(question: str) -> None:
+    """Ask a question on stderr; end the command if the answer is no."""
+    # Not on stdout, which may be a pipe that takes the result.
+    click.confirm(printable(question), abort=True, err=True)
+
+
+def rich_console() -> Console:
+    """Return a rich console on stderr; give it `Text` of `printable` text only."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def leave_stdout() -> None:
+    """Close stdout, whose reader has ended, so that Python does not complain at exit."""
+    sys.stdout = None
+
+
+def guard_messages() -> None:
+    """Make what libraries log or warn of printable as well."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_PrintableFormatter())
+    warnings.showwarning = _show_warning
+
+
+class _PrintableFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    say(warnings.formatwarning(message, category, filename, lineno, line), end="")

@@ -8,8 +8,8 @@ import anyio
 
 from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ToolError
+from agent_runtime.human.posting import InboxLimits, post_message
 from agent_runtime.memory.transcript import time_of
-from agent_runtime.messages import encodable
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 
@@ -50,8 +50,8 @@ async def tasks(
     if not text.strip():
         raise ToolError("The message is empty.", cure="Give a text.")
     run = await context.store.runs.get(chosen.run_id)
-    body = encodable(text).encode()
-    await context.store.inbox.post(run.thread_id, "steer", body, run_id=chosen.run_id)
+    limits = context.service(InboxLimits) or InboxLimits()
+    await post_message(context.store, run, text, limits)
     return f"The task {chosen.key!r} reads it at its next step."
 
 

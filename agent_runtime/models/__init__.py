@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.errors import ConfigError
+from agent_runtime_config.urls import is_not_a_model
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -48,6 +49,7 @@ def model_from_name(
             f"{name!r} names no language model.",
             cure="Leave the model unset to work offline, or name one as provider/model.",
         )
+    _check_name(name)
     if "," in name:
         from agent_runtime.models.fallback.model import FallbackModel
 
@@ -73,6 +75,7 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
     """
     from agent_runtime.models.embedding import LiteLLMEmbedder
 
+    _check_name(name)
     place = settings.place("embedder")
     return LiteLLMEmbedder(
         name,
@@ -83,6 +86,14 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
         price=None if place.price_input is None else round(place.price_input * 1000),
         local_only=settings.forbid_real_models,
     )
+
+
+def _check_name(name: str) -> None:
+    if is_not_a_model(name):
+        raise ConfigError(
+            "This is no model's name: it holds parameters or an address, which are not shown here.",
+            cure="Give address and key by `base_url` and `api_key`, or by their settings.",
+        )
 
 
 def _transport(name: str, settings: Settings | None, base_url: str | None) -> str:

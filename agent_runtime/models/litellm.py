@@ -34,6 +34,7 @@ from agent_runtime.models.error_mapping import AttemptFailure, failure_of
 from agent_runtime.models.finish_reasons import FinishReader
 from agent_runtime.models.litellm_settings import settings_arguments
 from agent_runtime.models.openai_format import Collector, Dialect, cache_key, messages_of, tools_of
+from agent_runtime_config.log_filter import hide_secrets_in_logs
 
 # They keep litellm's import from reading the project's `.env` and from logging.
 _ENVIRONMENT = {
@@ -205,6 +206,7 @@ def _import_litellm() -> Any:
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     os.environ.update(_OFFLINE)
+    hide_secrets_in_logs()
     collecting = gc.isenabled()
     # The import makes a million lasting objects; garbage collection would double its time.
     gc.disable()

@@ -11,13 +11,14 @@ from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
 from agent_runtime.files.attach import ThreadFiles
 from agent_runtime.human.pause import PAUSE, PAUSED
+from agent_runtime.human.posting import post_message
 from agent_runtime.human.questions import Answer, OnQuestion, Question, encode_answer
 from agent_runtime.human.waiting import at_work_below, questions_of, questions_on, waiting_below
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import RunSpec
-from agent_runtime.messages import encodable
 from agent_runtime.plan.planner import ThreadPlans
 from agent_runtime.run.budget import budget_of
+from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.process.health import Health
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.results import RunResult
@@ -132,14 +133,18 @@ class RunControl:
     async def steer(self, run_id: str, text: str, *, user: str | None = None) -> None:
         """Send a message to a run; its model reads it at the next step.
 
+        A long one is kept as a file of the thread, and its beginning is sent.
+
         Raises:
             Conflict: the run is over, or a workflow's.
+            InboxFull: too many messages wait to be read.
+            InvalidFile: it is larger than a file may be.
         """
         store = self.store_of(user)
         run = await store.runs.get(run_id)
         check_steerable(run)
         _check_active(run)
-        await store.inbox.post(run.thread_id, "steer", encodable(text).encode(), run_id=run_id)
+        await post_message(store, run, text, inbox_limits(self.settings))
 
     async def tree(self, run_id: str, *, user: str | None = None) -> TreeRun:
         """Return a run and all runs below it, as they are now. Raises `NotFound`."""

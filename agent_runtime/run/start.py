@@ -12,6 +12,7 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
+from agent_runtime.files.long_texts import MESSAGE_CHARS, keep_long_text
 from agent_runtime.human.approval_rules import SHELL
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
@@ -26,6 +27,7 @@ from agent_runtime.messages import (
     encodable,
     encodable_files,
 )
+from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import new_nonce
 from agent_runtime.prompt.view import Entry, View
@@ -77,6 +79,7 @@ class RunRequest:
     left_out: int = 0
     files: tuple[Attachable, ...] = ()
     max_file_bytes: int = MAX_BYTES
+    max_message_chars: int = MESSAGE_CHARS
 
 
 @dataclass(slots=True)
@@ -113,6 +116,8 @@ async def begin_new_run(
     # It adds no node, so `thread` stays as it was read.
     await end_upkeep(store, thread)
     task = await _with_files(store, thread, request)
+    if task is not None:
+        task = replace(task, text=await _fitting(store, thread, task.text, setup, request))
     view = old = await load_view(store, thread.id, thread.head)
     if not old.activation_id:
         # Other branches of the thread may have activations; ids count through all of them.
@@ -179,6 +184,28 @@ async def begin_log(
     log.interrupted = interrupted
     log.begun(messages, run.nodes, run.events, last_event)
     return log
+
+
+async def _fitting(
+    store: UserStore, thread: Thread, text: str, setup: RunSetup, request: RunRequest
+) -> str:
+    """Return the task's text, or the part of it that prompts have room for, with a reference."""
+    most = request.max_message_chars
+    # A task stays in every prompt, so half of them is for the others.
+    room = int(setup.room.limit / setup.calibration.safe_ratio) // 2
+    part = text[:most]
+    while len(part) > room and await _count(part) > room:
+        part = part[: len(part) * 3 // 4]
+    if len(part) == len(text):
+        return text
+    return await keep_long_text(
+        store, thread.id, text, len(part), request.max_file_bytes, name="task"
+    )
+
+
+async def _count(text: str) -> int:
+    # In a thread: a million characters take a second.
+    return await anyio.to_thread.run_sync(count_text, text)
 
 
 async def _with_files(store: UserStore, thread: Thread, request: RunRequest) -> UserMessage | None:

@@ -13,9 +13,11 @@ from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import LoggedMessage, UserMessage
 from agent_runtime.plan.planner import Planner
+from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
+from agent_runtime.tools.workspace.protected_paths import from_settings
 from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Run
@@ -119,6 +121,8 @@ class ToolContexts:
         yield CommandSettings.of(self.settings)
         yield self.planner
         yield self.delegation
+        yield inbox_limits(self.settings)
+        yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:
             yield self.retriever
 

@@ -37,6 +37,9 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "Limits",
         (
             "max_steps",
+            "max_message_chars",
+            "max_inbox_messages",
+            "max_user_inbox_messages",
             "run_timeout",
             "budget_",
             "thread_budget_",
@@ -48,7 +51,15 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "Tools and files",
-        ("tool_", "max_result_tokens", "max_file_bytes", "sandbox", "command_environment"),
+        (
+            "tool_",
+            "max_result_tokens",
+            "max_file_bytes",
+            "protected_paths",
+            "hidden_paths",
+            "sandbox",
+            "command_environment",
+        ),
     ),
     ("People and plans", ("approve", "answer_timeout", "plan_phases")),
     ("Sub-agents", ("sub_agent_", "delegation_")),

@@ -14,7 +14,7 @@ from agent_runtime_config.approvals import approval_rules
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS, MAX_TOKENS
 from agent_runtime_config.request_settings import parse_model_settings
 from agent_runtime_config.sandbox import parse_sandbox
-from agent_runtime_config.urls import url_scheme
+from agent_runtime_config.urls import is_misspelt, is_not_a_model, url_scheme
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -53,6 +53,8 @@ def _no_keywords(url: str) -> str:
     # libpq's form `host=… password=…` would be taken for the path of a file, and shown.
     if re.match(r"\w+\s*=", url):
         raise PydanticCustomError("url_keywords", "must be a URL or a path, not a list of keywords")
+    if not url_scheme(url) and is_misspelt(url):
+        raise PydanticCustomError("misspelt_url", "looks like a URL whose scheme is misspelt")
     return url
 
 
@@ -95,6 +97,14 @@ def _folders(text: str) -> str:
     return os.pathsep.join(places)
 
 
+def _model_name(name: str) -> str:
+    if is_not_a_model(name):
+        raise PydanticCustomError(
+            "model_name", "must be a model's name; address and key have settings of their own"
+        )
+    return name
+
+
 def _repeats(limit: int) -> int:
     if limit == 1:
         raise PydanticCustomError("repeats", "must be 0 (never), or 2 or more")
@@ -106,6 +116,16 @@ def _phases(text: str) -> str:
     if len(set(names)) < len(names) or not all(re.fullmatch(r"[\w-]{1,40}", one) for one in names):
         raise PydanticCustomError("phases", "must be words with commas between them, each once")
     return ",".join(names)
+
+
+def _globs(text: str) -> str:
+    for glob in filter(None, (one.strip().removeprefix("!") for one in text.split(","))):
+        # They would match nothing, and so protect nothing.
+        if ".." in glob.split("/") or "\\" in glob or glob.startswith(("~", "!")):
+            raise PydanticCustomError(
+                "globs", "must be globs of paths inside the workspace, with / and without .. or ~"
+            )
+    return text
 
 
 def _lower(value: object) -> object:
@@ -129,6 +149,8 @@ Window = Annotated[int, Field(ge=1000)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Lower = BeforeValidator(_lower)
 Approvals = Annotated[str, AfterValidator(_approvals)]
+Globs = Annotated[str, AfterValidator(_globs)]
+ModelName = Annotated[str, AfterValidator(_model_name)]
 Phases = Annotated[str, AfterValidator(_phases)]
 RepeatLimit = Annotated[int, Field(ge=0), AfterValidator(_repeats)]
 Natural = Annotated[int, Field(ge=0)]

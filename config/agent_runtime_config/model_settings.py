@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings
 
-from agent_runtime_config.fields import Count, HttpUrl, Price, Window
+from agent_runtime_config.fields import Count, HttpUrl, ModelName, Price, Window
 
 Role: TypeAlias = Literal["model", "sub_agent", "observer", "reflector", "embedder"]
 
@@ -42,7 +42,7 @@ class RoleSettings(BaseSettings):
         description="The key of the model, instead of its provider's own variable; it is sent to "
         "that model's provider or base URL only.",
     )
-    sub_agent_model: str = Field(
+    sub_agent_model: ModelName = Field(
         default="same",
         description="The model of sub-agents that name none: `same` for that of the run above, or "
         "a model's name, or several as for the main model.",

@@ -17,8 +17,10 @@ from agent_runtime_config.fields import (
     DatabaseUrl,
     Dollars,
     Folders,
+    Globs,
     HttpUrl,
     Lower,
+    ModelName,
     Natural,
     ObjectStoreUrl,
     Phases,
@@ -56,7 +58,7 @@ class Settings(RoleSettings):
         protected_namespaces=(),
     )
 
-    model: str = Field(
+    model: ModelName = Field(
         default="",
         description="The language model, by its litellm name such as "
         "`anthropic/claude-sonnet-4-5`; none means the offline model. Its key is read from the "
@@ -147,7 +149,7 @@ class Settings(RoleSettings):
         description="Whether observations replace older messages in the prompt. Without it older "
         "messages leave the prompt as the window moves.",
     )
-    observer_model: str = Field(
+    observer_model: ModelName = Field(
         default="same",
         description="What writes the observations: `same` for the run's own model, `extractive` "
         "for rules without a model, or a model's name, or several as for the main model. Without "
@@ -158,7 +160,7 @@ class Settings(RoleSettings):
         description="Replace the oldest messages by observations when the raw messages exceed "
         "this many tokens; at most half of what a prompt may have.",
     )
-    reflector_model: str = Field(
+    reflector_model: ModelName = Field(
         default="same",
         description="What condenses old observations; takes the same names as the Observer.",
     )
@@ -186,7 +188,7 @@ class Settings(RoleSettings):
         description="Seconds without a model call after which the provider's cache counts as "
         "expired; observations that are ready then replace their messages at once. 0 for never.",
     )
-    embedder_model: str = Field(
+    embedder_model: ModelName = Field(
         default="",
         description="The model that embeds messages, by its litellm name such as "
         "`openai/text-embedding-3-small`. With one, earlier messages are recalled before each "
@@ -338,6 +340,32 @@ class Settings(RoleSettings):
         default=5.0,
         description="Seconds that runs then have to end their step; what is left is interrupted. "
         "Both kinds are suspended, and `resume` or a sweep continues them.",
+    )
+    max_message_chars: Annotated[int, Field(ge=1000, le=1_000_000)] = Field(
+        default=200_000,
+        description="The most characters of a message that stand in prompts: a task, or a message "
+        "to a run, of which it is 20000 at most. The text of a longer one is kept as a file of the "
+        "thread, which `recall` opens.",
+    )
+    max_inbox_messages: Count = Field(
+        default=100,
+        description="How many messages to runs may wait on a thread; further ones are refused.",
+    )
+    max_user_inbox_messages: Count = Field(
+        default=1_000, description="The same, on all threads of a user together."
+    )
+    protected_paths: Globs = Field(
+        default="",
+        description="More paths in a workspace that the file tools must not write, as globs with "
+        "commas between them: `migrations,docs/*.md`. One without `/` matches a name in any "
+        "folder, one with `/` from the workspace on, `**` any folders; `!glob` makes an exception. "
+        "Files of git, virtual environments, shells, editors and package managers are protected "
+        "by default.",
+    )
+    hidden_paths: Globs = Field(
+        default="",
+        description="The same for paths that the file tools must not read either. Files of "
+        "secrets, such as `.env`, are hidden by default.",
     )
     run_timeout: Seconds | None = Field(
         default=None,

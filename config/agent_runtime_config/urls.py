@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 
+# Parameters whose value is a secret, in whatever form they are given.
+_SECRET = re.compile(
+    r"((?:password|passwd|pwd|secret|token|auth\w*|(?:api_?|access_?|_)?key)\s*=\s*)[^&;,\s]+", re.I
+)
+# Credentials, or what remains of a scheme, in a text that has no scheme.
+_MISSPELT = re.compile(r"[^\s/]*:[^\s/]*@|[\w+.-]*;?//[^/]*@")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -11,6 +17,21 @@ def url_scheme(url: str) -> str:
     """Return the scheme in lower case, or "" for a bare path."""
     match = _SCHEME.match(url)
     return match[1].lower() if match else ""
+
+
+def redact_secrets(text: str) -> str:
+    """Return a text without the values of parameters that look like secrets."""
+    return _SECRET.sub(r"\1***", text)
+
+
+def is_misspelt(path: str) -> bool:
+    """Return whether a path looks like a URL without its scheme, and may hold credentials."""
+    return bool(_MISSPELT.match(path)) or redact_secrets(path) != path
+
+
+def is_not_a_model(name: str) -> bool:
+    """Return whether a model's name holds parameters or an address, and so perhaps a key."""
+    return any(mark in name for mark in ("?", "=", "&", "://"))
 
 
 def redact_url(url: str) -> str:
@@ -21,7 +42,9 @@ def redact_url(url: str) -> str:
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
-        scheme, rest = "", url
+        # Of a misspelt one everything before the last `@` may be credentials.
+        before, _, end = url.rpartition("@")
+        return f"***@{end}" if ":" in before.removeprefix("file:") else _without_values(url)
     address, _, fragment = rest.partition("#")
     location, _, query = address.partition("?")
     authority, slash, path = location.partition("/")
@@ -33,4 +56,11 @@ def redact_url(url: str) -> str:
     if query:
         names = (part.partition("=") for part in query.split("&"))
         shown += "?" + "&".join(f"{name}=***" if equals else "***" for name, equals, _ in names)
-    return shown + ("#***" if fragment else "")
+    return redact_secrets(shown) + ("#***" if fragment else "")
+
+
+def _without_values(text: str) -> str:
+    path, mark, query = text.partition("?")
+    names = (part.partition("=") for part in query.split("&"))
+    shown = "&".join(f"{name}=***" if equals else "***" for name, equals, _ in names)
+    return redact_secrets(path) + (f"?{shown}" if mark else "")

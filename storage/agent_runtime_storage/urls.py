@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
 from agent_runtime_config.state import known_state_folder
-from agent_runtime_config.urls import redact_url, url_scheme
+from agent_runtime_config.urls import is_misspelt, redact_url, url_scheme
 from agent_runtime_storage.contract.errors import StoreError, UnknownScheme
 
 if TYPE_CHECKING:
@@ -68,6 +68,11 @@ def file_path(url: str) -> Path:
             cure="Use a file in a temporary folder.",
         )
     # Every call on such a path raises a bare ValueError.
+    if not url_scheme(url) and is_misspelt(url):
+        raise StoreError(
+            f"The database {redact_url(url)} looks like a URL whose scheme is misspelt.",
+            cure="Write `postgresql://…`, `libsql://…`, or `file:…` before a path.",
+        )
     if "\0" in path:
         raise StoreError("The database's path holds a zero byte.", cure=_USE_FILE)
     return Path(path)

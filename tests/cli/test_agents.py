@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from agent_runtime.cli import main
 from agent_runtime.cli.agents import Spec, build_agent
 from agent_runtime.errors import ConfigError
 from agent_runtime.tools.toolset import Toolset
@@ -18,6 +20,8 @@ def _tools(spec: Spec) -> set[str]:
 def test_a_spec_survives_storage_in_a_run() -> None:
     spec = Spec("some/model", "/tmp", allow_shell=True, max_steps=7, ask_shell=True)
     assert Spec.from_json(spec.to_json()) == spec
+    reader = Spec("some/model", "/tmp", read_only=True)
+    assert Spec.from_json(reader.to_json()) == reader
 
 
 def test_without_a_workspace_the_agent_has_no_tools() -> None:
@@ -30,6 +34,21 @@ def test_a_workspace_gives_file_tools_but_no_shell(tmp_path: Path) -> None:
     tools = _tools(Spec("some/model", str(tmp_path)))
     assert {"list_files", "read_file", "write_file", "edit_file", "search_files"} <= tools
     assert "run_command" not in tools
+
+
+def test_a_read_only_agent_cannot_write(tmp_path: Path) -> None:
+    spec = Spec("some/model", str(tmp_path), read_only=True)
+    assert {"list_files", "read_file", "search_files"} <= _tools(spec)
+    assert not {"write_file", "edit_file", "run_command"} & _tools(spec)
+    assert "cannot change anything" in build_agent(spec).instructions
+
+
+@pytest.mark.parametrize("shell", ["--allow-shell", "--ask-shell"])
+def test_a_read_only_agent_has_no_shell(tmp_path: Path, shell: str) -> None:
+    arguments = ["run", "Look.", "--workspace", str(tmp_path), "--read-only", shell]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "--read-only excludes commands" in result.stderr
 
 
 def test_the_shell_has_to_be_allowed(tmp_path: Path) -> None:

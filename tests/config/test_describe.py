@@ -58,6 +58,13 @@ def test_a_value_has_its_origin() -> None:
         ("postgresql://ada:hun?ter2@host/db", "postgresql://***"),
         ("postgresql://ada:hun#ter2@host/db", "postgresql://***"),
         ("file:x.db?key=hunter2", "file:x.db?key=***"),
+        ("postgres//ada:hunter2@host/db", "***@host/db"),
+        ("postgresql:/ada:hun/ter2@host/db", "***@host/db"),
+        ("postgresql;//ada:hunter2@host/db", "***@host/db"),
+        ("//ada:hunter2@host/db", "***@host/db"),
+        ("ada:hunter2@host", "***@host"),
+        ("host/db;password=hunter2", "host/db;password=***"),
+        ("file:data/my@file.db", "file:data/my@file.db"),
     ],
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:

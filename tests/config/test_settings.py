@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from agent_runtime.models import model_from_name
 from agent_runtime_config import ConfigError, Settings, default_database_url, load_settings
 from agent_runtime_config.model_settings import RoleSettings
 
@@ -63,6 +64,11 @@ DEFAULTS: dict[str, object] = {
     "command_environment": "",
     "max_result_tokens": 8_000,
     "max_file_bytes": 20_000_000,
+    "max_message_chars": 200_000,
+    "max_inbox_messages": 100,
+    "max_user_inbox_messages": 1_000,
+    "protected_paths": "",
+    "hidden_paths": "",
     "run_timeout": None,
     "budget_tokens": None,
     "budget_steps": None,
@@ -102,6 +108,11 @@ GOOD: list[tuple[str, str, object]] = [
     ("DELEGATION_DEPTH", "0", 0),
     ("DELEGATION_PARALLEL", "20", 20),
     ("APPROVE", "shell,write_file:path=/etc/*", "shell,write_file:path=/etc/*"),
+    ("MAX_MESSAGE_CHARS", "1000", 1000),
+    ("MAX_INBOX_MESSAGES", "3", 3),
+    ("MAX_USER_INBOX_MESSAGES", "3", 3),
+    ("PROTECTED_PATHS", "docs/*.md, !.vscode", "docs/*.md, !.vscode"),
+    ("HIDDEN_PATHS", "*.pem", "*.pem"),
     ("ANSWER_TIMEOUT", "60", 60.0),
     ("LOOP_LIMIT", "0", 0),
     ("PLAN_STALL_LIMIT", "0", 0),
@@ -168,6 +179,8 @@ BAD: list[tuple[str, str]] = [
     ("NODE_MEMORY_KEEP_DAYS", "inf"),
     ("LAST_MESSAGES", "2.5"),
     ("MAX_STEPS", "0"),
+    ("MAX_MESSAGE_CHARS", "999"),
+    ("MAX_INBOX_MESSAGES", "0"),
     ("MAX_STEPS", "many"),
     ("SUB_AGENT_MAX_STEPS", "-1"),
     ("PLAN_PHASES", "draft,,polish"),
@@ -273,6 +286,41 @@ def test_a_bad_value_is_never_shown(name: str) -> None:
         load_settings({f"AGENT_RUNTIME_{name}": "hunter2 = x"})
     assert "hunter2" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("glob", ["../other", "a,!../b", "~/.ssh", "a\\b", "!!a"])
+@pytest.mark.parametrize("name", ["PROTECTED_PATHS", "HIDDEN_PATHS"])
+def test_a_glob_that_could_not_match_is_refused(name: str, glob: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be globs of paths inside"):
+        load_settings({f"AGENT_RUNTIME_{name}": glob})
+
+
+MISSPELT = [
+    "postgres//ada:hunter2@h/db",
+    "postgresql;//ada:hunter2@h",
+    "//ada:hunter2@h",
+    "h/d;password=hunter2",
+]
+
+
+@pytest.mark.parametrize("url", MISSPELT)
+@pytest.mark.parametrize("name", ["DATABASE_URL", "OBJECT_STORE_URL"])
+def test_a_misspelt_url_is_not_taken_for_a_path(name: str, url: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} looks like a URL") as caught:
+        load_settings({f"AGENT_RUNTIME_{name}": url})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "model", ["openai/x?api_key=hunter2", "https://ada:hunter2@h/v1", "x&k=hunter2"]
+)
+@pytest.mark.parametrize("role", ["", "SUB_AGENT_", "OBSERVER_", "REFLECTOR_", "EMBEDDER_"])
+def test_a_models_name_holds_no_key(role: str, model: str) -> None:
+    with pytest.raises(ConfigError, match=f"{role}MODEL must be a model's name") as caught:
+        load_settings({f"AGENT_RUNTIME_{role}MODEL": model})
+    with pytest.raises(ConfigError, match="no model's name") as in_code:
+        model_from_name(model)
+    assert "hunter2" not in f"{caught.value} {in_code.value}"
 
 
 def test_an_unknown_scheme_is_named_without_the_rest_of_the_url() -> None:

@@ -66,21 +66,29 @@ async def test_a_folder_or_a_single_file_can_be_searched(find: Tool) -> None:
 
 async def test_an_invalid_regular_expression_is_refused_with_the_reason(find: Tool) -> None:
     assert await error(find, pattern="a(b") == (
-        "'a(b' is no regular expression: missing ) at position 3."
+        "'a(b' is no regular expression: missing ), unterminated subpattern at position 1."
     )
 
 
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("^(a|ab?)*c$", "a" * 5000),
+        ("(a|aa)+$", "a" * 60 + "b"),
+        (r"(?:a?){60}a{60}x", "a" * 5000),
+    ],
+)
 async def test_an_endless_pattern_is_stopped_without_blocking_the_loop(
-    root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
+    root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch, pattern: str, line: str
 ) -> None:
-    monkeypatch.setattr(search, "LINE_SECONDS", 0.3)
-    (root / "evil.txt").write_text("a" * 5000 + "\n")
+    monkeypatch.setattr(search, "LINE_SECONDS", 0.1)
+    (root / "evil.txt").write_text(f"\n{line}\n")
     turns = 0
     reply = ""
 
     async def run() -> None:
         nonlocal reply
-        reply = await error(find, pattern=r"^(a|a|b)*c\b(?<!x)$|(?:a?){60}a{60}x", path="evil.txt")
+        reply = await error(find, pattern=pattern, path="evil.txt")
         group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:
@@ -88,15 +96,40 @@ async def test_an_endless_pattern_is_stopped_without_blocking_the_loop(
         while True:
             await anyio.sleep(0.01)
             turns += 1
-    assert "takes more than 0.3 s on line 1 of evil.txt" in reply
+    assert "takes more than 0.1 s on line 2 of evil.txt" in reply
     assert turns > 3
+
+
+async def test_many_slow_lines_cannot_outrun_the_deadline(
+    root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SECONDS", 0.5)
+    (root / "evil.txt").write_text(("a" * 22 + "b\n") * 999)
+    with anyio.fail_after(20):
+        shown = await text(find, pattern="(a|aa)+$", path="evil.txt")
+    assert "0 of 1 files were searched" in shown
+    assert "It was stopped after 0.5 s" in shown
+
+
+async def test_a_pattern_that_needs_too_much_memory_is_refused(
+    root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_MEMORY", 100 << 20)
+    (root / "evil.txt").write_text("ab" * (4 << 20))
+    reply = await error(find, pattern="((a)(b))*c", path="evil.txt")
+    assert "takes more than 104,857,600 bytes of memory on line 1 of evil.txt" in reply
+
+
+@pytest.mark.parametrize("pattern", ["a(?R)?b", "(?:foo){e<=3}(?&x)"])
+async def test_recursive_patterns_do_not_exist(find: Tool, pattern: str) -> None:
+    assert "is no regular expression" in await error(find, pattern=pattern)
 
 
 async def test_a_search_that_takes_too_long_reports_its_matches_so_far(
     find: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "SECONDS", -1.0)
-    assert "0 of 4 files were searched for 'TODO'. It was stopped after" in await text(
+    assert "0 of 2 files were searched for 'TODO'. It was stopped after" in await text(
         find, pattern="TODO"
     )
 

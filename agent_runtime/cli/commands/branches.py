@@ -22,7 +22,7 @@ from agent_runtime.cli.commands.run import (
 from agent_runtime.cli.confinement import Confinement, confinement_options
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.runtime_calls import user_store, with_store
-from agent_runtime.cli.terminal import say, shorten, time_text, write_json
+from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.run.results import RunStream
@@ -146,7 +146,7 @@ def show_branches(thread: str, *, as_json: bool) -> None:
         if as_json:
             write_json({**_node_json(node), "nodes": nodes, "current": current})
         else:
-            click.echo(f"{'*' if current else ' '} {nodes:>5} nodes  {_node_line(node)}")
+            write_row(f"{'*' if current else ' '} {nodes:>5} nodes  {_node_line(node)}")
     if not as_json:
         say(_where(thread, head))
 
@@ -238,7 +238,7 @@ def _write_head(thread: str, head: Node | None, *, as_json: bool) -> None:
     if as_json:
         write_json({"thread_id": thread, "head": head and _node_json(head)})
     else:
-        click.echo(_where(thread, head))
+        write_row(_where(thread, head))
 
 
 def _where(thread: str, head: Node | None) -> str:

@@ -13,6 +13,7 @@ from agent_runtime.cli import session
 from agent_runtime.cli.commands.run import (
     model_option,
     new_spec,
+    read_only_option,
     run_task,
     shell_option,
     steps_option,
@@ -33,6 +34,7 @@ ATTACH = "/attach "
 @steps_option
 @shell_option
 @confinement_options
+@read_only_option
 def chat(
     thread: str | None,
     model: str | None,
@@ -40,6 +42,7 @@ def chat(
     max_steps: int | None,
     allow_shell: bool,
     confinement: Confinement,
+    read_only: bool,
 ) -> None:
     """Talk with the agent: each line is a run on the same thread.
 
@@ -51,7 +54,7 @@ def chat(
     from agent_runtime_config import load_settings
 
     settings = load_settings()
-    spec = new_spec(settings, model, workspace, max_steps, allow_shell)
+    spec = new_spec(settings, model, workspace, max_steps, allow_shell, read_only=read_only)
     spec = confinement.on(spec, settings)
     # Chosen here, so that the line at the end can name it even if no run began.
     thread = thread or str(uuid.uuid4())

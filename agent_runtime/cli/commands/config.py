@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from agent_runtime.cli.terminal import write_json
+from agent_runtime.cli.terminal import write_json, write_output, write_row
 
 
 @click.command()
@@ -23,6 +23,6 @@ def config(as_json: bool, explain: bool) -> None:
     names = max(len(row.variable) for row in rows)
     values = max(len(row.value) for row in rows)
     for row in rows:
-        click.echo(f"{row.variable:<{names}}  {row.value:<{values}}  {row.origin}")
+        write_row(f"{row.variable:<{names}}  {row.value:<{values}}  {row.origin}")
         if explain:
-            click.echo(click.wrap_text(row.meaning, 96, "    ", "    "))
+            write_output(click.wrap_text(row.meaning, 96, "    ", "    "))

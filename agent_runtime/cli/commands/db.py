@@ -10,7 +10,7 @@ import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.options import json_lines_option, json_object_option
-from agent_runtime.cli.terminal import printable, say, shorten, write_json
+from agent_runtime.cli.terminal import say, shorten, write_json, write_row
 from agent_runtime_config.urls import redact_url
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def status(as_json: bool) -> None:
         if as_json:
             write_json({"url": shown, "there": False})
         else:
-            click.echo(printable(f"{shown}: there is no database yet; the first run creates it"))
+            write_row(f"{shown}: there is no database yet; the first run creates it")
         return
     ready = not found.pending and not found.problem
     if as_json:
@@ -66,7 +66,7 @@ def _write_status(shown: str, found: StoreStatus) -> None:
     }
     for name, text in rows.items():
         if text:
-            click.echo(printable(f"{name:<10} {text}"))
+            write_row(f"{name:<10} {text}")
 
 
 @db.command()
@@ -78,7 +78,7 @@ def migrate() -> None:
 
     applied = anyio.run(_migrate, load_settings())
     for name in applied:
-        click.echo(name)
+        write_row(name)
     if not applied:
         say("The schema is current.")
 
@@ -101,8 +101,8 @@ def check(as_json: bool) -> None:
         write_json([dataclasses.asdict(one) for one in found])
     for one in () if as_json else found:
         where = f" {one.user_id}/{one.thread_id}" if one.thread_id else ""
-        click.echo(printable(f"{one.level}{where}: {one.detail}", lines=False))
-        click.echo(printable(f"    cure: {one.cure}", lines=False))
+        write_row(f"{one.level}{where}: {one.detail}")
+        write_row(f"    cure: {one.cure}")
     damaged = sum(one.level == "damage" for one in found)
     say(f"{damaged} damaged, {len(found) - damaged} to notice." if found else "No problems.")
     click.get_current_context().exit(exits.DATABASE if damaged else exits.SUCCESS)
@@ -123,15 +123,15 @@ def size(threads: int, as_json: bool) -> None:
     if as_json:
         write_json(dataclasses.asdict(found))
         return
-    click.echo(f"{bytes_text(found.total)}  in total")
+    write_row(f"{bytes_text(found.total)}  in total")
     for name, number in found.tables:
-        click.echo(f"{bytes_text(number)}  table {name}")
+        write_row(f"{bytes_text(number)}  table {name}")
     for owner in found.owners:
         name = shorten(owner.user_id, 60)
-        click.echo(f"{bytes_text(owner.bytes)}  owner {name}, {owner.threads:,} threads")
+        write_row(f"{bytes_text(owner.bytes)}  owner {name}, {owner.threads:,} threads")
     for one in found.threads:
         name = shorten(f"{one.user_id}/{one.thread_id}  {one.title}", 100)
-        click.echo(f"{bytes_text(one.bytes)}  thread {name}")
+        write_row(f"{bytes_text(one.bytes)}  thread {name}")
 
 
 @db.command()
@@ -142,7 +142,7 @@ def vacuum() -> None:
     from agent_runtime_config import load_settings
 
     before, after = anyio.run(_vacuum, load_settings())
-    click.echo(f"{bytes_text(before).strip()} before, {bytes_text(after).strip()} now")
+    write_row(f"{bytes_text(before).strip()} before, {bytes_text(after).strip()} now")
 
 
 @db.command()
@@ -244,7 +244,7 @@ async def _copy(settings: Settings, source_url: str, target_url: str, as_json: b
             else:
                 why = f"  {one.detail}" if one.detail else ""
                 name = f"{one.user_id}/{one.thread_id}"
-                click.echo(printable(f"{one.outcome:<8}  {name}{why}", lines=False))
+                write_row(f"{one.outcome:<8}  {name}{why}")
     return left
 
 

@@ -14,7 +14,7 @@ import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.check import Check
-from agent_runtime.cli.terminal import printable, write_json
+from agent_runtime.cli.terminal import write_json, write_row
 from agent_runtime_config.urls import redact_url, url_scheme
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def doctor(as_json: bool, call: bool, live: bool) -> None:
         write_json([dataclasses.asdict(check) for check in checks])
     else:
         for check in checks:
-            click.echo(printable(f"{check.state:<5} {check.name}: {check.detail}"))
+            write_row(f"{check.state:<5} {check.name}: {check.detail}")
             if check.cure:
-                click.echo(printable(f"      cure: {check.cure}"))
+                write_row(f"      cure: {check.cure}")
     failed = any(check.state == "fail" for check in checks)
     click.get_current_context().exit(exits.INTERNAL if failed else exits.SUCCESS)
 

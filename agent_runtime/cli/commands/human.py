@@ -19,7 +19,7 @@ from agent_runtime.cli.answer_prompt import (
 )
 from agent_runtime.cli.options import json_lines_option, json_object_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
-from agent_runtime.cli.terminal import say, time_text, write_json, write_output
+from agent_runtime.cli.terminal import say, time_text, write_json, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.human.questions import Question
@@ -48,12 +48,12 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
         approval = question.kind == "approval"
         what = question.tool if approval else escape_invisible(question.text)
         who = f"{asker(question)}: " if question.role else ""
-        write_output(
+        write_row(
             f"{question.id}  {time_text(question.asked_at)}  {question.status:<9}  "
             f"{question.kind:<8}  run {question.run_id}  {who}{what}"
         )
         for line in call_lines(question) if approval else ():
-            write_output(f"    {line}")
+            write_row(f"    {line}")
     if not found and not as_json:
         say("There are no questions." if everything else "No run waits for an answer.")
 
@@ -112,7 +112,7 @@ def approvals(thread: str, forget: str | None, as_json: bool) -> None:
             write_json(dataclasses.asdict(row))
         else:
             what = patterns_text(row.arguments) or "every call"
-            write_output(f"{row.id}  {time_text(row.created_at)}  {row.tool}  {what}")
+            write_row(f"{row.id}  {time_text(row.created_at)}  {row.tool}  {what}")
     if not found and not as_json:
         say(f"Nothing is allowed for the rest of thread {thread}.")
 

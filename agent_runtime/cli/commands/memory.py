@@ -12,7 +12,14 @@ from agent_runtime.cli.files import replacing
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.session import usage_text
-from agent_runtime.cli.terminal import printable, say, shorten, time_text, write_json, write_output
+from agent_runtime.cli.terminal import (
+    say,
+    shorten,
+    time_text,
+    write_json,
+    write_output,
+    write_row,
+)
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
@@ -56,11 +63,11 @@ def show(thread: str, full: bool, everything: bool, model: str | None, as_json: 
         write_json(report_json(found, everything=everything))
         return
     for line in _head_lines(found, full=full):
-        write_output(line)
+        write_row(line)
     for one in found.held if everything else found.at("active", "prepared"):
-        write_output(_held_line(one))
+        write_row(_held_line(one))
         for line in one.observation.text.splitlines() if full else ():
-            write_output(f"    {line}")
+            write_row(f"    {line}")
     if not found.held:
         say("This thread has no observations yet.")
 
@@ -249,11 +256,9 @@ def _write_done(done: MaintenanceResult, nothing: str, *, as_json: bool) -> None
         return
     for one in done.written:
         parts = f" instead of {len(one.parts)} observations" if one.parts else ""
-        click.echo(
-            printable(
-                f"o{one.id}  nodes {one.first}-{one.last}{parts}, {one.tokens:,} tokens, "
-                f"by {one.model or one.origin}{', provisional' if one.provisional else ''}"
-            )
+        write_row(
+            f"o{one.id}  nodes {one.first}-{one.last}{parts}, {one.tokens:,} tokens, "
+            f"by {one.model or one.origin}{', provisional' if one.provisional else ''}"
         )
     say(f"Memory used {_usage_text(done.usage)}." if done.usage.calls else "No model was called.")
 

@@ -14,7 +14,7 @@ from agent_runtime.cli.options import (
     yes_option,
 )
 from agent_runtime.cli.runtime_calls import with_store
-from agent_runtime.cli.terminal import say, time_text, write_json
+from agent_runtime.cli.terminal import say, time_text, write_json, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.memory.node.upkeep import StoredNodeMemory
@@ -75,7 +75,7 @@ def _write(memory: StoredNodeMemory, *, as_json: bool) -> None:
         )
         return
     name = f"{memory.app_id}/{memory.conversation_id}/{memory.node_id}"
-    click.echo(f"{time_text(memory.modified)}  {memory.bytes:>10,} bytes  {name}")
+    write_row(f"{time_text(memory.modified)}  {memory.bytes:>10,} bytes  {name}")
 
 
 def _count(number: int) -> str:

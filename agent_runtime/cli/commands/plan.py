@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_runtime.cli.runtime_calls import with_runtime
-from agent_runtime.cli.terminal import say, time_text, write_json, write_output
+from agent_runtime.cli.terminal import say, time_text, write_json, write_output, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.plan.model import Plan
@@ -52,7 +52,7 @@ def versions(thread: str, limit: int, as_json: bool) -> None:
         if as_json:
             write_json({"thread_id": thread, "plan": row.to_json()})
         else:
-            write_output(
+            write_row(
                 f"{row.version:>4}  {time_text(row.created_at)}  node {row.node_id}: "
                 f"{row.settled} of {len(row.items)} done, phase {row.phase}, "
                 f"iteration {row.iteration}"

@@ -16,7 +16,7 @@ from agent_runtime.cli.answer_prompt import ask_all, can_ask
 from agent_runtime.cli.confinement import Confinement, confinement_options, require_sandbox
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
-from agent_runtime.cli.terminal import say, write_json
+from agent_runtime.cli.terminal import say, write_json, write_row
 from agent_runtime.cli.workspaces import is_other_folder, workspaces
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ shell_option = click.option(
 ask_shell_option = click.option(
     "--ask-shell", is_flag=True, help="The same, but every command waits for your approval."
 )
+read_only_option = click.option(
+    "--read-only", is_flag=True, help="Let the agent read the workspace, and change nothing in it."
+)
 
 
 @click.command()
@@ -81,6 +84,7 @@ ask_shell_option = click.option(
 @shell_option
 @ask_shell_option
 @confinement_options
+@read_only_option
 @json_object_option
 def run(
     task: str | None,
@@ -95,6 +99,7 @@ def run(
     allow_shell: bool,
     ask_shell: bool,
     confinement: Confinement,
+    read_only: bool,
     as_json: bool,
 ) -> None:
     """Run TASK to its end, and print the agent's answer to stdout.
@@ -108,7 +113,7 @@ def run(
 
     text = read_task(task, task_file)
     settings = limited(load_settings(), budget_usd, timeout)
-    spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell)
+    spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell, read_only)
     spec = confinement.on(spec, settings)
     if spec.model:
         say(limits(settings))
@@ -142,13 +147,23 @@ def new_spec(
     max_steps: int | None,
     allow_shell: bool,
     ask_shell: bool = False,
+    read_only: bool = False,
 ) -> Spec:
     """Return the spec of a new run, and say what it lacks. Raises `click.UsageError`."""
+    if read_only and (allow_shell or ask_shell):
+        raise click.UsageError("--read-only excludes commands, which can write.")
     if (allow_shell or ask_shell) and workspace is None:
         option = "--ask-shell" if ask_shell else "--allow-shell"
         raise click.UsageError(f"{option} needs --workspace, the folder that commands run in.")
     name = _model_name(model or settings.model)
-    spec = Spec(name, workspace, allow_shell or ask_shell, max_steps, ask_shell=ask_shell)
+    spec = Spec(
+        name,
+        workspace,
+        allow_shell or ask_shell,
+        max_steps,
+        ask_shell=ask_shell,
+        read_only=read_only,
+    )
     if not spec.model:
         say(NO_MODEL)
     if workspace is None:
@@ -296,6 +311,8 @@ def respecified(
         workspace=workspace or spec.workspace,
         allow_shell=allow_shell or spec.allow_shell,
     )
+    if spec.allow_shell and spec.read_only:
+        raise click.UsageError("The run may only read, and --allow-shell would let it write.")
     if spec.allow_shell and spec.workspace is None:
         raise click.UsageError("--allow-shell needs --workspace, the folder that commands run in.")
     if not spec.model:
@@ -350,4 +367,4 @@ def cancel(run_id: str, as_json: bool) -> None:
     elif not reached:
         say(f"Run {run_id} is not active, so nothing was cancelled.")
     for one in () if as_json else reached:
-        click.echo(one)
+        write_row(one)

@@ -12,7 +12,7 @@ from agent_runtime.cli.agents import Spec, build_agent, is_of_command
 from agent_runtime.cli.commands.run import respecified
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime, with_store
-from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
+from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 from agent_runtime.cli.workspaces import describe_folder, is_other_folder, workspaces
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> N
             write_json({**_run_json(run, way), "workspace": workspace})
         else:
             below = ("  sub-agent" if run.parent_run_id else "") + describe_folder(workspace)
-            write_output(
+            write_row(
                 f"{run.id}  {time_text(run.created_at)}  {run.status:<9}  {run.steps:>4} steps  "
                 f"{shorten(run.agent, 40)}{below}{_shown(run, way)}"
             )
@@ -79,7 +79,7 @@ def sweep(ctx: click.Context, resuming: bool, as_json: bool) -> None:
             write_json({**_run_json(run, ways[run.id]), "swept": run.id in done})
         else:
             detail = f": {shorten(run.detail, 200)}" if run.detail else ""
-            write_output(f"{run.id}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}")
+            write_row(f"{run.id}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}")
     if not done and not swept.resumable and not as_json:
         say("No stopped run can be resumed.")
     if resuming:
@@ -96,7 +96,7 @@ def tree(run: str, as_json: bool) -> None:
         write_json(_json(found, ways))
         return
     for line in lines(found):
-        write_output(line)
+        write_row(line)
     for one in found:
         if (way := ways[one.run_id]) in ("resume", "answer"):
             say(f"Run {one.run_id} is not active; {WAYS[way].format(run=one.run_id)}")

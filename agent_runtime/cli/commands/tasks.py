@@ -8,7 +8,7 @@ import click
 
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.runtime_calls import with_runtime
-from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
+from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
@@ -31,7 +31,7 @@ def list_(thread: str, as_json: bool) -> None:
         if as_json:
             write_json(asdict(task))
         else:
-            write_output(
+            write_row(
                 f"{task.run_id}  {time_text(task.created_at)}  {task.status:<11}  "
                 f"{task.steps:>4} steps  {shorten(task.key, 40)}  {shorten(task.action, 80)}"
             )

@@ -17,6 +17,7 @@ from agent_runtime.cli.terminal import (
     time_text,
     write_json,
     write_output,
+    write_row,
 )
 from agent_runtime.cli.workspaces import MOST, describe_folder, here_first, workspace_of
 
@@ -47,7 +48,7 @@ def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
         else:
             mark = "active" if thread.active_run else "      "
             title = shorten(thread.title, 80) + describe_folder(workspace_of(thread))
-            write_output(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
+            write_row(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
     if not found and not as_json:
         say("There are no threads yet.")
 
@@ -144,7 +145,7 @@ def _write_event(event: EventRow, *, as_json: bool) -> None:
         return
     node = "" if event.node_id is None else f"  node {event.node_id}"
     data = short_arguments(dict(event.data), 160)
-    write_output(f"{event.id:>6}  {time_text(event.created_at)}  {event.kind:<12}{node}  {data}")
+    write_row(f"{event.id:>6}  {time_text(event.created_at)}  {event.kind:<12}{node}  {data}")
 
 
 def _node_lines(node: Node, *, full: bool) -> Iterator[str]:

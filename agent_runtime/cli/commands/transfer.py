@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -18,7 +17,14 @@ from agent_runtime.cli.options import (
     yes_option,
 )
 from agent_runtime.cli.runtime_calls import with_runtime, with_store
-from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
+from agent_runtime.cli.terminal import (
+    output_stream,
+    say,
+    shorten,
+    time_text,
+    write_json,
+    write_row,
+)
 
 if TYPE_CHECKING:
     from agent_runtime_storage import UserStore
@@ -80,10 +86,9 @@ def export_thread(thread: str, output: Path | None) -> None:
     """
     if output is None:
         # Bytes of an export may control a terminal, and are of no use there.
-        if sys.stdout.isatty():
-            raise click.UsageError("Give -o FILE, or redirect the output.")
-        with_store(lambda store: _export(store, thread, sys.stdout.buffer))
-        sys.stdout.buffer.flush()
+        stdout = output_stream()
+        with_store(lambda store: _export(store, thread, stdout))
+        stdout.flush()
         return
     with replacing(output) as file:
         with_store(lambda store: _export(store, thread, file))
@@ -105,7 +110,7 @@ def import_thread(file: IO[bytes], rename: str | None, as_json: bool) -> None:
     if as_json:
         write_json({"thread": imported[0], "imported": imported})
     for thread_id in () if as_json else imported:
-        write_output(thread_id)
+        write_row(thread_id)
 
 
 async def _require(store: UserStore, threads: Sequence[str]) -> None:
@@ -173,7 +178,7 @@ def _write_deleted(thread_id: str, deleted: Sequence[str], *, as_json: bool) -> 
     if as_json:
         write_json({"thread": thread_id, "deleted": list(deleted)})
         return
-    click.echo(thread_id)
+    write_row(thread_id)
     if len(deleted) > 1:
         say(f"With it were deleted {_count(len(deleted) - 1, 'thread')} of sub-agents.")
 
@@ -183,7 +188,7 @@ def _write_idle(thread: Thread, *, as_json: bool) -> None:
         write_json({"thread": thread.id, "title": thread.title, "updated_at": thread.updated_at})
     else:
         title = shorten(thread.title, 80)
-        write_output(f"{thread.id}  {time_text(thread.updated_at)}  {title}".rstrip())
+        write_row(f"{thread.id}  {time_text(thread.updated_at)}  {title}".rstrip())
 
 
 def _count(number: int, what: str) -> str:

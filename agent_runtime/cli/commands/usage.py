@@ -9,7 +9,7 @@ import click
 
 from agent_runtime.cli.options import Positive, json_object_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
-from agent_runtime.cli.terminal import write_json, write_output
+from agent_runtime.cli.terminal import write_json, write_row
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def usage(thread: str | None, run_id: str | None, as_json: bool) -> None:
         write_json({one.whose: _json(one) for one in found})
         return
     for one in found:
-        write_output(_line(one, thread, run_id))
+        write_row(_line(one, thread, run_id))
 
 
 @click.command()
@@ -67,7 +67,7 @@ def budget(run_id: str, usd: float | None, tokens: int | None, as_json: bool) ->
     if as_json:
         write_json(_json(found))
     else:
-        write_output(_line(found, None, run_id))
+        write_row(_line(found, None, run_id))
 
 
 def _line(one: BudgetState, thread: str | None, run_id: str | None) -> str:

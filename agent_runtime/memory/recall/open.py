@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 import anyio.to_thread
 
 from agent_runtime.errors import CorruptThread, NotFound, ToolError
+from agent_runtime.files.media_types import is_text
+from agent_runtime.files.references import file_id, resolve_files
 from agent_runtime.log.branch import observation_of
 from agent_runtime.memory.transcript import nonce_for, time_of, transcript_messages
-from agent_runtime.messages import call_id, call_place, decode_result
+from agent_runtime.messages import FileRef, call_id, call_place, decode_result
 from agent_runtime.prompt.build import decode_activation, entry_of
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import ActivationContent, Entry
@@ -122,6 +124,22 @@ async def open_result(where: NodeLocator, handle: str, cure: str) -> Opened:
     place = await where.elsewhere(written) or where.of_node(node)
     about = f"Result {handle} of {call.tool} ({call.outcome}), node {node}, {written_when(written)}"
     return Opened(f"{about}, {place}", decode_result(call.body).text)
+
+
+# Files
+
+
+async def open_file(where: NodeLocator, reference: str, cure: str) -> Opened:
+    """Open a text file of the thread. Raises `ToolError`."""
+    [found] = await resolve_files(where.store, [FileRef("document", reference)])
+    if found.thread_id != where.thread_id:
+        raise ToolError(f"This thread has no file {reference[:80]!r}.", cure=cure)
+    file = found.file
+    if file.kind != "document" or not is_text(file.media_type):
+        raise ToolError(f"The file {reference} is {file.media_type or file.kind}, not text.")
+    content = await where.store.files.content(where.thread_id, file_id(file))
+    about = f"File {file.name or reference} ({file.media_type})"
+    return Opened(about, content.decode(errors="replace"))
 
 
 # Nodes

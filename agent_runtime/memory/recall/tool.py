@@ -14,6 +14,7 @@ from agent_runtime.memory.recall.open import (
     NodeLocator,
     Opened,
     OpenedPart,
+    open_file,
     open_nodes,
     open_observation,
     open_result,
@@ -35,9 +36,10 @@ SEARCHED = 60
 """How many hits it reads: those that only repeat what `recall` returned are skipped."""
 HANDLES = (
     "A handle is c0000001a for a tool result (the line that marks what is left out names it), 17 "
-    "for a node, 5-20 for the nodes 5 to 20, or o3 for an observation. To look for something, "
-    "give a query instead."
+    "for a node, 5-20 for the nodes 5 to 20, o3 for an observation, or upload:… for a text file. "
+    "To look for something, give a query instead."
 )
+_FILE = re.compile(r"(?:upload|tool):[0-9a-f-]{36}")
 _RESULT = re.compile(r"c[0-9a-z]{8}")
 _OBSERVATION = re.compile(r"(?:observation\s*)?o?(\d{1,9})")
 _NODES = re.compile(r"(?:nodes?\s*)?(\d{1,15})(?:\s*(?:-|–|to)\s*(\d{1,15}))?")
@@ -89,6 +91,8 @@ async def _open(context: ToolContext, handle: str) -> Opened:
     name = name.lower()
     if _RESULT.fullmatch(name):
         return await open_result(where, name, HANDLES)
+    if _FILE.fullmatch(name):
+        return await open_file(where, name, HANDLES)
     if match := _NODES.fullmatch(name):
         first = int(match[1])
         return await open_nodes(where, first, int(match[2] or first), HANDLES)

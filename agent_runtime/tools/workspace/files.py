@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
-from agent_runtime.errors import ToolError
+from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.tools.base import NeedsApproval, Tool
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
+from agent_runtime.tools.workspace.protected_paths import DEFAULT, ProtectedPaths
 from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk, show
 from agent_runtime.tools.workspace.search import is_binary, search_folder
 from agent_runtime.tools.workspace.shell import Shell, ShellOptions
@@ -24,6 +27,10 @@ MOST_BYTES = 1 << 20
 """The most bytes of a file that one call returns."""
 COUNTED_BYTES = 64 << 20
 """Lines of larger files are not counted to the end."""
+READ_SECONDS = 10.0
+"""How long a file is read for its lines, or a folder for its entries."""
+EDITED_BYTES = 16 << 20
+"""The most bytes of a file that is edited, before and after."""
 
 Offset = Annotated[int, Field(ge=0)]
 
@@ -38,6 +45,9 @@ def workspace_tools(
     pass_environment: Sequence[str] = (),
     sandbox: str | None = None,
     sandbox_network: bool | None = None,
+    read_only: bool = False,
+    protected: Iterable[str] = (),
+    hidden: Iterable[str] = (),
 ) -> list[Tool]:
     """Return tools that list, read, search, write and edit the files of one folder.
 
@@ -48,6 +58,12 @@ def workspace_tools(
     The files of a database that the runtime has open are always refused.  Your own tools must not
     touch them either: opening one in this process, by `open` or Python's `sqlite3`, drops the locks
     that keep other processes out (see `agent_runtime_storage.open_store`).
+
+    Protected from writing are, by default, the files that other programs act on by themselves: of
+    git, of virtual environments, of shells, editors and package managers.  Files of secrets, such
+    as `.env`, are hidden from reading and searching, too.  `protected` and `hidden` add globs, and
+    `!glob` makes an exception; the settings of the same names come after them.  Commands are not
+    bound by any of this.
 
     Args:
         root: the folder.
@@ -62,19 +78,22 @@ def workspace_tools(
         sandbox: what confines commands: `none`, `bwrap` or `docker:IMAGE`; None for the setting.
             File tools are confined by their own rules.
         sandbox_network: whether commands in it may use the network; None for the setting.
+        read_only: whether to leave out the tools that write.
+        protected: globs of paths that must not be written.  A glob without `/` matches a name in
+            any folder, one with `/` from the root on; `**` stands for any folders.
+        hidden: globs of paths that must be neither written, nor read, nor searched.
 
     Raises:
-        ConfigError: the root is not a folder, or a name is not valid.
+        ConfigError: the root is not a folder, a name is not valid, or a shell is wanted for
+            reading only.
     """
+    if read_only and shell:
+        raise ConfigError(
+            "Commands can write, so they are not for a workspace that is only read.",
+            cure="Leave out either `shell` or `read_only`.",
+        )
     folder = Root(root)
-    files = Files(folder)
-    tools: list[Tool] = [
-        tool(files.list_files, idempotent=True),
-        tool(files.read_file, idempotent=True),
-        tool(files.search_files, idempotent=True),
-        tool(files.write_file),
-        tool(files.edit_file),
-    ]
+    tools = Files(folder, DEFAULT + ProtectedPaths.of(protected, hidden)).tools(read_only)
     if shell:
         options = ShellOptions(sandbox, sandbox_network, tuple(pass_environment))
         commands = Shell(folder.path, shell_timeout, environment, options)
@@ -87,10 +106,23 @@ def workspace_tools(
 class Files:
     """The file tools; a model reads their docstrings."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, rules: ProtectedPaths = DEFAULT) -> None:
         self._root = root
+        self._own_rules = rules
         # Calls of one answer run in parallel; of two edits of a file none must be lost.
         self._writing = threading.Lock()
+
+    def tools(self, read_only: bool) -> list[Tool]:
+        """Return its methods as tools."""
+        tools: list[Tool] = [
+            tool(self.list_files, idempotent=True),
+            tool(self.read_file, idempotent=True),
+            tool(self.search_files, idempotent=True),
+        ]
+        return tools if read_only else [*tools, tool(self.write_file), tool(self.edit_file)]
+
+    def _rules(self, context: ToolContext) -> ProtectedPaths:
+        return self._own_rules + (context.service(ProtectedPaths) or ProtectedPaths())
 
     def list_files(
         self,
@@ -107,7 +139,8 @@ class Files:
             offset: how many entries to skip.
             limit: how many entries to show.
         """
-        walk = self._root.walk(path, recursive=recursive)
+        deadline = time.monotonic() + READ_SECONDS
+        walk = self._root.walk(path, recursive=recursive, deadline=deadline)
         page = walk.found[offset : offset + limit]
         lines = [_listing_header(path, walk, recursive, offset, len(page))]
         lines += [_listing_line(one) for one in page]
@@ -115,6 +148,7 @@ class Files:
 
     def read_file(
         self,
+        context: ToolContext,
         path: str,
         offset: Offset = 0,
         limit: Annotated[int, Field(ge=1, le=10_000)] = 400,
@@ -126,7 +160,7 @@ class Files:
             offset: how many lines to skip.
             limit: how many lines to show.
         """
-        with self._root.read(path) as (file, size):
+        with self._root.read(path, self._rules(context)) as (file, size):
             part = _read_lines(file, size, offset, limit)
         if part is None:
             raise ToolError(f"{show(path)} is a binary file of {size:,} bytes; it is not shown.")
@@ -135,6 +169,7 @@ class Files:
 
     def search_files(
         self,
+        context: ToolContext,
         pattern: Annotated[str, Field(min_length=1, max_length=1000)],
         path: str = ".",
         glob: str = "*",
@@ -143,15 +178,17 @@ class Files:
         """Search the text files below a folder for a regular expression.
 
         Args:
-            pattern: a regular expression (Python's), matched within each line.
+            pattern: a regular expression (Python's `re`), matched within each line.
             path: the folder, or one file.
             glob: which files, by name (`*.py`) or by path below the folder (`src/*.py`); `*`
                 matches any characters, including `/`.
             limit: how many matching lines to show; all are counted.
         """
-        return search_folder(self._root, pattern, path, glob, limit)
+        return search_folder(self._root, pattern, path, glob, limit, self._rules(context))
 
-    def write_file(self, path: str, content: str, append: bool = False) -> str:
+    def write_file(
+        self, context: ToolContext, path: str, content: str, append: bool = False
+    ) -> str:
         """Write or append to a text file; missing folders are created.
 
         Args:
@@ -159,17 +196,18 @@ class Files:
             content: the whole text, or the text to append.
             append: whether to append instead of replacing the file.
         """
-        data = _encode(content)
+        data, rules = _encode(content), self._rules(context)
         with self._writing:
             if append:
-                now = self._root.append(path, data)
+                now = self._root.append(path, data, rules)
                 return f"Appended {len(data):,} bytes to {show(path)}; it has {now:,} bytes now."
-            before = self._root.replace(path, data)
+            before = self._root.replace(path, data, rules)
         old = "a new file" if before is None else f"it had {before:,} bytes before"
         return f"Wrote {len(data):,} bytes to {show(path)}; {old}."
 
     def edit_file(
         self,
+        context: ToolContext,
         path: str,
         old: Annotated[str, Field(min_length=1)],
         new: str,
@@ -183,11 +221,13 @@ class Files:
             new: the text to put there.
             replace_all: whether to replace every occurrence; there may then be several.
         """
+        rules = self._rules(context)
         with self._writing:
-            with self._root.read(path) as (file, size):
-                if size > COUNTED_BYTES:
+            with self._root.read(path, rules) as (file, size):
+                if size > EDITED_BYTES:
                     raise ToolError(f"{show(path)} has {size:,} bytes: too many to edit.")
-                data = file.read()
+                # The file may grow meanwhile.
+                data = file.read(EDITED_BYTES + 1)
             if is_binary(data):
                 raise ToolError(f"{show(path)} is a binary file of {len(data):,} bytes.")
             wanted, wished = _encode(old), _encode(new)
@@ -206,7 +246,13 @@ class Files:
                     f"{show(path)} contains that text {count} times.",
                     cure="Give more of the text around it, or set replace_all.",
                 )
-            self._root.replace(path, data.replace(wanted, wished))
+            length = len(data) + count * (len(wished) - len(wanted))
+            if length > EDITED_BYTES:
+                raise ToolError(
+                    f"{show(path)} would grow to {length:,} bytes, of at most {EDITED_BYTES:,}.",
+                    cure="Replace fewer occurrences, or put less text in their place.",
+                )
+            self._root.replace(path, data.replace(wanted, wished), rules)
         return f"Replaced {count} occurrence{'s' * (count > 1)} in {show(path)}."
 
 
@@ -218,12 +264,14 @@ class FileLines:
         lines: how many there are in `data`.
         total: how many the file has; None if they were not counted.
         cut: how many bytes of an overlong last line are left out.
+        reached: the last line that could be looked at in time; None for the last of the file.
     """
 
     data: bytes
     lines: int
     total: int | None
     cut: int = 0
+    reached: int | None = None
 
 
 def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> FileLines | None:
@@ -232,6 +280,7 @@ def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> FileLines
     if is_binary(file.read(8192)):
         return None
     file.seek(0)
+    deadline = time.monotonic() + READ_SECONDS
     kept: list[bytes] = []
     room, cut, number = MOST_BYTES, 0, 0
     line_begins, full = True, False
@@ -239,6 +288,9 @@ def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> FileLines
         continues = not line_begins
         line_begins = piece.endswith(b"\n")
         number += not continues
+        # Of a sparse file there may be terabytes, whatever its disk holds.
+        if time.monotonic() > deadline:
+            return FileLines(b"".join(kept), len(kept), None, cut, number)
         if number <= offset or full:
             continue
         if continues:
@@ -260,6 +312,8 @@ def _reading_header(path: str, size: int, offset: int, part: FileLines) -> str:
     end = offset + part.lines
     if part.lines:
         texts.append(f"lines {offset + 1:,} to {end:,} follow")
+    elif part.reached is not None:
+        texts.append(f"it was read for {READ_SECONDS:g} s, which led to line {part.reached:,}")
     elif offset:
         texts.append(f"there is nothing after line {offset:,}")
     if part.lines and (part.total is None or end < part.total):
@@ -288,6 +342,8 @@ def _listing_header(path: str, walk: Walk, recursive: bool, offset: int, shown: 
     if shown < total:
         text += f" Entries {offset + 1:,} to {offset + shown:,} follow" if shown else " None follow"
         text += f"; next: offset={offset + shown}." if offset + shown < total else "."
+    if walk.stopped:
+        text += f" It was stopped after {READ_SECONDS:g} s, so entries are missing."
     if walk.skipped:
         text += f" Left out: {', '.join(map(show, walk.skipped))}."
     for one, reason in walk.unreadable.items():

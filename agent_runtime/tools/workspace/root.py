@@ -4,6 +4,8 @@ A path is resolved first, with its links, and refused if it ends outside.  The r
 opened folder by folder without following links, so that a link swapped in meanwhile makes the call
 fail instead of leading it outside.
 
+What the rules of `protected_paths` name is refused as well, by its resolved path.
+
 Not fenced: hard links (except to the runtime's state) and mounts inside the folder, and replacing
 the folder itself, or one above it, while a tool works.
 """
@@ -12,8 +14,10 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
+import time
 import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +26,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.tools.workspace.protected_paths import DEFAULT, ProtectedPaths
 from agent_runtime_storage.drivers.protected_files import (
     FileIdentity,
     file_identity,
@@ -85,6 +90,8 @@ class Walk:
     """What was skipped on purpose; folders end with `/`."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
     """Folders that could not be listed, with the reason."""
+    stopped: bool = False
+    """Whether it ended at its deadline."""
     _linked: frozenset[FileIdentity] | None = None
 
     def is_linked(self, status: os.stat_result) -> bool:
@@ -137,8 +144,18 @@ class Root:
         return parts
 
     @contextmanager
-    def folder(self, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
-        """Open a folder without following links; yield its descriptor.  Raises `OSError`."""
+    def folder(
+        self, parts: Sequence[str], *, create: bool = False, no_environment: bool = False
+    ) -> Generator[int]:
+        """Open a folder without following links; yield its descriptor.
+
+        Args:
+            create: whether to create missing folders.
+            no_environment: whether to refuse a virtual environment, under any name.
+
+        Raises:
+            OSError, ToolError.
+        """
         kept = protected_identities()
         opened = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -152,25 +169,33 @@ class Root:
                 opened = child
                 if file_identity(os.fstat(opened)) in kept:
                     raise _state("/".join(parts))
+                if no_environment and _is_environment(opened):
+                    raise _protected("/".join(parts))
             yield opened
         finally:
             os.close(opened)
 
     @contextmanager
-    def read(self, path: str) -> Generator[tuple[BinaryIO, int]]:
+    def read(self, path: str, rules: ProtectedPaths = DEFAULT) -> Generator[tuple[BinaryIO, int]]:
         """Open a regular file; yield it and its size in bytes."""
-        opened = self._open(path, _READ)
+        parts = self._file_parts(path)
+        if rules.hidden.matches(parts):
+            raise _hidden(path)
+        opened = self._open(path, parts, _READ)
         with os.fdopen(opened, "rb") as file, path_errors(path):
             yield file, os.fstat(opened).st_size
 
-    def replace(self, path: str, data: bytes) -> int | None:
+    def replace(self, path: str, data: bytes, rules: ProtectedPaths = DEFAULT) -> int | None:
         """Write a whole file; return the size of the file it replaces, or None.
 
         Missing folders are created.  Readers see the old file or the new one, never a part.  The
         new file keeps the old one's permissions and is synced to disk on return.
         """
-        parts = self._file_parts(path)
-        with path_errors(path), self.folder(parts[:-1], create=True) as folder:
+        parts, unchecked = self._writable(path, rules)
+        with (
+            path_errors(path),
+            self.folder(parts[:-1], create=True, no_environment=not unchecked) as folder,
+        ):
             old = _status(path, parts[-1], folder)
             if old is not None:
                 _check_regular(path, old)
@@ -194,22 +219,30 @@ class Root:
                 raise
         return None if old is None else old.st_size
 
-    def append(self, path: str, data: bytes) -> int:
+    def append(self, path: str, data: bytes, rules: ProtectedPaths = DEFAULT) -> int:
         """Append to a file; return its new size.  A missing file is created with its folders."""
-        opened = self._open(path, _APPEND, create=True)
+        parts, unchecked = self._writable(path, rules)
+        opened = self._open(path, parts, _APPEND, create=True, no_environment=not unchecked)
         with path_errors(path), os.fdopen(opened, "ab") as file:
             file.write(data)
             file.flush()
             os.fsync(opened)
             return os.fstat(opened).st_size
 
-    def walk(self, path: str, *, recursive: bool) -> Walk:
-        """List a folder; links are listed and never followed."""
+    def walk(self, path: str, *, recursive: bool, deadline: float = math.inf) -> Walk:
+        """List a folder; links are listed and never followed.
+
+        Args:
+            deadline: when to stop, by `time.monotonic`; within one folder it goes on.
+        """
         start = self.parts(path)
         walk = Walk()
         with path_errors(path), self.folder(start) as folder:
             waiting = self._look(folder, start, walk, recursive)
         while waiting:
+            if time.monotonic() > deadline:
+                walk.stopped = True
+                break
             parts = waiting.pop()
             try:
                 with self.folder(parts) as folder:
@@ -258,10 +291,18 @@ class Root:
         with path_errors(path), self.folder(parts[:-1]) as folder:
             return not stat.S_ISDIR(os.lstat(parts[-1], dir_fd=folder).st_mode)
 
-    def _open(self, path: str, flags: int, *, create: bool = False) -> int:
+    def _open(
+        self,
+        path: str,
+        parts: tuple[str, ...],
+        flags: int,
+        *,
+        create: bool = False,
+        no_environment: bool = False,
+    ) -> int:
         """Open a regular file; return its descriptor.  Raises `ToolError`."""
-        parts = self._file_parts(path)
-        with path_errors(path), self.folder(parts[:-1], create=create) as folder:
+        opening = self.folder(parts[:-1], create=create, no_environment=no_environment)
+        with path_errors(path), opening as folder:
             # Before it is opened: closing a file of an open database would drop its locks.
             _status(path, parts[-1], folder)
             opened = os.open(parts[-1], flags, 0o666, dir_fd=folder)
@@ -271,6 +312,17 @@ class Root:
                 os.close(opened)
                 raise
         return opened
+
+    def _writable(self, path: str, rules: ProtectedPaths) -> tuple[tuple[str, ...], bool]:
+        """Return the parts of a file that may be written, and whether a rule names it as such."""
+        # The resolved parts, which are opened without following links, so none can be swapped in.
+        parts = self._file_parts(path)
+        if rules.hidden.matches(parts):
+            raise _hidden(path)
+        verdict = rules.protected.matches(parts)
+        if verdict:
+            raise _protected(path)
+        return parts, verdict is False
 
     def _file_parts(self, path: str) -> tuple[str, ...]:
         parts = self.parts(path)
@@ -314,6 +366,28 @@ def _status(path: str, name: str, folder: int) -> os.stat_result | None:
     if is_protected_file(status):
         raise _state(path)
     return status
+
+
+def _is_environment(folder: int) -> bool:
+    try:
+        os.lstat("pyvenv.cfg", dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _protected(path: str) -> ToolError:
+    return ToolError(
+        f"{show(path)} is protected from the file tools: other programs act on it by themselves.",
+        cure="Tell the user what should be in it. AGENT_RUNTIME_PROTECTED_PATHS can allow it.",
+    )
+
+
+def _hidden(path: str) -> ToolError:
+    return ToolError(
+        f"{show(path)} is hidden from the file tools: files of this name hold secrets.",
+        cure="Work without it, or ask the user. AGENT_RUNTIME_HIDDEN_PATHS can allow it.",
+    )
 
 
 def _state(path: str) -> ToolError:

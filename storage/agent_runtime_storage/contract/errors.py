@@ -25,6 +25,7 @@ AgentRuntimeError
         ├── LeaseLost         another process took the run over
         ├── RunCancelled      the run, or one it was started by, is cancelled
         ├── InboxWaiting      items wait in the inbox, so the run may not end yet
+        ├── InboxFull         too many items wait in the inbox
         ├── QuestionClosed    a question is answered, expired or withdrawn; `.status` says which
         └── BudgetExceeded    the reservation does not fit the run tree's budget
 """
@@ -239,6 +240,14 @@ class InboxWaiting(Conflict):
 
     Cause: a message or a cancel arrived while the run ended or recorded a step.
     Cure: none is needed: the runtime reads it and writes again.
+    """
+
+
+class InboxFull(Conflict):
+    """Too many messages wait to be read; this one was not written.
+
+    Cause: messages are sent faster than runs read them, or to a thread whose run is over.
+    Cure: let the run take a step, or raise `AGENT_RUNTIME_MAX_INBOX_MESSAGES`.
     """
 
 

@@ -53,9 +53,25 @@ class InboxStore(Protocol):
     """Messages to threads, until a commit of the thread's run drains them."""
 
     async def post(
-        self, thread_id: str, kind: str, body: bytes, *, run_id: str | None = None
+        self,
+        thread_id: str,
+        kind: str,
+        body: bytes,
+        *,
+        run_id: str | None = None,
+        most: int | None = None,
+        most_of_user: int | None = None,
     ) -> int:
-        """Append to the thread's inbox, without a lease; return the item's id."""
+        """Append to the thread's inbox, without a lease; return the item's id.
+
+        Args:
+            most: how many items of this kind may wait on the thread, this one included.
+            most_of_user: the same, on all threads of the owner.
+
+        Raises:
+            InboxFull: as many wait already.
+            NotFound: there is no such thread or run.
+        """
         ...
 
     async def pending(self, thread_id: str) -> list[InboxItem]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
 import pytest
 
 from agent_runtime.models.base import TokenUsage
-from agent_runtime.models.catalog import entry_of, language_models, model_info
+from agent_runtime.models.catalog import entry_of, model_info, read_table
 from agent_runtime.models.pricing.charge import cost_of, most_cost
 from agent_runtime.models.pricing.table import price_of
 
@@ -72,9 +75,10 @@ def test_tiers_and_services_cost_more_too() -> None:
 
 
 def test_no_hour_is_dearer_than_what_counts() -> None:
-    hourly = {name: one for name, one in language_models().items() if one.get("off_peak_pricing")}
+    table: dict[str, dict[str, Any]] = orjson.loads(read_table())
+    hourly = [one for one in table.values() if one.get("off_peak_pricing")]
     assert hourly
-    for entry in hourly.values():
+    for entry in hourly:
         price, other = price_of(entry), entry["off_peak_pricing"]
         assert price is not None
         assert price.input >= other["input_cost_per_token"] * 1e9

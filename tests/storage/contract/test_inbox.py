@@ -7,6 +7,7 @@ import pytest
 
 from agent_runtime_storage import (
     Commit,
+    InboxFull,
     LeaseLost,
     NewEvent,
     NotFound,
@@ -49,6 +50,20 @@ async def test_a_post_to_an_unknown_thread_or_run_is_not_found(user: UserStore) 
     with pytest.raises(NotFound):
         await user.inbox.pending("nowhere")
     assert await user.inbox.pending("t1") == []
+
+
+async def test_a_full_inbox_refuses_a_message_and_nothing_else(user: UserStore) -> None:
+    for thread in ("t1", "t2"):
+        await user.threads.ensure(thread)
+    await user.inbox.post("t1", "steer", b"1", most=1, most_of_user=2)
+    with pytest.raises(InboxFull, match="Too many messages wait"):
+        await user.inbox.post("t1", "steer", b"2", most=1, most_of_user=2)
+    await user.inbox.post("t1", "result", b"3", most=1, most_of_user=2)
+    await user.inbox.post("t2", "steer", b"4", most=1, most_of_user=2)
+    with pytest.raises(InboxFull):
+        await user.inbox.post("t2", "steer", b"5", most=9, most_of_user=2)
+    assert [one.body for one in await user.inbox.pending("t1")] == [b"1", b"3"]
+    assert [one.body for one in await user.inbox.pending("t2")] == [b"4"]
 
 
 async def test_concurrent_posts_are_numbered_without_gaps(user: UserStore) -> None:

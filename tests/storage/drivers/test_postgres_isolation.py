@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from agent_runtime_storage import MigrationError, StoreError, UserStore
+from agent_runtime_storage import MigrationError, NodeText, StoreError, UserStore
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.queries.migrations import apply_migrations
+from agent_runtime_storage.search.tokenizer import owner_key, query_terms
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartPostgres
 from tests.services.postgres import PLAIN, Logins, PostgresServer
@@ -142,3 +143,42 @@ async def test_incomplete_isolation_is_reported(logins: Logins) -> None:
         )
         isolation = await driver.isolation()
         assert isolation.wall == "none" and "nodes" in isolation.detail
+
+
+async def test_an_owners_role_reaches_no_words_of_others(logins: Logins) -> None:
+    async with opened(logins.creator) as driver:
+        for name in ("ann", "bob"):
+            await begin(user(driver, name), f"run of {name}", "t")
+            await user(driver, name).search.index("t", [NodeText(1, None, "salamander")])
+        assert len(await user(driver, "bob").search.find("salamander")) == 1
+        [word] = query_terms("salamander", owner_key("bob"), plain=True)
+        for statement in (
+            "SELECT * FROM search_index",
+            "DELETE FROM search_index",
+            "UPDATE search_index SET terms = NULL",
+            "INSERT INTO search_index (id, owner, length, terms) VALUES (99, 'ann', 1, '')",
+        ):
+            with pytest.raises(StoreError, match="permission denied"):
+                await driver.batch([Statement(statement, {})], owner="ann")
+        counts = "SELECT search_count(:word::tsquery, 10)"
+        matches = "SELECT count(*) FROM search_matches(:word::tsquery)"
+        for query in (counts, matches):
+            assert await driver.read(query, {"word": word}, owner="ann") == [(0,)]
+            assert await driver.read(query, {"word": word}, owner="bob") == [(1,)]
+        # Words cannot be added to the text of another owner either.
+        [(text,)] = await driver.read(
+            "SELECT id FROM search_texts WHERE user_id = 'bob'", {}, owner=None
+        )
+        forge = "SELECT search_add(:id, 'forged'::tsvector)"
+        await driver.batch([Statement(forge, {"id": text})], owner="ann")
+        total = "SELECT count(*) FROM search_index WHERE terms @@ 'forged'::tsquery"
+        assert await driver.read(total, {}, owner=None) == [(0,)]
+
+
+async def test_a_table_that_is_open_to_all_is_named(logins: Logins) -> None:
+    async with opened(logins.creator) as driver:
+        grant = "GRANT SELECT ON search_index TO PUBLIC"
+        await driver.batch([Statement(grant, {})], owner=None)
+        isolation = await driver.isolation()
+        assert isolation.wall == "none" and "search_index" in isolation.detail
+        assert "REVOKE ALL" in isolation.cure

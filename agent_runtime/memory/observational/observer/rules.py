@@ -61,6 +61,11 @@ _DEFINING = words(
     "def class func function fn struct interface type enum const let var val trait impl module "
     "export package namespace record"
 )
+# A time with a mark of weight, a speaker, or a field of notes.
+_LIKE_NOTES = re.compile(
+    r"\d\d:\d\d\s+!|!!|\b(?:user|human|runtime|system|assistant)\s*:|^(?:task|next|seen)\s*:",
+    re.IGNORECASE,
+)
 # Arguments that hold contents, which a line about the call leaves out.
 _TEXT_KEYS = words(
     "content new_string old_string new_str old_str file_text text body patch todos edits"
@@ -96,6 +101,11 @@ class RuleObserver:
     def bound(self, interval: ObserverInput) -> tuple[int, int]:
         """Return zeros: it calls no model."""
         return 0, 0
+
+
+def _quoted(text: str) -> str:
+    """Return a text of others in quotes if it could pass for a line of notes, or for the user's."""
+    return '"' + text.replace('"', "'") + '"' if _LIKE_NOTES.search(text) else text
 
 
 def _size(entry: Entry) -> int:
@@ -188,7 +198,7 @@ class NoteExtractor:
         chosen = {id(one) for one in informative[: 8 if final else 3]}
         for one in weighed:
             if id(one) in chosen:
-                self._add(NoteItem(at, seq, "conclusion", one[1], (one[2],)))
+                self._add(NoteItem(at, seq, "conclusion", one[1], (_quoted(one[2]),)))
 
     def _called(self, at: str, seq: int, call: ToolCall, result: ToolResult) -> None:
         text, own = _described(call)
@@ -260,7 +270,7 @@ class NoteExtractor:
     ) -> None:
         how = result.outcome if result.outcome not in ("ok", "error") else "failed"
         how = f"exit {code}" if code else how
-        lines = wrong or ends(result.text) or ["no output"]
+        lines = [_quoted(one) for one in wrong or ends(result.text)] or ["no output"]
         last = shorten(lines[-1], 240)
         key = f"{how} {lines[-1]}"
         # The same command with the same last line: one item with a count instead of one per
@@ -269,7 +279,9 @@ class NoteExtractor:
             known.times += 1
             self._run = None
             return
-        shown = dict.fromkeys(shorten(line, 240) for line in (*lines, *ends(result.text)))
+        shown = dict.fromkeys(
+            shorten(line, 240) for line in (*lines, *map(_quoted, ends(result.text)))
+        )
         forms = (
             f"{shorten(what, 80)} {how}: {shorten(last, 120)}",
             f"{shorten(what, 240)} {how}: {shorten(' | '.join(shown), 900)}",

@@ -258,10 +258,10 @@ class NewNode:
     status: NodeStatus = "closed"
     tools: tuple[str, ...] = ()
     """For an exchange, the tool of each call in order; each begins as `pending`."""
-    started: bool = False
-    """Whether the calls begin as `started` instead."""
     text: str = ""
     """The text for full-text search; only its index is stored, up to 100,000 characters."""
+    started: bool = False
+    """Whether the calls begin as `started` instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,8 @@ class Setup:
             return Isolation(
                 "none",
                 f"Row-level security is off for {', '.join(unforced)}.",
-                f"Run as the tables' owner: SELECT {SCHEMA}.guard_table(name) for each of them.",
+                f"Run as the tables' owner: SELECT {SCHEMA}.guard_table(name) for each that has a "
+                f"user_id; for any other REVOKE ALL ON it FROM PUBLIC, {APP_ROLE}.",
             )
         if uses_role:
             if await self._query("app_bypasses"):

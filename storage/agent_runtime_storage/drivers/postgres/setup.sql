@@ -34,13 +34,17 @@ FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid
 WHERE c.relnamespace = to_regnamespace('agent_runtime') AND p.polname = 'of_system';
 
 -- name: unforced
--- Tables with owners' rows that no policy guards.
+-- Tables that no policy guards, and which have owners' rows or can be reached by an owner's role.
+-- What is readable in `rooms` is no owner's: the name of the database's folder of objects.
 SELECT c.relname::text
 FROM pg_class AS c
-WHERE c.relnamespace = to_regnamespace('agent_runtime') AND c.relkind IN ('r', 'p')
-  AND EXISTS (SELECT 1 FROM pg_attribute AS a
-              WHERE a.attrelid = c.oid AND a.attname = 'user_id' AND NOT a.attisdropped)
+WHERE c.relnamespace = to_regnamespace('agent_runtime') AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
   AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
+  AND (EXISTS (SELECT 1 FROM pg_attribute AS a
+               WHERE a.attrelid = c.oid AND a.attname = 'user_id' AND NOT a.attisdropped)
+       OR EXISTS (SELECT 1 FROM aclexplode(c.relacl) AS one
+                  WHERE (c.relname <> 'rooms' OR one.privilege_type <> 'SELECT')
+                    AND one.grantee IN (0, coalesce(to_regrole('agent_runtime_app')::oid, 0))))
 ORDER BY 1;
 
 -- name: app_bypasses

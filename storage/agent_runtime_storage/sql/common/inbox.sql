@@ -5,6 +5,15 @@ UPDATE threads SET last_inbox = last_inbox + 1
 WHERE user_id = :user_id AND id = :thread_id AND hidden = ''
 RETURNING last_inbox;
 
+-- name: inbox_room
+SELECT 1 WHERE (
+    SELECT count(*) FROM inbox
+    WHERE user_id = :user_id AND thread_id = :thread_id AND kind = :kind
+) < :most;
+
+-- name: user_inbox_room
+SELECT 1 WHERE (SELECT count(*) FROM inbox WHERE user_id = :user_id AND kind = :kind) < :most;
+
 -- name: post
 INSERT INTO inbox (user_id, thread_id, id, run_id, kind, body, blob, created_at)
 SELECT user_id, id, last_inbox, :run_id, :kind, :body, :blob, {now}

@@ -6,11 +6,11 @@ WITH added AS (
     VALUES (:user_id, :thread_id, :node_id, :call, :length)
     ON CONFLICT (user_id, thread_id, node_id, call) DO NOTHING
     RETURNING id, user_id, thread_id, length
-), indexed AS (
-    INSERT INTO search_index (id, length, terms) SELECT id, length, :terms::tsvector FROM added
+), indexed AS MATERIALIZED (
+    SELECT id, search_add(id, :terms::tsvector) FROM added
 )
 INSERT INTO search_totals AS t (user_id, thread_id, texts, length)
-SELECT user_id, thread_id, 1, length FROM added
+SELECT user_id, thread_id, 1, length FROM added JOIN indexed USING (id)
 ON CONFLICT (user_id, thread_id) DO UPDATE
 SET texts = t.texts + 1, length = t.length + excluded.length;
 
@@ -27,21 +27,20 @@ SELECT '', coalesce(sum(texts), 0)::bigint, coalesce(sum(length), 0)::bigint
 FROM search_totals WHERE user_id = :user_id
 UNION ALL
 SELECT t.term,
-       (SELECT count(*)
-        FROM (SELECT FROM search_index WHERE terms @@ t.term::tsquery LIMIT :most) AS held),
+       search_count(t.term::tsquery, :most),
        0::bigint
 FROM json_array_elements_text(:terms::json) AS t (term);
 
 -- name: search_scores_select
--- MATERIALIZED, so that the terms of a text are not carried along.  OFFSET in the next block, as
+-- The functions show the owner's rows only; see their migration.  OFFSET in the next block, as
 -- the planner cannot know how few texts are found and would read those of all owners.
 word (query, weight, number) AS MATERIALIZED (
     SELECT (value ->> 0)::tsquery, (value ->> 1)::double precision, (value ->> 2)::integer
     FROM json_array_elements(:words::json)
 ), posted (id, length, weight, n) AS MATERIALIZED (
-    SELECT i.id, min(i.length), min(w.weight), sum(search_times(i.terms, w.query))
-    FROM word AS w JOIN search_index AS i ON i.terms @@ w.query
-    GROUP BY w.number, i.id
+    SELECT m.id, min(m.length), min(w.weight), sum(m.times)
+    FROM word AS w CROSS JOIN LATERAL search_matches(w.query) AS m
+    GROUP BY w.number, m.id
 ), scored (id, score) AS MATERIALIZED (
     SELECT id, sum(weight * n * 2.2 / (n + 0.3 + :per_word * length)) FROM posted GROUP BY id
 )
@@ -65,7 +64,7 @@ ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :
 -- name: search_all
 WITH {search_scores_select}, found (id, score) AS (
     SELECT id, score FROM scored
-    WHERE id IN (SELECT id FROM search_index WHERE terms @@ replace(:terms, ' ', ' & ')::tsquery)
+    WHERE id IN (SELECT id FROM search_matches(replace(:terms, ' ', ' & ')::tsquery))
 ), {search_best_select}
 {search_hits_select}
 ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;

@@ -1,0 +1,88 @@
+"""A program that matches lines against a regular expression, in a process that can be killed.
+
+It is started by its path and imports the standard library only, so it starts in a few
+milliseconds.  `search` writes to its stdin: a line of JSON with the options, then each file as its
+length in 8 bytes and its content.  To each it answers with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import resource
+import signal
+import sys
+from typing import Any, BinaryIO
+
+
+class TooSlow(Exception):
+    """The pattern takes too long on a line."""
+
+
+class LineClock:
+    """Raises `TooSlow` in a match that lasts from one tick of a timer over the next."""
+
+    def __init__(self, seconds: float) -> None:
+        self.line = 0
+        self.busy = False
+        self._seen = -1
+        signal.signal(signal.SIGALRM, self._tick)
+        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+
+    def _tick(self, *_: object) -> None:
+        # Python's `re` looks for signals while it matches.
+        if self.busy and self._seen == self.line:
+            raise TooSlow
+        self._seen = self.line if self.busy else -1
+
+
+def find(pattern: re.Pattern[str], data: bytes, options: dict[str, Any], clock: LineClock) -> Any:
+    """Return the number of matching lines, and the first of them with their numbers."""
+    matches, lines = 0, list[tuple[int, str]]()
+    clock.line, clock.busy = 0, True
+    try:
+        for number, raw in enumerate(io.BytesIO(data), 1):
+            clock.line = number
+            line = raw.decode(errors="replace").rstrip("\r\n")
+            if pattern.search(line):
+                matches += 1
+                if len(lines) < options["limit"]:
+                    lines.append((number, line[: options["shown"]]))
+        clock.busy = False
+    except TooSlow:
+        return {"slow": clock.line}
+    except (MemoryError, RecursionError):
+        return {"memory": clock.line}
+    finally:
+        clock.busy = False
+    return {"matches": matches, "lines": lines}
+
+
+def answer(output: BinaryIO, value: Any) -> None:
+    """Write an answer."""
+    output.write(json.dumps(value).encode() + b"\n")
+    output.flush()
+
+
+def main() -> None:
+    """Answer until stdin ends."""
+    source, output = sys.stdin.buffer, sys.stdout.buffer
+    options = json.loads(source.readline())
+    resource.setrlimit(resource.RLIMIT_AS, (options["memory"], options["memory"]))
+    # If this process outlives the one that would kill it.
+    seconds = int(options["seconds"]) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    try:
+        pattern = re.compile(options["pattern"])
+    except (re.error, OverflowError, RecursionError, MemoryError) as error:
+        answer(output, {"invalid": str(error) or "it is too large"})
+        return
+    answer(output, {})
+    clock = LineClock(options["line_seconds"])
+    while header := source.read(8):
+        answer(output, find(pattern, source.read(int.from_bytes(header, "big")), options, clock))
+
+
+if __name__ == "__main__":
+    main()

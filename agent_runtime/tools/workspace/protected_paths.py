@@ -1,0 +1,181 @@
+"""Paths that the file tools must not write, and paths that they must not read either.
+
+Protected is what takes effect although nobody runs the project's code: what git, a shell, an editor
+or a package manager reads by itself.  Code that the user runs knowingly, such as a `Makefile`, a
+`conftest.py` or a workflow of CI, is what agents are there to write; it is not protected.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+
+PROTECTED = (
+    # Hooks and configuration of version control; with a `HEAD` any folder may be a repository.
+    ".git",
+    ".gitconfig",
+    "HEAD",
+    ".hg",
+    ".hgrc",
+    ".svn",
+    ".jj",
+    ".husky",
+    ".githooks",
+    ".pre-commit-config.yaml",
+    "lefthook*.yml",
+    # Installed programs, which shadow those of the system.
+    ".venv",
+    "venv",
+    "pyvenv.cfg",
+    "node_modules",
+    # What a shell reads when it starts or enters a folder.
+    ".envrc",
+    ".mise.toml",
+    "mise.toml",
+    ".*shrc",
+    ".*profile",
+    ".bash_*",
+    ".zshenv",
+    ".zlogin",
+    ".zlogout",
+    ".inputrc",
+    ".config/*",
+    ".local/*",
+    "Library/LaunchAgents",
+    # What editors and other agents run on opening a folder.
+    ".vscode",
+    ".idea",
+    ".zed",
+    ".devcontainer",
+    ".vimrc",
+    ".exrc",
+    ".nvimrc",
+    ".emacs*",
+    ".dir-locals.el",
+    ".claude",
+    ".cursor",
+    ".codex",
+    ".gemini",
+    ".mcp.json",
+    # Where packages are downloaded from.
+    ".npmrc",
+    ".yarnrc*",
+    ".pnp.*",
+    "pip.conf",
+    ".condarc",
+    ".cargo",
+)
+"""Globs that are protected from writing, by default."""
+
+HIDDEN = (
+    ".env",
+    ".env.*",
+    "!.env.example",
+    "!.env.sample",
+    "!.env.template",
+    "!.env.dist",
+    ".netrc",
+    ".pypirc",
+    ".pgpass",
+    ".git-credentials",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".docker/config.json",
+)
+"""Globs of files that hold secrets: protected from reading as well, by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Glob:
+    names: tuple[str, ...]
+    allows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Globs:
+    """A list of globs, of which the last that matches decides.
+
+    As in a `.gitignore`: a glob without `/` matches a name in any folder, one with `/` matches from
+    the workspace on, `**` stands for any folders, and a match of a folder is one of all that is in
+    it.  `!` before a glob makes an exception.  Letters' case makes no difference.
+    """
+
+    globs: tuple[_Glob, ...] = ()
+
+    @classmethod
+    def of(cls, globs: Iterable[str]) -> Globs:
+        """Return the list; empty globs count as none."""
+        return cls(tuple(_parsed(one.strip()) for one in globs if one.strip().strip("!/")))
+
+    def matches(self, parts: Sequence[str]) -> bool | None:
+        """Return whether the parts of a path below the workspace match.
+
+        None if no glob fits, False if the last one that fits is an exception.
+        """
+        names = tuple(map(_plain, parts))
+        for one in reversed(self.globs):
+            if _fits(one.names, names):
+                return not one.allows
+        return None
+
+    def __add__(self, other: Globs) -> Globs:
+        return Globs(self.globs + other.globs)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedPaths:
+    """What file tools must not write (`protected`), and what they must not read either (`hidden`).
+
+    The lists of two such objects are added by `+`: those of the second decide first.
+    """
+
+    protected: Globs = Globs()
+    hidden: Globs = Globs()
+
+    @classmethod
+    def of(cls, protected: Iterable[str] = (), hidden: Iterable[str] = ()) -> ProtectedPaths:
+        """Return the object for two lists of globs."""
+        return cls(Globs.of(protected), Globs.of(hidden))
+
+    def __add__(self, other: ProtectedPaths) -> ProtectedPaths:
+        return ProtectedPaths(self.protected + other.protected, self.hidden + other.hidden)
+
+
+@cache
+def from_settings(protected: str, hidden: str) -> ProtectedPaths:
+    """Return the object for two settings, each of globs with commas between them."""
+    return ProtectedPaths.of(protected.split(","), hidden.split(","))
+
+
+def _parsed(glob: str) -> _Glob:
+    allows, glob = glob.startswith("!"), glob.removeprefix("!")
+    names = tuple(_plain(one) for one in glob.split("/") if one not in ("", "."))
+    # A leading `/` anchors a name, as does one between names.
+    return _Glob(names if "/" in glob.rstrip("/") else ("**", *names), allows)
+
+
+def _fits(globs: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    """Return whether the names, or the first of them, match the globs."""
+    if not globs:
+        return True
+    if globs[0] == "**" and _fits(globs[1:], names):
+        return True
+    if not names:
+        return False
+    rest = globs if globs[0] == "**" else globs[1:]
+    return (globs[0] == "**" or fnmatchcase(names[0], globs[0])) and _fits(rest, names[1:])
+
+
+def _plain(name: str) -> str:
+    """Return a name as file systems may compare it: any case, without invisible characters."""
+    # On HFS+ and APFS `.GIT` and `.g\u200cit` are `.git`.
+    text = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(one for one in text if unicodedata.category(one) != "Cf")
+
+
+DEFAULT = ProtectedPaths.of(PROTECTED, HIDDEN)

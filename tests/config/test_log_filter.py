@@ -1,0 +1,37 @@
+"""The logs of other libraries hold no credentials."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from agent_runtime_config.log_filter import hide_secrets_in_logs
+
+RECORDS = [
+    ("httpx", "HTTP Request: %s %s", ("POST", "https://ada:hunter2@host/v1/chat")),
+    ("openai._base_client", "Request options: %s", ({"url": "//ada:hunter2@h", "n": 1},)),
+    ("openai._base_client", "Headers %s", ({"Authorization": "Bearer hunter2"},)),
+    ("httpcore.http11", "send_request_headers %r", ([(b"x-api-key", b"hunter2")],)),
+    ("LiteLLM", "POST https://h/v1?key=hunter2&alt=sse api_key=hunter2", ()),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "values"), RECORDS)
+def test_a_librarys_record_is_written_without_its_credentials(
+    name: str, text: str, values: tuple[object, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    hide_secrets_in_logs()
+    with caplog.at_level(logging.DEBUG, logger=name):
+        logging.getLogger(name).debug(text, *values)
+    assert "hunter2" not in caplog.text
+    assert "***" in caplog.text
+
+
+def test_other_records_and_broken_ones_stay_as_they_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hide_secrets_in_logs()
+    with caplog.at_level(logging.DEBUG, logger="httpx"):
+        logging.getLogger("httpx").debug("GET %s", "https://host/v1")
+    assert caplog.messages == ["GET https://host/v1"]
