@@ -180,6 +180,7 @@ def speed(
             try:
                 measured = measure(course, peer, Script(count, mark=MARK))
             except Unfinished as error:
+                _say(f"round {number + 1}, {count} steps: {error}: {peer.name}")
                 unfinished[key] = str(error)
                 continue
             except Failed as error:

@@ -42,7 +42,8 @@ TARGETS = """## Targets
 SPEED = """## A step
 
 "Net" is wall time of a step outside the server, "CPU" the CPU time of the process with all its
-threads, both without the first step. In brackets: times this runtime's. A dash: see "Not finished".
+threads, both without the first step. In brackets: times this runtime's. A dash: not finished in
+time, where that is listed below, or not measured.
 """
 
 PROMPTS = """## The prompts of {steps} steps
@@ -301,7 +302,10 @@ def load(files: Sequence[Path]) -> Report:
     for number, one in enumerate(found):
         for row in one["rows"]:
             place = number if row["table"] == "conditions" else None
-            by[row["table"], row.get("peer"), row.get("steps"), row.get("trial"), place] = row
+            of = row.get("peer"), row.get("steps"), row.get("trial"), place
+            by[row["table"], *of] = row
+            if row["table"] == "speed":
+                by.pop(("unfinished", *of), None)
     order = [peer.name for peer in PEERS]
     rows = sorted(
         by.values(),

@@ -21,6 +21,7 @@ from benchmarks.peers.server import Script, Served
 MARK = "ORDER-7391"
 """What `runners/protocol.py` has in its task."""
 LONGEST = 900.0
+"""Seconds that a runner may take if the course sets no limit."""
 KILLED = -9
 PASSED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "LD_LIBRARY_PATH")
 _LAST = 300

@@ -154,17 +154,23 @@ def test_what_was_not_finished_is_listed() -> None:
 
 def test_parts_make_one_report_in_which_later_ones_count(tmp_path: Path) -> None:
     def part(name: str, *rows: dict[str, object]) -> Path:
-        more = {"table": "conditions", "part": name}
+        more: dict[str, object] = {"table": "conditions", "part": name}
         (tmp_path / name).write_bytes(Report("peers", [*rows, more]).to_json())
         return tmp_path / name
 
     long = speed("Agno", 4.0) | {"steps": 500}
-    first = part("first", long, speed("Agno", 2.0), speed(OURS, 1.0))
+    late: dict[str, object] = {
+        "table": "unfinished",
+        "peer": OURS,
+        "steps": 50,
+        "why": "not finished in 5 s",
+    }
+    first = part("first", long, speed("Agno", 2.0), late)
     again = part("again", speed(OURS, 3.0))
 
     report = load([first, again])
 
-    rows = [(row["peer"], row["steps"], row["cpu_ms"]) for row in report.rows if "peer" in row]
+    rows = [(row["peer"], row["steps"], row["cpu_ms"]) for row in report.rows if "steps" in row]
     assert rows == [(OURS, 50, 3.0), ("Agno", 50, 2.0), ("Agno", 500, 4.0)]
     assert [row["part"] for row in report.rows if "part" in row] == ["first", "again"]
 
