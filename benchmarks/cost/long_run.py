@@ -22,8 +22,9 @@ from agent_runtime.errors import ToolError
 from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
 from agent_runtime.models.scripted import call, say
 from agent_runtime.models.tokens import count_message, count_tools
-from benchmarks.cost.loop_worker import page, size
+from benchmarks.cost.loop_worker import size
 from benchmarks.frame import Report, Row, Target, at_least, at_most
+from benchmarks.peers.runners.pages import page
 
 TENTHS = 10
 FAILS = 53

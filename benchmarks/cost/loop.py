@@ -1,8 +1,9 @@
 """Measure a step outside the model: time, memory, database and prompt, against two floors.
 
-A server process speaks OpenAI's protocol on loopback and repeatedly calls a tool with results of 2
-KB.  The runtime works with its default settings.  The floors send the same prompts that the runtime
-sent: bare litellm, which stores nothing, and bare httpx, which appends to SQLite.
+A server process speaks OpenAI's protocol on loopback, repeatedly calls a tool with results of 2 KB,
+and answers the Observer as a good model would.  The runtime works with its default settings.  The
+floors send the same prompts that the runtime sent: bare litellm, which stores nothing, and bare
+httpx, which appends to SQLite.
 
 Each measurement is a fresh process with a fresh server; rounds are interleaved, and medians are
 reported.  `net_ms` is wall time less the CPU time of the server's process; `cpu_ms` is the CPU time

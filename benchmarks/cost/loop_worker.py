@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import cProfile
 import functools
-import random
 import resource
 import sqlite3
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,17 +25,15 @@ import orjson
 
 from agent_runtime import Agent, Runtime, Settings, model_from_name, tool
 from agent_runtime.models.litellm import load_litellm
+from benchmarks.peers.runners.pages import page
 
 if TYPE_CHECKING:
     from agent_runtime.testing.model_server import Reply
 
-RESULT_BYTES = 2048
 CYCLES = 40
 """Steps over which the cost of a step is averaged: four cycles of the default window."""
 NEAR = 50
 """The step around which the early cost is measured."""
-PAGES = 64
-"""Different pages, each made once."""
 KEY = "none"
 
 
@@ -118,18 +115,6 @@ def size(database: Path) -> int:
     return sum(path.stat().st_size for path in database.parent.glob(f"{database.name}*"))
 
 
-@functools.lru_cache(maxsize=PAGES)
-def _page(number: int) -> str:
-    dice = random.Random(number)
-    words = ["".join(dice.choices("etaoinshrdlu_", k=dice.randint(2, 9))) for _ in range(500)]
-    return " ".join(words)
-
-
-def page(number: int) -> str:
-    """Return a text of `RESULT_BYTES` bytes that differs for each number."""
-    return f"page {number}\n{_page(number % PAGES)}"[:RESULT_BYTES]
-
-
 async def runtime(args: argparse.Namespace) -> Measured:
     """Run the task with the runtime and its default settings."""
     clock = Clock()
@@ -146,9 +131,8 @@ async def runtime(args: argparse.Namespace) -> Measured:
 
     model = model_from_name("openai/bench", base_url=args.url, api_key=KEY)
     database = args.folder / "loop.db"
-    # Made before the clock starts, since making a page costs as much as the step that reads it.
-    for number in range(PAGES):
-        _page(number)
+    # The first page takes longer, because it looks for all of them.
+    page(0)
     warm = Settings(database_url=f"file:{args.folder / 'warm.db'}")
     async with Runtime.open(warm, model=model) as engine:
         await engine.run(Agent(), "Warm up.")
@@ -248,8 +232,9 @@ async def _replay(
 
 
 async def serve(args: argparse.Namespace) -> Served:
-    """Serve until a line comes in; count only calls with tools, which leaves out the warm-up."""
+    """Serve until a line comes in; count the calls with tools, which the agent alone makes."""
     from agent_runtime.testing.model_server import OpenAIServer, Reply, call_then_answer
+    from agent_runtime.testing.observer import is_for_memory, notes_for
 
     calls, total, began = 0, 0, 0.0
     answer = call_then_answer(args.steps)
@@ -257,13 +242,16 @@ async def serve(args: argparse.Namespace) -> Served:
 
     def script(request: dict[str, Any], n: int) -> Reply:
         nonlocal calls, total, began
-        body = server.requests[n].body
-        # Thousands of ever longer prompts would fill the memory of the server.
-        server.requests.clear()
+        recorded = server.requests[n]
+        # Thousands of ever longer prompts would fill the server's memory.  The list itself stays:
+        # ids of calls are made from the number of requests.
+        server.requests[n] = replace(recorded, body=b"", json={})
+        if is_for_memory(request):
+            return Reply(text=notes_for(request))
         if "tools" not in request:
             return Reply(text="Warm.")
         began = began or time.process_time()
-        calls, total = calls + 1, total + len(body)
+        calls, total = calls + 1, total + len(recorded.body)
         if record is not None:
             record.write(orjson.dumps(request) + b"\n")
         return answer(request, calls - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,22 +178,21 @@ def _times(twice: int) -> str:
     return "no tool ran" if not twice else f"{twice} tool{'s' if twice > 1 else ''} ran"
 
 
-TRIALS: tuple[Callable[[Course, Peer], Found], ...] = (
-    killed_in_a_tool,
-    killed_between,
-    two_at_once,
-    cancelled,
-    small_window,
-)
+TRIALS: Mapping[str, Callable[[Course, Peer], Found]] = {
+    "killed in a tool": killed_in_a_tool,
+    "killed after a tool": killed_between,
+    "two at once": two_at_once,
+    "cancel, continue": cancelled,
+    "window of 32K": small_window,
+}
 
 
 def look(course: Course, peer: Peer) -> list[Found]:
     """Do all trials with a peer; one that cannot be done says why."""
     found: list[Found] = []
-    for one in TRIALS:
+    for name, one in TRIALS.items():
         try:
             found.append(one(course, peer))
         except (Missing, Failed) as error:
-            name = one.__name__.replace("_", " ")
             found.append(Found(name, False, f"not measured: {error}"))
     return found

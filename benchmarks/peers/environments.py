@@ -50,7 +50,8 @@ class Peer:
     Attributes:
         runner: the script, in `runners`.
         packages: what its environment holds; none for this project's own environment.
-        behaves: whether its behaviour is looked at: not that of floors, and of each peer once.
+        behaves: whether its behaviour is looked at, which is not done with floors.
+        compacts: whether it shortens its prompts by itself as it is set up here.
     """
 
     name: str
@@ -58,18 +59,30 @@ class Peer:
     packages: tuple[str, ...] = ()
     variant: str = ""
     behaves: bool = True
+    compacts: bool = False
 
 
+OURS = "agent-runtime"
+FLOOR = "httpx, full history"
 PEERS = (
-    Peer("agent-runtime", "with_agent_runtime.py"),
-    Peer("httpx, full history", "with_httpx.py", variant="history", behaves=False),
+    Peer(OURS, "with_agent_runtime.py", compacts=True),
+    Peer(FLOOR, "with_httpx.py", variant="history", behaves=False),
     Peer("httpx, our prompts", "with_httpx.py", variant="replay", behaves=False),
     Peer("LangGraph", "with_langgraph.py", LANGGRAPH),
-    Peer("LangGraph, summaries", "with_langgraph.py", LANGGRAPH, "summaries"),
-    Peer("deepagents", "with_deepagents.py", ("deepagents==0.7.32", *LANGGRAPH)),
+    Peer("LangGraph, summaries", "with_langgraph.py", LANGGRAPH, "summaries", compacts=True),
+    Peer(
+        "LangGraph, summaries of all",
+        "with_langgraph.py",
+        LANGGRAPH,
+        "summaries of all",
+        compacts=True,
+    ),
+    Peer("deepagents", "with_deepagents.py", ("deepagents==0.7.32", *LANGGRAPH), compacts=True),
     Peer("OpenAI Agents", "with_openai_agents.py", ("openai-agents==0.24.0", OPENAI, PYDANTIC)),
     Peer("pydantic-ai", "with_pydantic_ai.py", PYDANTIC_AI),
-    Peer("pydantic-ai, compaction", "with_pydantic_ai.py", PYDANTIC_AI, "compaction"),
+    Peer(
+        "pydantic-ai, compaction", "with_pydantic_ai.py", PYDANTIC_AI, "compaction", compacts=True
+    ),
     Peer("Agno", "with_agno.py", ("agno==3.1.10", "sqlalchemy[asyncio]==2.1.9", OPENAI, PYDANTIC)),
     Peer("ADK", "with_adk.py", ("google-adk==2.13.0", "litellm==1.105.3", PYDANTIC)),
 )

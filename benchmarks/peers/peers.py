@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -23,12 +23,28 @@ from typing import Any
 from agent_runtime.errors import ConfigError
 from benchmarks.frame import Report, Row
 from benchmarks.peers.behaviour import look
-from benchmarks.peers.environments import PEERS, Environments, Missing, Peer, default_folder
+from benchmarks.peers.environments import (
+    OURS,
+    PEERS,
+    Environments,
+    Missing,
+    Peer,
+    default_folder,
+)
 from benchmarks.peers.report import write
 from benchmarks.peers.server import Script
-from benchmarks.peers.trial import MARK, Course, Failed, Measured, measure, server
+from benchmarks.peers.targets import targets
+from benchmarks.peers.trial import (
+    LONGEST,
+    MARK,
+    Course,
+    Failed,
+    Measured,
+    Unfinished,
+    measure,
+    server,
+)
 
-OURS = "agent-runtime"
 WARM_STEPS = 2
 INTERRUPTED = "interrupted; those that are not listed were not made"
 Key = tuple[int, str]
@@ -39,12 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="only the peers with this in their name"
     )
-    parser.add_argument("--steps", type=_numbers, default=(50, 200, 500), help="such as 50,200")
+    parser.add_argument(
+        "--steps", type=_numbers, default=(50, 200, 500, 2000), help="such as 50,200"
+    )
     parser.add_argument(
         "--rounds",
         type=_rounds,
-        default=(3,),
-        help="such as 3, or 3,2,1 for three numbers of steps",
+        default=(3, 2, 1, 1),
+        help="such as 3, or 3,2 for two numbers of steps; the last one is for all further ones",
+    )
+    parser.add_argument(
+        "--limit", type=float, default=120.0, metavar="SECONDS", help="of one measurement"
     )
     parser.add_argument("--environments", type=Path, metavar="DIR", default=default_folder())
     parser.add_argument(
@@ -68,17 +89,12 @@ def run(args: argparse.Namespace) -> Report:
     """Compare."""
     chosen = choose(args.only or [])
     rounds: tuple[int, ...] = args.rounds
-    if len(rounds) == 1:
-        rounds *= len(args.steps)
-    if len(rounds) != len(args.steps):
-        raise ConfigError(
-            f"There are {len(rounds)} rounds for {len(args.steps)} numbers of steps.",
-            cure="Give --rounds one number, or one for each of --steps.",
-        )
+    rounds = (*rounds, *rounds[-1:] * len(args.steps))[: len(args.steps)]
     rows: list[Row] = []
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder, server() as one:
-        course = Course(one, Environments(args.environments), Path(folder) / "prompts.jsonl")
+        environments, prompts = Environments(args.environments), Path(folder) / "prompts.jsonl"
+        course = Course(one, environments, prompts, args.limit)
         most = WARM_STEPS if args.skip == "speed" else args.steps[-1]
         missing = warm(course, chosen, most)
         present = [peer for peer in chosen if peer.name not in missing]
@@ -97,7 +113,7 @@ def run(args: argparse.Namespace) -> Report:
             "load_after": os.getloadavg()[0],
         }
     )
-    report = Report("peers", rows, versions=pinned(chosen))
+    report = Report("peers", rows, targets(rows), versions=pinned(chosen))
     if args.write is not None:
         write(report, args.write)
     return report
@@ -134,7 +150,8 @@ def warm(course: Course, peers: Sequence[Peer], steps: int) -> dict[str, str]:
         script = Script(steps if record else WARM_STEPS, mark=MARK, record=record)
         _say(f"preparing {peer.name}")
         try:
-            measure(course, peer, script)
+            # Not within the limit: the floor needs the prompts of the longest task.
+            measure(replace(course, limit=LONGEST), peer, script)
         except (Missing, Failed) as error:
             _say(f"{peer.name} is missing: {error}")
             missing[peer.name] = str(error)
@@ -146,6 +163,7 @@ def speed(
 ) -> list[Row]:
     """Measure every peer, as many rounds as are given by the number of steps."""
     found: dict[Key, list[Measured]] = {}
+    unfinished: dict[Key, str] = {}
     plan = [
         (number, count, peer)
         for number in range(max(rounds.values()))
@@ -155,12 +173,20 @@ def speed(
     ]
     try:
         for number, count, peer in plan:
+            key = count, peer.name
+            unfinished |= {} if key in unfinished else hopeless(key, found, course.limit)
+            if key in unfinished:
+                continue
             try:
                 measured = measure(course, peer, Script(count, mark=MARK))
+            except Unfinished as error:
+                _say(f"round {number + 1}, {count} steps: {error}: {peer.name}")
+                unfinished[key] = str(error)
+                continue
             except Failed as error:
                 missing[f"{peer.name}, {count} steps"] = str(error)
                 continue
-            found.setdefault((count, peer.name), []).append(measured)
+            found.setdefault(key, []).append(measured)
             net, cpu = net_ms(measured, count), cpu_ms(measured, count)
             _say(f"round {number + 1}, {count} steps: net {net:.1f} cpu {cpu:.1f} {peer.name}")
     except KeyboardInterrupt:
@@ -168,7 +194,27 @@ def speed(
         missing["measurements"] = INTERRUPTED
     order = sorted(found, key=lambda key: key[0])
     rows: list[Row] = [_speed(key, found) for key in order]
-    return rows + [_prompts(count, name, found[count, name][0]) for count, name in order]
+    rows += [_prompts(count, name, found[count, name][0]) for count, name in order]
+    return rows + [
+        {"table": "unfinished", "peer": name, "steps": count, "why": why}
+        for (count, name), why in unfinished.items()
+    ]
+
+
+def hopeless(key: Key, found: Mapping[Key, Sequence[Measured]], limit: float) -> dict[Key, str]:
+    """Return why a measurement need not be tried: a shorter one took too long for it, if it did.
+
+    A step of a longer run takes no less time, so this judges in the peer's favour.
+    """
+    count, name = key
+    shorter = [one for one, peer in found if peer == name and one < count]
+    if not shorter:
+        return {}
+    most = max(shorter)
+    took = min(one.result["wall"] for one in found[most, name])
+    if took * count / most <= limit:
+        return {}
+    return {key: f"not finished in {limit:g} s, since {most} steps took {took:.0f} s"}
 
 
 def net_ms(one: Measured, steps: int) -> float:
@@ -184,7 +230,7 @@ def cpu_ms(one: Measured, steps: int) -> float:
 def _speed(key: Key, found: dict[Key, list[Measured]]) -> dict[str, Any]:
     count, name = key
 
-    def middle(figure: Callable[[Measured], float], key: Key = key) -> float:
+    def middle(figure: Callable[[Measured], float]) -> float:
         return median(figure(one) for one in found[key])
 
     def net(one: Measured) -> float:
@@ -193,17 +239,12 @@ def _speed(key: Key, found: dict[Key, list[Measured]]) -> dict[str, Any]:
     def cpu(one: Measured) -> float:
         return cpu_ms(one, count)
 
-    row: dict[str, Any] = {
+    return {
         "table": "speed",
         "peer": name,
         "steps": count,
         "net_ms": middle(net),
         "cpu_ms": middle(cpu),
-    }
-    if ours := found.get((count, OURS)):
-        row["net_times"] = middle(net) / median(map(net, ours))
-        row["cpu_times"] = middle(cpu) / median(map(cpu, ours))
-    return row | {
         "database_mb": middle(lambda one: one.database / 1e6),
         "peak_mb": middle(lambda one: one.result["peak"] / 1e6),
         "startup_ms": middle(lambda one: one.startup * 1000),
@@ -223,8 +264,10 @@ def _prompts(count: int, name: str, one: Measured) -> dict[str, Any]:
         "breaks": volume["breaks"],
         "summaries": volume["summaries"],
         "summary_mb": volume["summary_bytes"] / 1e6,
+        "written_kb": volume["written"] / 1e3,
         "weighted_mb": volume["weighted"] / 1e6,
         "without_task": one.served.without_task,
+        "kept": one.served.kept,
     }
 
 

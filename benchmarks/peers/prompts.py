@@ -11,7 +11,9 @@ import orjson
 
 CACHED = 0.1
 """What a cached byte costs, against an uncached one."""
-_PAGE = re.compile(r"page (\d+):")
+_SHOWN = 300
+"""Characters of a page that are of interest."""
+_PAGE = re.compile(r"\bpage (\d+):")
 
 
 @dataclass(slots=True)
@@ -24,6 +26,7 @@ class Volume:
         cacheable: of `prompt`, the longest common prefix with the prompt before, summed.
         breaks: prompts that do not begin with all of the prompt before.
         summaries: calls that write summaries, observations and the like.
+        written: bytes of their answers.
     """
 
     calls: int = 0
@@ -33,6 +36,7 @@ class Volume:
     largest: int = 0
     summaries: int = 0
     summary_bytes: int = 0
+    written: int = 0
     _before: dict[str, list[bytes]] = field(default_factory=dict[str, list[bytes]])
 
     def step(self, request: Mapping[str, Any], run: str = "") -> None:
@@ -47,9 +51,10 @@ class Volume:
         self.largest = max(self.largest, size)
         self._before[run] = found
 
-    def summary(self, request: Mapping[str, Any]) -> None:
-        """Count the prompt of a call that is no step."""
+    def summary(self, request: Mapping[str, Any], answer: str) -> None:
+        """Count the prompt of a call that is no step, and its answer."""
         self.summaries += 1
+        self.written += len(answer.encode())
         self.summary_bytes += sum(map(len, pieces(request)))
 
     @property
@@ -108,6 +113,16 @@ def visible_pages(request: Mapping[str, Any]) -> set[int]:
     """Return the pages whose text stands in the prompt as a tool's result."""
     results = (m for m in request["messages"] if m.get("role") == "tool")
     return {int(n) for m in results for n in _PAGE.findall(_text(m.get("content")))}
+
+
+def noted_pages(request: Mapping[str, Any]) -> dict[int, str]:
+    """Return the pages that the prompt says anything of, in order, with what follows their name."""
+    found: dict[int, str] = {}
+    for message in cast("list[dict[str, Any]]", request["messages"]):
+        _, *parts = _PAGE.split(_text(message.get("content")))
+        for page, text in zip(parts[::2], parts[1::2], strict=True):
+            found.setdefault(int(page), " ".join(text[:_SHOWN].split()))
+    return dict(sorted(found.items()))
 
 
 def _text(content: Any) -> str:

@@ -13,35 +13,53 @@ from typing import Any
 
 import orjson
 
-from benchmarks.frame import Machine, Report, Row
+from benchmarks.frame import Machine, Report, Row, Target
+from benchmarks.peers.environments import OURS, PEERS
 from benchmarks.peers.plots import bars, lines
+from benchmarks.peers.targets import targets
 
 HEAD = """# Peers
 
 Written by `python -m benchmarks peers --write benchmarks/report`; do not edit.
 
-The task of every line is the same: read the pages of a book one by one with a tool, 2 KB a page,
-and say that it is done. One scripted server on loopback speaks OpenAI's protocol and answers at
-once. Each runtime works in an environment of pinned versions and in a process of its own, which
-is fresh for each measurement; rounds are interleaved and medians shown.
-`benchmarks/peers/runners` has one short script for each: that is how it is set up. Those that can
-summarize and need a threshold do it at 30,000 tokens, which is this runtime's default, and keep
-20 messages.
+The task of every line is the same: read the pages of a book (Python's own source, 2 KB a page) one
+by one with a tool, and say that it is done. One scripted server on loopback speaks OpenAI's
+protocol and answers at once. Each runtime works in an environment of pinned versions and in a
+process of its own, which is fresh for each measurement; rounds are interleaved and medians shown.
+`benchmarks/peers/runners` has one short script for each: that is how it is set up. All keep what
+they need to resume in SQLite. Those that can summarize and need a threshold do it at 30,000 tokens
+and keep 20 messages, which are this runtime's defaults. deepagents has its own threshold of
+170,000 tokens where it does not know the model's window. ADK compacts only between runs.
+
+The scripted model writes what it is asked for. Observations have a line for each page and a tenth
+of its length, as the Observer's instructions ask. Summaries, for which no length is asked, have the
+same lines for the newest pages, 4,000 bytes in all. Nobody gets a note of what it did not show.
+"""
+
+TARGETS = """## Targets
 """
 
 SPEED = """## A step
 
 "Net" is wall time of a step outside the server, "CPU" the CPU time of the process with all its
-threads, both without the first step. In brackets: times this runtime's.
+threads, both without the first step. In brackets: times this runtime's. A dash: not finished in
+time, where that is listed below, or not measured.
 """
 
 PROMPTS = """## The prompts of {steps} steps
 
-"Cacheable" is the longest common prefix with the prompt before, as a share of all bytes; "breaks"
-counts prompts that do not begin with all of the prompt before. "Weighted" is what the prompts
-cost: uncached bytes in full, cached ones a tenth, and calls that write summaries or observations
-in full. "Without task" counts prompts in which the user's task does not stand in the user's
-words; the server's summaries do not repeat it.
+"Kept" counts the pages of which the last prompt still holds the text or a note. "Cacheable" is the
+common prefix with the prompt before, as a share of all bytes; "breaks" counts prompts that do not
+begin with all of the prompt before. "Summaries" counts the calls that write summaries or
+observations, next to the size of their prompts and of what they wrote. "Weighted" is what prompts
+cost: uncached bytes in full, cached ones a tenth, and those of summaries in full. "Without task"
+counts prompts in which the user's task does not stand in the user's words; the server's summaries
+do not repeat it.
+
+LangGraph's summaries as documented give the model the last 4,000 tokens from a user's message on.
+In a run with one user message that is nothing: no summary is asked for, and what leaves the prompt
+is gone. "Summaries of all" sets `trim_tokens_to_summarize=None`. pydantic-ai's compaction shows the
+model the first 500 characters of each result.
 """
 
 BEHAVIOUR = """## Where a long task breaks
@@ -62,6 +80,9 @@ again for that. A call that the peer forgot is asked for again by the scripted m
 would. In all but the last the server takes 0.1 s for an answer, and refuses prompts whose calls and
 results do not match, as OpenAI does.
 """
+
+
+NONE = "–"
 
 
 def write(report: Report, folder: Path) -> None:
@@ -85,6 +106,13 @@ def markdown(report: Report, plots: Sequence[str] = ()) -> str:
         parts += [PROMPTS.format(steps=steps), _prompts(prompts, steps)]
     if behaviour := table(report.rows, "behaviour"):
         parts += [BEHAVIOUR, _behaviour(behaviour)]
+    if report.targets:
+        parts += [TARGETS, _targets(report.targets)]
+    if unfinished := table(report.rows, "unfinished"):
+        parts.append("## Not finished\n")
+        parts.append(
+            "".join(f"- {row['peer']}, {row['steps']} steps: {row['why']}\n" for row in unfinished)
+        )
     if missing := table(report.rows, "missing"):
         parts.append("## Missing\n")
         parts.append("".join(f"- {row['peer']}: {_cell(row['why'])}\n" for row in missing))
@@ -100,6 +128,20 @@ def shared_steps(rows: Sequence[Row]) -> int:
     """Return the number of steps that most peers have, the largest of several."""
     every = [int(row["steps"]) for row in rows]
     return max(every, key=lambda one: (every.count(one), one))
+
+
+def _targets(found: Sequence[Target]) -> str:
+    return _markdown(
+        ["", "wanted", "measured", "met"],
+        [
+            [one.name, one.wanted, _figure(one.value), "yes" if one.met else "**no**"]
+            for one in found
+        ],
+    )
+
+
+def _figure(value: float | str | None) -> str:
+    return _short(value) if isinstance(value, float | int) else str(value)
 
 
 def _conditions(report: Report) -> str:
@@ -126,11 +168,14 @@ def _speed(rows: Sequence[Row]) -> str:
     over = " / ".join(map(str, steps))
 
     def each(peer: str, cell: Callable[[Row], str]) -> str:
-        return " / ".join(cell(by[peer, one]) if (peer, one) in by else "–" for one in steps)
+        return " / ".join(cell(by[peer, one]) if (peer, one) in by else NONE for one in steps)
 
     def figure(name: str) -> Callable[[Row], str]:
-        times = name.replace("_ms", "_times")
-        return lambda row: f"{_short(row[name])} ({_short(row[times])})"
+        def shown(row: Row) -> str:
+            ours = by.get((OURS, row["steps"]))
+            return _short(row[name]) + (f" ({_short(row[name] / ours[name])})" if ours else "")
+
+        return shown
 
     found: list[list[str]] = []
     for peer in dict.fromkeys(row["peer"] for row in rows):
@@ -161,26 +206,30 @@ def _prompts(rows: Sequence[Row], steps: int) -> str:
     return _markdown(
         [
             "",
+            "weighted MB",
+            "kept",
+            "without task",
             "prompts MB",
             "largest KB",
             "cacheable",
             "breaks",
-            "summaries",
-            "of MB",
-            "weighted MB",
-            "without task",
+            "summaries: calls",
+            "read MB",
+            "written KB",
         ],
         [
             [
                 row["peer"],
+                f"{row['weighted_mb']:.1f}",
+                str(row["kept"]),
+                str(row["without_task"]),
                 f"{row['prompt_mb']:.1f}",
                 f"{row['largest_kb']:.0f}",
                 f"{row['cacheable']:.1%}",
                 str(row["breaks"]),
                 str(row["summaries"]),
                 f"{row['summary_mb']:.1f}",
-                f"{row['weighted_mb']:.1f}",
-                str(row["without_task"]),
+                f"{row['written_kb']:.0f}",
             ]
             for row in rows
             if row["steps"] == steps
@@ -244,14 +293,28 @@ def drawings(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def load(files: Sequence[Path]) -> Report:
-    """Return one report with the rows of several."""
+    """Return one report with the rows of several; a later file replaces what it measured again."""
     found: list[dict[str, Any]] = [orjson.loads(file.read_bytes()) for file in files]
     versions: dict[str, str] = {}
     for one in found:
         versions |= one["versions"]
+    by: dict[tuple[Any, ...], Row] = {}
+    for number, one in enumerate(found):
+        for row in one["rows"]:
+            place = number if row["table"] == "conditions" else None
+            of = row.get("peer"), row.get("steps"), row.get("trial"), place
+            by[row["table"], *of] = row
+            if row["table"] == "speed":
+                by.pop(("unfinished", *of), None)
+    order = [peer.name for peer in PEERS]
+    rows = sorted(
+        by.values(),
+        key=lambda row: (row.get("steps") or 0, order.index(row["peer"]) if "steps" in row else 0),
+    )
     return Report(
         "peers",
-        [row for one in found for row in one["rows"]],
+        rows,
+        targets(rows),
         machine=Machine(**found[0]["machine"]),
         versions=versions,
     )

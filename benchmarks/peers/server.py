@@ -25,16 +25,26 @@ import anyio.to_thread
 import orjson
 
 from agent_runtime.testing.model_server import OpenAIServer, Reply, failure, overflow
-from agent_runtime.testing.observer import notes_for
+from agent_runtime.testing.observer import is_for_memory, notes_for
 from agent_runtime.testing.prompt_meter import PromptMeter
-from benchmarks.peers.prompts import Volume, called_pages, orphans, visible_pages
+from benchmarks.peers.prompts import (
+    Volume,
+    called_pages,
+    noted_pages,
+    orphans,
+    visible_pages,
+)
+from benchmarks.peers.runners.pages import PAGE_BYTES
 
 TOOL = "read_page"
 FIRST_PAGE = {"a": 1, "b": 1001}
 """The first page of each book, where two runs read at once."""
 BOOK = 1000
 """No book has more pages."""
-SUMMARY = "The agent reads a book page by page with its tool. Each page holds random words. " * 25
+SUMMARY_BYTES = 4000
+"""About 1,000 tokens: what models write that are asked for a summary without a length."""
+LINE_BYTES = PAGE_BYTES // 10
+"""Of a summary's line for a page: as much as an observation says of it."""
 DONE = "All pages are read."
 
 
@@ -77,6 +87,7 @@ class Served:
         mixed: prompts of a run that hold pages of the other run's book.
         first_pages: of each run, the pages whose text its first prompt held.
         done: runs that were answered with the last answer.
+        kept: pages of which the prompt of the last answer still holds the text or a note.
     """
 
     first: float = 0.0
@@ -87,6 +98,7 @@ class Served:
     mixed: int = 0
     first_pages: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     done: list[str] = field(default_factory=list[str])
+    kept: int = 0
     volume: dict[str, float] = field(default_factory=dict[str, float])
 
 
@@ -117,15 +129,15 @@ class Trial:
         if self.script.window and self._meter.measure(request).prompt > self.script.window:
             served.refused += 1
             return overflow(self.script.window)
-        if _has_tool(request):
-            served.first_pages.setdefault(run, sorted(visible_pages(request)))
+        if _has_tool(request) and run not in served.first_pages:
+            served.first_pages[run] = sorted(visible_pages(request))
         if trouble := orphans(request):
             served.invalid += 1
             return failure(400, trouble)
         if not _has_tool(request):
-            self._volume.summary(request)
-            observing = b"Observer" in orjson.dumps(request["messages"][0])
-            return Reply(text=notes_for(request) if observing else SUMMARY)
+            text = notes_for(request) if is_for_memory(request) else summary_of(request)
+            self._volume.summary(request, text)
+            return Reply(text=text)
         return self._step(request, run)
 
     def _step(self, request: dict[str, Any], run: str) -> Reply:
@@ -148,6 +160,7 @@ class Trial:
         page = max(called_pages(request), default=0) + 1 if script.by_prompt else first + asked - 1
         if page >= first + script.steps or first == 0:
             served.done.append(run)
+            served.kept = len(noted_pages(request))
             return Reply(text=DONE)
         return Reply(calls=((TOOL, {"number": page}),), delay=script.delay)
 
@@ -166,9 +179,20 @@ class Trial:
             "largest": volume.largest,
             "summaries": volume.summaries,
             "summary_bytes": volume.summary_bytes,
+            "written": volume.written,
             "weighted": volume.weighted,
         }
         return self.served
+
+
+def summary_of(request: dict[str, Any]) -> str:
+    """Return what a model would write that is asked for a summary: of the newest pages a line each.
+
+    It sees only what the request shows: pages, or lines of an earlier summary.
+    """
+    lines = [f"page {page}: {text}"[:LINE_BYTES] for page, text in noted_pages(request).items()]
+    newest = lines[-(SUMMARY_BYTES // LINE_BYTES - 1) :]
+    return "\n".join(["The agent reads a book page by page with its tool.", *newest])
 
 
 def _has_tool(request: dict[str, Any]) -> bool:

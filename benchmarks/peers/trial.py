@@ -21,7 +21,7 @@ from benchmarks.peers.server import Script, Served
 MARK = "ORDER-7391"
 """What `runners/protocol.py` has in its task."""
 LONGEST = 900.0
-"""Seconds that a runner may take."""
+"""Seconds that a runner may take if the course sets no limit."""
 KILLED = -9
 PASSED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "LD_LIBRARY_PATH")
 _LAST = 300
@@ -31,17 +31,23 @@ class Failed(Exception):
     """A runner ended without a result; says what it wrote last."""
 
 
+class Unfinished(Failed):
+    """A runner did not end in time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """What is the same for all trials of the comparison.
 
     Attributes:
         prompts: requests that this runtime sent, for the floor that repeats them.
+        limit: seconds that a runner may take.
     """
 
     server: Server
     environments: Environments
     prompts: Path
+    limit: float = LONGEST
 
 
 class Server:
@@ -112,7 +118,7 @@ def measure(course: Course, peer: Peer, script: Script) -> Measured:
 
     Raises:
         Missing: there is no environment for the peer.
-        Failed: the task was not done.
+        Failed: the task was not done; `Unfinished`: it was not done in time.
     """
     python = course.environments.python(peer)
     with folder() as place:
@@ -167,9 +173,9 @@ def run(
         try:
             if script.kill_at and do == "run":
                 course.server.victim(process.pid)
-            output, _ = process.communicate(timeout=LONGEST)
+            output, _ = process.communicate(timeout=course.limit)
         except subprocess.TimeoutExpired as error:
-            raise Failed(f"it did not end within {LONGEST:g} s") from error
+            raise Unfinished(f"not finished in {course.limit:g} s") from error
         finally:
             process.kill()
     if process.returncode == KILLED and (script.kill_at or kill_in):

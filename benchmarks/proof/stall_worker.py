@@ -19,7 +19,8 @@ import orjson
 from agent_runtime import Agent, Event, LiteLLMModel, Runtime, Settings, tool
 from agent_runtime.testing.model_server import OpenAIServer, Reply, Script, call_then_answer
 from agent_runtime.testing.observer import is_for_memory, notes_for
-from benchmarks.cost.loop_worker import KEY, page
+from benchmarks.cost.loop_worker import KEY
+from benchmarks.peers.runners.pages import page
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 
-from docs.generate import api, command_line, errors, events
+from docs.generate import api, command_line, errors, events, measured
 from docs.generate.page import PAGES, replaced
 
 GENERATED: Mapping[str, Callable[[], str]] = {
@@ -21,6 +21,8 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "reference/api/workflows.md": lambda: api.page("workflows"),
     "reference/api/storage.md": api.storage_page,
     "reference/api/config.md": api.config_page,
+    "measured.md": measured.page,
+    "../README.md": measured.readme,
 }
 """What stands between the marks of each page."""
 

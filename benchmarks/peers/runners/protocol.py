@@ -1,8 +1,8 @@
 """What all runners share: the task, the tool, the clock and what a trial does.
 
 A runner is a script that runs in the environment of one peer.  It may import its peer, the
-standard library and this module, and nothing else of this project.  It gives `main` a `Peer`.
-The trial comes in environment variables:
+standard library, this module and `pages`, and nothing else of this project.  It gives `main` a
+`Peer`.  The trial comes in environment variables:
 
     PEER_URL      the server, without the last part of the path (`/a/v1`)
     PEER_DO       run, resume, pair or cancel
@@ -22,12 +22,13 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import resource
 import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+from pages import page
 
 URL = os.environ["PEER_URL"]
 DO = os.environ["PEER_DO"]
@@ -48,17 +49,6 @@ THREAD = "thread-1"
 SUMMARIZE_AT = int(WINDOW * 0.7) if WINDOW else 30_000
 """Tokens at which peers that want a threshold summarize."""
 CANCEL_AT = 10
-PAGE_BYTES = 2048
-
-
-def page(number: int) -> str:
-    """Return the text of a page, which differs from every other."""
-    dice = random.Random(number % 64)
-    words = ["".join(dice.choices("etaoinshrdlu_", k=dice.randint(2, 9))) for _ in range(500)]
-    return f"page {number}:\n{' '.join(words)}"[:PAGE_BYTES]
-
-
-PAGES = [page(number) for number in range(64)]
 first_call: tuple[float, float] | None = None
 cancel_now: Callable[[], object] | None = None
 
@@ -78,7 +68,7 @@ async def read_page(number: int) -> str:
     if number == CANCEL_AT and cancel_now is not None:
         cancel_now()
         await asyncio.sleep(30)
-    return f"page {number}:{PAGES[number % 64].partition(':')[2]}"
+    return page(number)
 
 
 def note(number: int) -> None:

@@ -1,4 +1,9 @@
-"""LangChain's agent on LangGraph with `AsyncSqliteSaver`; `summaries` adds its middleware."""
+"""LangChain's agent on LangGraph with `AsyncSqliteSaver`.
+
+The variant `summaries` adds its middleware as documented, which gives the model at most the last
+4,000 tokens to summarize, from a user's message on: in a run with one user message, nothing.
+`summaries of all` gives it everything.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +27,12 @@ class LangGraph(protocol.Peer):
     def graph(self, url: str):
         model = ChatOpenAI(model=protocol.MODEL, base_url=url, api_key=protocol.KEY, max_retries=0)
         middleware = []
-        if protocol.VARIANT == "summaries":
+        if protocol.VARIANT:
+            shown = {"trim_tokens_to_summarize": None} if protocol.VARIANT.endswith("all") else {}
             trigger = ("tokens", protocol.SUMMARIZE_AT)
-            middleware = [SummarizationMiddleware(model, trigger=trigger, keep=("messages", 20))]
+            middleware = [
+                SummarizationMiddleware(model, trigger=trigger, keep=("messages", 20), **shown)
+            ]
         return create_agent(
             model,
             [protocol.read_page],

@@ -11,10 +11,12 @@ from benchmarks.peers.prompts import (
     Volume,
     called_pages,
     common_prefix,
+    noted_pages,
     orphans,
     pieces,
     visible_pages,
 )
+from benchmarks.peers.server import SUMMARY_BYTES, summary_of
 
 CALL = {
     "role": "assistant",
@@ -76,10 +78,10 @@ def test_a_summary_weighs_in_full_and_is_no_step() -> None:
     volume.step(request(TASK))
     before = volume.weighted
     summary = request(TASK, tools=False)
-    volume.summary(summary)
+    volume.summary(summary, "Read.")
 
     assert volume.weighted == before + sum(map(len, pieces(summary)))
-    assert (volume.calls, volume.summaries) == (1, 1)
+    assert (volume.calls, volume.summaries, volume.written) == (1, 1, 5)
 
 
 def test_two_runs_are_compared_with_themselves() -> None:
@@ -111,3 +113,19 @@ def test_pages_are_found_in_calls_and_results() -> None:
 def test_calls_without_results_are_refused(messages: list[dict[str, Any]], says: str) -> None:
     found = orphans(request(*messages))
     assert says in found and bool(found) == bool(says)
+
+
+def test_a_summary_has_a_line_for_each_of_the_newest_pages_that_it_was_shown() -> None:
+    pages = [f"<message>page {n}:\nbegins with {n} {'x ' * 900}</message>" for n in range(50)]
+    first = summary_of(request({"role": "user", "content": "\n".join(pages)}, tools=False))
+
+    assert len(first) <= SUMMARY_BYTES
+    assert "page 49: begins with 49" in first and "page 0:" not in first
+    kept = noted_pages(request({"role": "user", "content": first}))
+    assert list(kept) == list(range(50 - len(kept), 50))
+    # A summary of a summary keeps what its room allows.
+    again = request({"role": "user", "content": f"{first}\npage 50:\nnew"}, tools=False)
+    assert list(noted_pages(request({"role": "user", "content": summary_of(again)})))[-2:] == [
+        49,
+        50,
+    ]
