@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agent_runtime.events import Event
     from agent_runtime.files.attach import File
     from agent_runtime.files.references import FilePolicy
+    from agent_runtime.human.interruptions import Accept, Fail, InterruptedCall, Rerun
     from agent_runtime.human.questions import Decision, Question
     from agent_runtime.memory.conversation.history import ConversationMemory
     from agent_runtime.memory.node.memory import NodeMemory
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings, load_settings
 
 __all__ = [
+    "Accept",
     "Agent",
     "AgentRuntimeError",
     "Assignment",
@@ -61,10 +63,12 @@ __all__ = [
     "Delegation",
     "Embedder",
     "Event",
+    "Fail",
     "FallbackModel",
     "File",
     "FilePolicy",
     "FileRef",
+    "InterruptedCall",
     "LiteLLMEmbedder",
     "LiteLLMModel",
     "MemoryConfig",
@@ -79,6 +83,7 @@ __all__ = [
     "PlanItem",
     "Planner",
     "Question",
+    "Rerun",
     "RunResult",
     "RunStream",
     "Runtime",
@@ -107,6 +112,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Accept": ".human.interruptions",
     "Agent": ".agent",
     "AgentRuntimeError": ".errors",
     "Assignment": ".delegation.assignment",
@@ -116,10 +122,12 @@ _HOMES = {
     "Delegation": ".agent",
     "Embedder": ".models.embedding",
     "Event": ".events",
+    "Fail": ".human.interruptions",
     "File": ".files.attach",
     "FallbackModel": ".models.fallback.model",
     "FilePolicy": ".files.references",
     "FileRef": ".messages",
+    "InterruptedCall": ".human.interruptions",
     "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
     "NativeModel": ".models.native",
@@ -134,6 +142,7 @@ _HOMES = {
     "PlanItem": ".plan.model",
     "Planner": ".plan.planner",
     "Question": ".human.questions",
+    "Rerun": ".human.interruptions",
     "RunResult": ".run.results",
     "RunStream": ".run.results",
     "Runtime": ".runtime",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -20,6 +21,7 @@ from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable, ThreadFiles
 from agent_runtime.human.approval_rules import check_rules
 from agent_runtime.human.gate import waits_for
+from agent_runtime.human.interruptions import Resolution, bind_resolutions, resolutions_of
 from agent_runtime.human.questions import OnQuestion
 from agent_runtime.log import branches, leases
 from agent_runtime.log.heartbeat import LeaseHeartbeat
@@ -37,6 +39,7 @@ from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
 from agent_runtime.run.budget import in_money, require_room, tree_budget
 from agent_runtime.run.control import RunControl, check_answered
+from agent_runtime.run.imported_threads import vouch_for
 from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
@@ -205,22 +208,38 @@ class Runtime(RunControl):
         deps: Any = None,
         on_event: Callable[[Event], None] = _ignore,
         on_question: OnQuestion | None = None,
+        rerun: Collection[str] = (),
+        accept: Mapping[str, Any] = MappingProxyType({}),
+        fail: Mapping[str, str] | Collection[str] = (),
+        imported: bool = False,
     ) -> RunResult:
         """Continue a run that waits, or that a crash, a limit, an error or a cancellation ended.
 
         Recorded results stay.  A call that was in progress when its process died runs again only if
-        its tool is idempotent; otherwise the model reads that its effect is unverified.  A run that
-        had used up its steps gets as many again.
+        its tool is idempotent, or a person says so.  Otherwise an agent with `asking=True` asks a
+        person, another one's model reads that the effect is unverified, and a workflow's node
+        raises `NodeFailed`.  A run that had used up its steps gets as many again.
+
+        Args:
+            rerun, accept, fail: what is to become of such calls, by tool, node or call id: run it
+                again; take a value as its result; let it fail, with a reason if it is a mapping.
+            imported: also continue an imported run, whose file its model believes.  Calls that
+                waited were refused; approvals, budget and steps are those of this owner.
 
         Raises:
             ThreadBusy: it is running already, or another run is active on its thread.
             Conflict: it has succeeded, or its thread has continued without it.
             NotFound: this owner has no such run.
             QuestionsOpen: it waits for answers that are not there yet.
-            ConfigError: it is a workflow's run and not the agent's, or the reverse.
+            ConfigError: it is the run of a workflow and not of an agent, or the reverse; or no
+                interrupted call has a name that was given.
         """
         store = self.store.of(user or self.settings.user)
-        result = await self._resume(store, await store.runs.get(run_id), agent, deps, on_event)
+        given = resolutions_of(rerun, accept, fail)
+        run = await store.runs.get(run_id)
+        if imported:
+            run = await vouch_for(store, run, tree_budget(self.settings))
+        result = await self._resume(store, run, agent, deps, on_event, given)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
 
@@ -337,6 +356,7 @@ class Runtime(RunControl):
         agent: Runnable,
         deps: Any,
         on_event: Callable[[Event], None],
+        resolutions: Mapping[str, Resolution] = MappingProxyType({}),
     ) -> RunResult:
         """Take over a run and drive it to its end; `ThreadBusy` if it changed since it was read."""
         agent = _checked(agent)
@@ -346,11 +366,14 @@ class Runtime(RunControl):
         setup = await self._resolve(agent, store, run.thread_id, budget, deps, child=child)
         check_free(run)
         await check_answered(store, run)
+        decided = await bind_resolutions(store, run, resolutions)
         with leases.at_work(run.id):
-            taken = await take_over(store, run, setup, agent.name, on_event)
+            taken = await take_over(store, run, setup, agent.name, on_event, decided=decided)
             limit, spec = taken.step_limit, RunSpec.of(run)
             state = self._state(taken.log, setup, task=taken.task, limit=limit, spec=spec)
-            state.settled = taken.unverified
+            state.settled, state.decided = taken.unverified, decided
+            if isinstance(agent, Workflow):
+                state.gate = replace(state.gate, asks=agent.asking)
             # Then the nodes of a workflow that failed last run again.
             retry = run.stop_reason in ("error", "budget")
             return await self._drive(state, agent, resume_node_run(run), retry=retry)

@@ -406,10 +406,10 @@ class AgentLoop:
         ordered = [results[index] for index in range(len(exchange.message.calls))]
         shown = await state.fit(exchange.message.calls, [result.text for result in ordered])
         items: Sequence[InboxItem] = ()
-        notes: list[Note] = []
+        notes = await state.gate.allowance_notes(exchange)
         if finish is None:
             items = await self.inbox()
-            notes = inbox_notes(items, log.lease.run_id)
+            notes += inbox_notes(items, log.lease.run_id)
             # In the commit that closes the exchange: inside a tool loop a note is part of the last
             # result, which must not change once a prompt has shown it.
             notes += await state.guard.look(ordered)

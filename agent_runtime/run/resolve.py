@@ -284,8 +284,8 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
     own = Toolset(agent.tools)
     delegating = bool(agent.delegation) and levels > 0
     reserved = (delegate.NAME, artifact.NAME, tasks.name) if delegating else ()
-    for name in (recall.name, outputs.FINAL, *reserved):
-        if own.get(name) not in (None, recall):
+    for name in (recall.name, ask_user.name, outputs.FINAL, *reserved):
+        if own.get(name) not in (None, recall, ask_user):
             raise ConfigError(
                 f"The tool name {name!r} is reserved for the runtime.",
                 cure="Give yours another name: `tool(function, name=...)`.",

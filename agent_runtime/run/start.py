@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import anyio.to_thread
@@ -13,6 +14,7 @@ from agent_runtime.errors import ConfigError, Conflict, LeaseLost, RunCancelled,
 from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.human.approval_rules import SHELL
+from agent_runtime.human.interruptions import Rerun, Resolution, resolved_result
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
 from agent_runtime.log.exchange import Exchange
@@ -255,8 +257,13 @@ async def take_over(
     setup: RunSetup,
     agent: str,
     on_event: Callable[[Event], None],
+    *,
+    decided: Mapping[str, Resolution] = MappingProxyType({}),
 ) -> TakenOverRun:
     """Take over a run that `check_free` accepts.
+
+    Args:
+        decided: what is to become of interrupted calls, by their ids.
 
     Raises:
         ThreadBusy: another process took it over first, or another run is active on its thread.
@@ -298,17 +305,33 @@ async def take_over(
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)
+            await _name_left_commands(run, owner, log.exchange, taken.unverified)
+            _apply(decided, log.exchange, taken.unverified)
             known = log.exchange.results.keys() | taken.unverified.keys()
             calls = enumerate(log.exchange.message.calls)
             # These calls run again, and resume the sub-agents that they began.
             again = {call.id for index, call in calls if index not in known}
-            await _name_left_commands(run, owner, log.exchange, taken.unverified)
         await _end_children(store, run, again)
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
         start = run_start_event(agent, setup, taken.step_limit, made=run.steps)
+        if decided:
+            named = {call: type(one).__name__.lower() for call, one in decided.items()}
+            start = replace(start, data={**start.data, "decided": named})
         await log.tell_of(child_start_event(start, run.parent_run_id, RunSpec.of(run)))
     return taken
+
+
+def _apply(
+    decided: Mapping[str, Resolution], exchange: Exchange, unverified: dict[int, ToolResult]
+) -> None:
+    """Replace the results of interrupted calls by what a person decided about them."""
+    for index, call in enumerate(exchange.message.calls):
+        resolution = decided.get(call.id)
+        if isinstance(resolution, Rerun):
+            unverified.pop(index, None)
+        elif resolution is not None:
+            unverified[index] = resolved_result(resolution)
 
 
 async def _name_left_commands(
@@ -334,7 +357,8 @@ def check_own(run: Run) -> None:
     if run.stop_reason == "imported":
         raise Conflict(
             f"Run {run.id} was imported, so it cannot be resumed.",
-            cure=f"Start a new run on its thread, {run.thread_id}.",
+            cure=f"Start a new run on its thread, {run.thread_id}, or vouch for the import by "
+            "`imported=True` (`resume --imported`).",
         )
 
 

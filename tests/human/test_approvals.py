@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_runtime import Agent, Decision, ToolContext, tool
+from agent_runtime import Agent, Decision, Fail, ToolContext, tool
 from agent_runtime.errors import InvalidAnswer, NotFound, QuestionClosed
 from agent_runtime.human.display import escape_invisible
 from agent_runtime.models.scripted import call, calls, raw_call, say
@@ -247,11 +248,14 @@ async def test_an_approved_call_runs_once_although_its_process_dies(
             await other.until("effect")
             await other.kill()
 
-        result = await world.runtime.resume(question.run_id, own)
+        [asked] = (await world.runtime.resume(question.run_id, own)).questions
+        assert asked.kind == "interrupted" and file.read_text() == "a"
+        await world.runtime.answer(asked.id, Fail())
+        result = await world.runtime.resume(question.run_id, replace(own, asking=False))
 
         assert result.ok and file.read_text() == "a"
         [(outcome, text)] = await world.results("t")
-        assert outcome == "interrupted" and "unverified" in text
+        assert outcome == "error" and "counts as failed" in text
 
 
 def test_only_known_secrets_are_masked_and_nothing_in_a_command() -> None:
