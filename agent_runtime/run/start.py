@@ -301,17 +301,12 @@ async def take_over(
             await _check_head(store, run, log.head)
         log.limits = setup.limits
         taken = TakenOverRun(log, step_limit=step_limit(run, setup))
-        again: set[str] = set()
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)
             await _name_left_commands(run, owner, log.exchange, taken.unverified)
             _apply(decided, log.exchange, taken.unverified)
-            known = log.exchange.results.keys() | taken.unverified.keys()
-            calls = enumerate(log.exchange.message.calls)
-            # These calls run again, and resume the sub-agents that they began.
-            again = {call.id for index, call in calls if index not in known}
-        await _end_children(store, run, again)
+        await _end_children(store, run, _unknown_calls(log.exchange, taken.unverified))
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
         start = run_start_event(agent, setup, taken.step_limit, made=run.steps)
@@ -320,6 +315,14 @@ async def take_over(
             start = replace(start, data={**start.data, "decided": named})
         await log.tell_of(child_start_event(start, run.parent_run_id, RunSpec.of(run)))
     return taken
+
+
+def _unknown_calls(exchange: Exchange | None, unverified: Mapping[int, ToolResult]) -> set[str]:
+    """Return the ids of the calls that run again, and resume the sub-agents that they began."""
+    if exchange is None:
+        return set()
+    known = exchange.results.keys() | unverified.keys()
+    return {call.id for index, call in enumerate(exchange.message.calls) if index not in known}
 
 
 def _apply(
