@@ -209,6 +209,10 @@ async def _node(w: WorkflowContext, name: str) -> str:
     return f"{name} fetched"
 
 
+async def _untyped(w: WorkflowContext, name: str) -> Any:
+    return await _node(w, name)
+
+
 async def _number(w: WorkflowContext, name: str) -> int:
     await _node(w, name)
     return 7
@@ -252,7 +256,7 @@ async def test_an_interrupted_node_becomes_what_the_resume_says(play: Play, way:
         options = OPTIONS[way]
         if way == "accept":
             # No annotation of the function may refuse it.
-            flow = _flow(lambda w, name: _node(w, name))
+            flow = _flow(_untyped)
         if way in VALUES:
             assert (await _go_on(world, flow, **options)).output[1] == VALUES[way]
             assert ran == ["before", *(["a", "a"] if way == "rerun" else ["a"]), "z"]
@@ -276,7 +280,7 @@ async def test_a_value_that_does_not_fit_the_node_is_not_recorded(play: Play) ->
 @WAYS
 async def test_a_workflow_that_asks_waits_for_the_answer(play: Play, way: str) -> None:
     async with play([]) as world:
-        flow = _flow(lambda w, name: _node(w, name), asking=True)
+        flow = _flow(_untyped, asking=True)
         run_id = await _start(world, flow)
         [question] = (await _go_on(world, flow)).questions
         assert (question.kind, question.tool) == ("interrupted", "fetch") and ran == ["before", "a"]

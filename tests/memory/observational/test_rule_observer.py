@@ -18,6 +18,7 @@ from agent_runtime.memory.observational.observer.sentences import (
     sentences,
     verb_of,
 )
+from agent_runtime.memory.observational.reflector.rules import condense_by_rule
 from agent_runtime.messages import (
     AssistantMessage,
     FileRef,
@@ -29,7 +30,12 @@ from agent_runtime.messages import (
     call_id,
 )
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
+from agent_runtime.prompt.observation import (
+    Observation,
+    ObservationLine,
+    ObservationNotes,
+    render_notes,
+)
 from agent_runtime.prompt.text import numbers
 from agent_runtime.prompt.view import Entry
 from agent_runtime_storage.contract.records.log import CallOutcome
@@ -319,3 +325,16 @@ def test_rules() -> None:
     assert numbers([5, 3, 4, 9, 4]) == "3-5, 9"
     prose = "# Title\n- It works fine.\n```\ncode_here(1, 2)\n```\nNow it is done! Yes"
     assert list(sentences(prose)) == ["It works fine.", "Now it is done!"]
+
+
+def test_an_answer_of_the_user_is_theirs_and_survives_a_reflection() -> None:
+    asked = ("ask_user", {"question": "Which region?", "kind": "text"}, "Frankfurt", "ok")
+    unanswered = ("ask_user", {"question": "Which size?", "kind": "text"}, "Nobody.", "refused")
+    noise = [agent("", ("look", {"path": f"p{n}"}, "nothing " * 40, "ok")) for n in range(60)]
+    notes = extract_notes(entries(agent("", asked, unanswered), *noise), 400)
+    [line] = [one for one in notes.lines if "Frankfurt" in one.text]
+    assert line.text == 'User: Asked "Which region?", the user answered: Frankfurt'
+    assert line.priority == "critical" and "User: Nobody" not in text_of(notes)
+
+    made = Observation(1, 0, None, 1, 61, notes)
+    assert line.text in text_of(condense_by_rule([made], 60))

@@ -169,7 +169,8 @@ class NoteExtractor:
         seq: int,
         text: str,
         message: UserMessage | None = None,
-        priority: Priority | None = None,
+        *,
+        answers: bool = False,
     ) -> None:
         names = (
             [one_line(file.name or file.uri)[:LONGEST] for file in message.files] if message else []
@@ -185,8 +186,8 @@ class NoteExtractor:
             min(shorten(plain, chars, gap), plain, key=len) for chars in STATEMENT
         )
         # Bounded: a pasted text of megabytes is a statement too.
-        priority = priority or ("critical" if binding(plain[:20_000]) else "important")
-        self._add(NoteItem(at, seq, "user", priority, tuple(forms)))
+        priority: Priority = "critical" if binding(plain[:20_000]) else "important"
+        self._add(NoteItem(at, seq, "user", priority, tuple(forms), answers=answers))
 
     def _said(self, at: str, seq: int, message: AssistantMessage) -> None:
         text = read_part(message.text)
@@ -210,8 +211,7 @@ class NoteExtractor:
         verb = verb_of(call.name, text)
         if call.name == ASK_USER and result.outcome == "ok":
             said = answer_text(str(call.arguments.get("question", "")), result.text)
-            # Critical, as it decided something: reflections keep it.
-            self._statement(at, seq, said, priority="critical")
+            self._statement(at, seq, said, answers=True)
             return
         if verb == "plan":
             self._planned(at, seq, call)
