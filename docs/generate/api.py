@@ -23,6 +23,10 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "Sweep",
         "Question",
         "Decision",
+        "InterruptedCall",
+        "Rerun",
+        "Accept",
+        "Fail",
     ),
     "tools": (
         "tool",

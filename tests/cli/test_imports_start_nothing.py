@@ -285,13 +285,13 @@ async def _try(
     return "taken"
 
 
-JSON = st.recursive(
+JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
     max_leaves=6,
 )
 """Values of the wrong type or out of range."""
-WORDS = st.sampled_from(
+WORDS: st.SearchStrategy[Any] = st.sampled_from(
     ["running", "suspended", "pending", "open", "t", "run_command", "imported", "1" * 300_000]
 )
 
@@ -300,13 +300,13 @@ def _changed_once(draw: Callable[..., Any], records: Records) -> Records:
     """Change a field of a record, or a value inside of a body or a JSON column."""
     place = draw(st.integers(0, len(records) - 2))
     record: dict[str, Any] = dict(records[place])
-    name = draw(st.sampled_from(sorted(record)))
-    others = [one[name] for one in records if name in one]
-    value = draw(JSON | WORDS | st.sampled_from(others))
+    name: str = draw(st.sampled_from(sorted(record)))
+    others: list[Any] = [one[name] for one in records if name in one]
+    value: Any = draw(JSON | WORDS | st.sampled_from(others))
     inside: Any = record[name]
     if isinstance(inside, str) and inside.startswith("{") and draw(st.booleans()):
         inner: dict[str, Any] = json.loads(inside)
-        inner[draw(st.sampled_from(sorted(inner)))] = value
+        inner[str(draw(st.sampled_from(sorted(inner))))] = value
         value = json.dumps(inner)
     return [*records[:place], record | {name: value}, *records[place + 1 :]]
 

@@ -95,7 +95,7 @@ def imported_options(command: Callable[..., Any]) -> Callable[..., Any]:
     flag = click.option(
         "--imported",
         is_flag=True,
-        help="Resume an imported run, whose file you trust; you say anew what its agent may do.",
+        help="Resume an imported run, whose file you trust; you say again what its agent may do.",
     )
     return flag(workspace_option(shell_option(ask_shell_option(command))))
 
