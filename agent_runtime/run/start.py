@@ -309,10 +309,7 @@ async def take_over(
         await _end_children(store, run, _unknown_calls(log.exchange, taken.unverified))
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
-        start = run_start_event(agent, setup, taken.step_limit, made=run.steps)
-        if decided:
-            named = {call: type(one).__name__.lower() for call, one in decided.items()}
-            start = replace(start, data={**start.data, "decided": named})
+        start = run_start_event(agent, setup, taken.step_limit, made=run.steps, decided=decided)
         await log.tell_of(child_start_event(start, run.parent_run_id, RunSpec.of(run)))
     return taken
 
@@ -382,12 +379,18 @@ def step_limit(run: Run, setup: RunSetup) -> int:
 
 
 def run_start_event(
-    agent: str, setup: RunSetup, limit: int, *, made: int | None = None
+    agent: str,
+    setup: RunSetup,
+    limit: int,
+    *,
+    made: int | None = None,
+    decided: Mapping[str, Resolution] = MappingProxyType({}),
 ) -> NewEvent:
     """Return the event of a run's beginning.
 
     Args:
         made: the steps that a resumed run has made; None for a new one.
+        decided: what is to become of interrupted calls, by their ids.
     """
     data: dict[str, Any] = {
         "agent": agent,
@@ -400,6 +403,8 @@ def run_start_event(
         data |= {"observe_at": memory.thresholds.observe, "reflect_at": memory.thresholds.reflect}
         if memory.warnings:
             data["warnings"] = list(memory.warnings)
+    if decided:
+        data["decided"] = {call: type(one).__name__.lower() for call, one in decided.items()}
     return NewEvent("run-start", data=data)
 
 

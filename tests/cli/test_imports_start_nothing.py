@@ -298,7 +298,7 @@ WORDS: st.SearchStrategy[Any] = st.sampled_from(
 
 def _changed_once(draw: Callable[..., Any], records: Records) -> Records:
     """Change a field of a record, or a value inside of a body or a JSON column."""
-    place = draw(st.integers(0, len(records) - 2))
+    place: int = draw(st.integers(0, len(records) - 2))
     record: dict[str, Any] = dict(records[place])
     name: str = draw(st.sampled_from(sorted(record)))
     others: list[Any] = [one[name] for one in records if name in one]
