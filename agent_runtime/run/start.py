@@ -260,10 +260,7 @@ async def take_over(
     *,
     decided: Mapping[str, Resolution] = MappingProxyType({}),
 ) -> TakenOverRun:
-    """Take over a run that `check_free` accepts.
-
-    Args:
-        decided: what is to become of interrupted calls, by their ids.
+    """Take over a run that `check_free` accepts, with decisions about interrupted calls by id.
 
     Raises:
         ThreadBusy: another process took it over first, or another run is active on its thread.
