@@ -317,8 +317,8 @@ def check_approvals(settings: Settings) -> Iterator[Check]:
     rules = approval_rules(settings.approve)
     if not rules:
         return
-    agent = build_agent(Spec("", workspace=".", allow_shell=True, asking=True))
     try:
+        agent = build_agent(Spec("", workspace=".", allow_shell=True, asking=True))
         check_rules(rules, toolset(agent, None, levels=settings.delegation_depth))
     except ConfigError as error:
         yield Check("approvals", "fail", error.message, error.cure)
