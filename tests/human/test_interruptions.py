@@ -119,6 +119,7 @@ async def test_an_interrupted_call_becomes_what_a_person_answers(play: Play, way
         assert ran == (["a", "a"] if way == "rerun" else ["a"])
 
 
+@pytest.mark.backends("file", "postgres")
 async def test_an_answer_counts_for_one_resume_only(play: Play) -> None:
     agent = Agent(tools=[fetch], asking=True)
     async with play([call("fetch", name="a"), say("Done.")]) as world:
