@@ -17,6 +17,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given
+from hypothesis import event as hypothesis_event
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -291,9 +292,6 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=6,
 )
 """Values of the wrong type or out of range."""
-WORDS: st.SearchStrategy[Any] = st.sampled_from(
-    ["running", "suspended", "pending", "open", "t", "run_command", "imported", "1" * 300_000]
-)
 
 
 def _changed_once(draw: Callable[..., Any], records: Records) -> Records:
@@ -302,7 +300,10 @@ def _changed_once(draw: Callable[..., Any], records: Records) -> Records:
     record: dict[str, Any] = dict(records[place])
     name: str = draw(st.sampled_from(sorted(record)))
     others: list[Any] = [one[name] for one in records if name in one]
-    value: Any = draw(JSON | WORDS | st.sampled_from(others))
+    # Mostly of the right type: others are refused at once.
+    value: Any = draw(
+        st.sampled_from(others) | st.sampled_from(HOSTILE.get(type(record[name]), [""])) | JSON
+    )
     inside: Any = record[name]
     if isinstance(inside, str) and inside.startswith("{") and draw(st.booleans()):
         inner: dict[str, Any] = json.loads(inside)
@@ -335,9 +336,9 @@ def test_no_changes_of_an_export_start_anything(
     desk: Desk, importing: Callable[[Records], str], data: st.DataObject
 ) -> None:
     records = armed(desk)
-    for _ in range(data.draw(st.integers(1, 3))):
+    for _ in range(data.draw(st.integers(0, 2))):
         records = _changed_once(data.draw, records)
-    importing(records)
+    hypothesis_event(importing(records))
 
 
 def test_extreme_times_of_an_import_do_not_break_listings(desk: Desk) -> None:
