@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agent_runtime.events import Event
     from agent_runtime.files.attach import File
     from agent_runtime.files.references import FilePolicy
+    from agent_runtime.human.interruptions import Accept, Fail, InterruptedCall, Rerun
     from agent_runtime.human.questions import Decision, Question
     from agent_runtime.memory.conversation.history import ConversationMemory
     from agent_runtime.memory.conversation.turns import RolePrefix
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings, load_settings
 
 __all__ = [
+    "Accept",
     "Agent",
     "AgentRuntimeError",
     "Assignment",
@@ -79,11 +81,13 @@ __all__ = [
     "Delegation",
     "Embedder",
     "Event",
+    "Fail",
     "FallbackModel",
     "File",
     "FilePolicy",
     "FileRef",
     "Health",
+    "InterruptedCall",
     "LiteLLMEmbedder",
     "LiteLLMModel",
     "MemoryConfig",
@@ -102,6 +106,7 @@ __all__ = [
     "Planner",
     "Question",
     "QuestionsOpen",
+    "Rerun",
     "RolePrefix",
     "RunResult",
     "RunStream",
@@ -136,6 +141,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Accept": ".human.interruptions",
     "Agent": ".agent",
     "AgentRuntimeError": ".errors",
     "Assignment": ".delegation.assignment",
@@ -148,10 +154,12 @@ _HOMES = {
     "Delegation": ".agent",
     "Embedder": ".models.embedding",
     "Event": ".events",
+    "Fail": ".human.interruptions",
     "FallbackModel": ".models.fallback.model",
     "File": ".files.attach",
     "FilePolicy": ".files.references",
     "FileRef": ".messages",
+    "InterruptedCall": ".human.interruptions",
     "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
     "MemoryConfig": ".agent",
@@ -171,6 +179,7 @@ _HOMES = {
     "Question": ".human.questions",
     "QuestionsOpen": ".errors",
     "RolePrefix": ".memory.conversation.turns",
+    "Rerun": ".human.interruptions",
     "RunResult": ".run.results",
     "RunStream": ".run.results",
     "Runtime": ".runtime",

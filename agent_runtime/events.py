@@ -53,6 +53,8 @@ class Event:
         - `task_key` (str, optional): for a child run, the key of its task; empty if it was not
           delegated.
         - `turns_left_out` (int, optional): turns of a node's memory that did not fit.
+        - `decided` (dict, optional): by the id of an interrupted call, what the caller of the
+          resume decided: `rerun`, `accept` or `fail`.
     - `text-delta` (live): a piece of the answer's text.
         - `text` (str): the piece.
     - `reasoning-delta` (live): a piece of the model's reasoning.
@@ -135,7 +137,7 @@ class Event:
         - `followed` (list of str, optional): only live, the calls that its items may follow.
     - `question`: the run asks a person.
         - `id` (str): the question, for `Runtime.answer`.
-        - `kind` (str): `single`, `multiple`, `text`, `approval` or `continue`.
+        - `kind` (str): `single`, `multiple`, `text`, `approval`, `continue` or `interrupted`.
         - `call_id`, `tool` (str, optional): the call that asks, or is to be approved.
         - `role`, `task_key` (str, optional): the sub-agent that asks.
     - `run-suspend`: the run waits for a person, is paused, or its process is gone.

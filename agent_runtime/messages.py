@@ -18,6 +18,8 @@ from agent_runtime_storage.contract.records.log import CallOutcome
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+ASK_USER = "ask_user"
+"""The tool whose results are the user's own words; no other tool may have its name."""
 NoteSource = Literal[
     "runtime",
     "steer",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -15,7 +16,7 @@ from agent_runtime.agent import Agent, Runnable
 from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable
-from agent_runtime.human.approval_rules import check_rules
+from agent_runtime.human.interruptions import Resolution, bind_resolutions, resolutions_of
 from agent_runtime.human.questions import OnQuestion
 from agent_runtime.log import branches, leases
 from agent_runtime.log.run_log import RunLog
@@ -24,13 +25,13 @@ from agent_runtime.memory.node.upkeep import prune_daily
 from agent_runtime.memory.recall.configure import RecallService
 from agent_runtime.messages import LoggedMessage, UserMessage, encodable
 from agent_runtime.models.base import Model
-from agent_runtime.models.cost import require_price
 from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.plan.planner import Planner
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
-from agent_runtime.run.budget import in_money, require_room, tree_budget
+from agent_runtime.run.budget import require_room, tree_budget
 from agent_runtime.run.control import RunControl, check_answered
+from agent_runtime.run.imported_threads import vouch_for
 from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
@@ -43,7 +44,7 @@ from agent_runtime.run.node_memory import (
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent
 from agent_runtime.run.process.sweeper import AgentFor
-from agent_runtime.run.resolve import RunSetup, resolve_run
+from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run
 from agent_runtime.run.results import RunResult, result_of, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
@@ -51,7 +52,6 @@ from agent_runtime.run.tool_context import ToolContexts, child_listener
 from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
 from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
-from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Run
@@ -202,7 +202,7 @@ class Runtime(RunControl):
             to_plain_json(user_context) if user_context else None
         )
         listener = EventListener(on_event)
-        result = await self._admitted(
+        result = await self.host.admitted(
             listener,
             partial(
                 self._run,
@@ -228,26 +228,42 @@ class Runtime(RunControl):
         deps: Any = None,
         on_event: OnEvent = _ignore,
         on_question: OnQuestion | None = None,
+        rerun: Collection[str] = (),
+        accept: Mapping[str, Any] = MappingProxyType({}),
+        fail: Mapping[str, str] | Collection[str] = (),
+        imported: bool = False,
     ) -> RunResult:
         """Continue a run that waits, or that a crash, a limit, an error or a cancellation ended.
 
         Recorded results stay.  A call that was in progress when its process died runs again only if
-        its tool is idempotent; otherwise the model reads that its effect is unverified.  A run that
-        had used up its steps gets as many again.
+        its tool is idempotent, or a person says so.  Otherwise an agent with `asking=True` asks a
+        person, another one's model reads that the effect is unverified, and a workflow's node
+        raises `NodeFailed`.  A run that had used up its steps gets as many again.
+
+        Args:
+            rerun, accept, fail: what is to become of such calls, by tool, node or call id: run it
+                again; take a value as its result; let it fail, with a reason if it is a mapping.
+            imported: also continue an imported run, whose file its model believes.  Calls that
+                waited were refused; approvals, budget and steps are those of this owner.
 
         Raises:
             ThreadBusy: it is running already, or another run is active on its thread.
             Conflict: it has succeeded, or its thread has continued without it.
             NotFound: this owner has no such run.
             QuestionsOpen: it waits for answers that are not there yet.
-            ConfigError: it is a workflow's run and not the agent's, or the reverse.
+            ConfigError: it is the run of a workflow and not of an agent, or the reverse; or no
+                interrupted call has a name that was given.
         """
         store, listener = self.store_of(user), EventListener(on_event)
+        given = resolutions_of(rerun, accept, fail)
 
         async def resumed() -> RunResult:
-            return await self._resume(store, await store.runs.get(run_id), agent, deps, listener)
+            run = await store.runs.get(run_id)
+            if imported:
+                run = await vouch_for(store, run, tree_budget(self.settings))
+            return await self._resume(store, run, agent, deps, listener, given)
 
-        result = await self._admitted(listener, resumed, run_id)
+        result = await self.host.admitted(listener, resumed, run_id)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
 
@@ -273,7 +289,7 @@ class Runtime(RunControl):
         # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
         spec = RunSpec(program=self.program)
-        return await self._admitted(
+        return await self.host.admitted(
             listener,
             partial(
                 self._run, store, agent, None, thread=thread, deps=deps, spec=spec,
@@ -294,20 +310,6 @@ class Runtime(RunControl):
         )
 
     # From a request to its run
-
-    async def _admitted(
-        self, listener: EventListener, work: Callable[[], Awaitable[RunResult]], run_id: str = ""
-    ) -> RunResult:
-        """Wait for a place, do the work, and wait until the listener has seen all of its events."""
-
-        def queued(ahead: int) -> None:
-            listener(Event("run-queue", "", run_id, data={"ahead": ahead}))
-
-        async with self.host.admission.admitted(queued):
-            try:
-                return await work()
-            finally:
-                await listener.flush()
 
     async def _continue(self, run: Run, agent: Runnable, user: str) -> RunResult:
         return await self.resume(run.id, checked_runnable(agent), user=user)
@@ -380,6 +382,7 @@ class Runtime(RunControl):
         agent: Runnable,
         deps: Any,
         on_event: Callable[[Event], None],
+        resolutions: Mapping[str, Resolution] = MappingProxyType({}),
     ) -> RunResult:
         """Take over a run and drive it to its end; `ThreadBusy` if it changed since it was read."""
         agent = checked_runnable(agent)
@@ -389,11 +392,14 @@ class Runtime(RunControl):
         setup = await self._resolve(agent, store, run.thread_id, budget, deps, child=child)
         check_free(run)
         await check_answered(store, run)
+        decided = await bind_resolutions(store, run, resolutions)
         with leases.at_work(run.id):
-            taken = await take_over(store, run, setup, agent.name, on_event)
+            taken = await take_over(store, run, setup, agent.name, on_event, decided=decided)
             limit, spec = taken.step_limit, RunSpec.of(run)
             state = self._state(taken.log, setup, task=taken.task, limit=limit, spec=spec)
-            state.settled = taken.unverified
+            state.settled, state.decided = taken.unverified, decided
+            if isinstance(agent, Workflow):
+                state.gate = replace(state.gate, asks=agent.asking)
             # Then the nodes of a workflow that failed last run again.
             retry = run.stop_reason in ("error", "budget")
             return await self._drive(state, agent, resume_node_run(run), retry=retry)
@@ -434,13 +440,7 @@ class Runtime(RunControl):
             # No model reads a workflow's thread: its nodes' own runs remember.
             remembers=isinstance(agent, Agent),
         )
-        if isinstance(agent, Agent) and not child:
-            for warning in check_rules(approval_rules(self.settings.approve), setup.tools):
-                _log.warning("%s", warning)
-        for warning in setup.memory.warnings if setup.memory else ():
-            _log.warning("Observational memory: %s", warning)
-        for info in setup.choice.infos:
-            require_price(info, in_money(budget, setup.limits), self.settings)
+        check_setup(setup, self.settings, budget, rules=isinstance(agent, Agent) and not child)
         return setup
 
     def _state(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agent_runtime.cli.terminal import is_terminal, say
+from agent_runtime.cli.terminal import is_terminal, say, terminal_columns
 
 if TYPE_CHECKING:
+    from agent_runtime.human.interruptions import Resolution
     from agent_runtime.human.questions import Answer, Question
     from agent_runtime.runtime import Runtime
 
@@ -52,25 +53,49 @@ def show(question: Question) -> None:
     say("")
     who = f"The {asker(question)}"
     if question.why:
-        say(f"{who} says:")
+        _say_within(f"{who} says:", "")
         _quote(question.why)
     if question.kind == "approval":
-        say(f"{who} wants to call {question.tool}:")
-        lines = call_lines(question)
-        for line in lines:
-            _say_within(line, "  ")
-        # A person who scrolled past the beginning sees by this how much there was.
-        count, size = len(lines), sum(map(len, lines))
-        arguments = f"{count} argument{'s' * (count != 1)}, {size:,} characters"
-        say(f"That is the whole call of {question.tool}: {arguments}.")
+        _say_within(f"{who} wants to call {question.tool}:", "")
+        _show_call(question)
+        _say_within(f"Always would allow {coverage(question)}.", "")
+    elif question.kind == "interrupted":
+        _say_within(f"{who} was interrupted in a call of {question.tool}:", "")
+        _show_call(question)
+        say("Nobody saw its end, so its effect is unverified. Check what it did.")
     else:
         _quote(question.text)
     for place, choice in enumerate(question.choices, 1):
         _say_within(f"{place}) {escape_invisible(choice)}", "  ")
 
 
+def _show_call(question: Question) -> None:
+    lines = call_lines(question)
+    for line in lines:
+        _say_within(line, "  ")
+    # A person who scrolled past the beginning sees by this how much there was.
+    count, size = len(lines), sum(map(len, lines))
+    arguments = f"{count} argument{'s' * (count != 1)}, {size:,} characters"
+    say(f"That is the whole call of {question.tool}: {arguments}.")
+
+
+def coverage(question: Question) -> str:
+    """Return in words what `always` covers: the calls, the agent, and until when."""
+    from agent_runtime.human.display import escape_invisible
+
+    calls = f"every later call of {question.tool}, whatever its arguments,"
+    if question.pattern:
+        parts = [
+            f'{escape_invisible(name)} matches "{escape_invisible(one)}"'
+            for name, one in question.pattern.items()
+        ]
+        calls = f"every later call of {question.tool} whose {' and '.join(parts)},"
+    whole = "as long as the tool stays the same"
+    return f"{calls} by the {asker(question)} on this thread, {whole}"
+
+
 def call_lines(question: Question) -> list[str]:
-    """Return the arguments of the call to approve, each complete on one line."""
+    """Return the arguments of the call in question, each complete on one line."""
     from agent_runtime.human.display import escape_invisible, shown_value
 
     arguments = question.arguments.items()
@@ -98,13 +123,10 @@ def _say_within(line: str, indent: str) -> None:
     """Write a line; on a terminal none of its rows can look like one of ours."""
     rows = [line]
     if is_terminal():
-        import shutil
-
         from rich.cells import chop_cells
 
         # One column less: some terminals wrap a row that fills all of them.
-        width = shutil.get_terminal_size().columns - len(MARK) - 1
-        rows = chop_cells(line, max(20, width))
+        rows = chop_cells(line, max(2, terminal_columns() - len(MARK) - 1))
     first, *more = rows or [""]
     say(f"{indent}{first}")
     for row in more:
@@ -131,6 +153,8 @@ def hint(question: Question) -> str:
             return f"y: yes, n: no, a: always on this thread ({_always(question)}), or {LATER}"
         case "continue":
             return f"y: yes, n: no, or {LATER}"
+        case "interrupted":
+            return f"rerun, accept RESULT, fail REASON, or {LATER}"
         case _:
             return f"a line of text, or {LATER}"
 
@@ -156,11 +180,36 @@ def parse(question: Question, text: str) -> Answer:
         parts = [one.strip() for one in said.split(",")] if question.kind == "multiple" else [said]
         return [_choice(question, one) for one in parts]
     word, _, reason = said.partition(" ")
+    if question.kind == "interrupted":
+        return _resolution(question, word.lower(), reason.strip())
     decisions = {"y": True, "yes": True, "n": False, "no": False, "a": True, "always": True}
     if word.lower() not in decisions:
         raise InvalidAnswer("That is not an answer.", cure=f"Type {hint(question)}.")
     always = word.lower() in ("a", "always")
     return Decision(decisions[word.lower()], reason.strip(), remember=always)
+
+
+def _resolution(question: Question, word: str, rest: str) -> Resolution:
+    from agent_runtime.errors import InvalidAnswer
+    from agent_runtime.human.interruptions import Accept, Fail, Rerun
+
+    if word == "accept" and rest:
+        return Accept(parse_value(rest))
+    if word == "fail":
+        return Fail(rest)
+    if word == "rerun" and not rest:
+        return Rerun()
+    raise InvalidAnswer("That is not an answer.", cure=f"Type {hint(question)}.")
+
+
+def parse_value(text: str) -> Any:
+    """Return the value that a person typed: JSON, or any other text unchanged."""
+    import orjson
+
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
 
 
 def _choice(question: Question, text: str) -> str:

@@ -107,6 +107,21 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+def terminal_columns() -> int:
+    """Return the width of the terminal, not the one that the environment may hold since long ago.
+
+    A row that the terminal wraps by itself could begin with anything.
+    """
+    import os
+    import shutil
+
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return columns or shutil.get_terminal_size().columns
+
+
 def say_usage_error(error: click.ClickException) -> None:
     """Write an error as click does, with the usage."""
     written = io.StringIO()

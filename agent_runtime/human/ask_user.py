@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from agent_runtime.errors import ToolError
-from agent_runtime.messages import ToolResult, ToolSpec
+from agent_runtime.messages import ASK_USER, ToolResult, ToolSpec
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 
@@ -50,7 +50,7 @@ class AskUser(Tool):
 
     def __init__(self) -> None:
         super().__init__(
-            name="ask_user", spec=ToolSpec("ask_user", _DESCRIPTION, _PARAMETERS), idempotent=True
+            name=ASK_USER, spec=ToolSpec(ASK_USER, _DESCRIPTION, _PARAMETERS), idempotent=True
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

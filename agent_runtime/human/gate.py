@@ -15,15 +15,29 @@ from agent_runtime.human.approval_rules import (
 )
 from agent_runtime.human.ask_user import NOBODY, AskUser, parse_question
 from agent_runtime.human.display import known_secrets
+from agent_runtime.human.interruptions import (
+    KIND,
+    Rerun,
+    Resolution,
+    answered_resolutions,
+    resolved_result,
+)
 from agent_runtime.human.pause import PAUSED
-from agent_runtime.human.questions import Question, allows, refusal_of, result_of_question
+from agent_runtime.human.questions import (
+    Question,
+    allowance_note,
+    allows,
+    refusal_of,
+    result_of_question,
+)
 from agent_runtime.human.waiting import AwaitingHuman, may_wait, questions_of
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog, finish_event
 from agent_runtime.log.run_spec import delegation_record
-from agent_runtime.messages import ToolCall, ToolResult, encodable
+from agent_runtime.messages import Note, ToolCall, ToolResult, encodable
 from agent_runtime.tools.argument_patterns import covers, shown_arguments
 from agent_runtime.tools.base import REFUSED, Tool
+from agent_runtime.tools.fingerprint import json_digest
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import ApprovalRule, approval_rules
 from agent_runtime_storage.contract.ids import new_id
@@ -33,6 +47,10 @@ from agent_runtime_storage.contract.store import UserStore
 
 MAX_WHY = 1000
 """How many characters of the model's text a question shows."""
+INTERRUPTED = (
+    "The process died while it ran {name}, and nobody saw the end: the effect is unverified. Check "
+    "what it did. Should it run again, do you accept a result for it, or did it fail?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +69,14 @@ class GateResult:
     Attributes:
         ready: the calls that can run.
         done: results of calls that do not run.
+        interrupted: calls that a dead process had started; `done` has what is known of each.
         waiting: how many calls wait for an answer.
         new: the questions that have not been asked yet.
     """
 
     ready: list[ReadyCall]
     done: dict[int, ToolResult]
+    interrupted: Sequence[ReadyCall] = ()
     waiting: int = 0
     new: list[NewQuestion] = field(default_factory=list[NewQuestion])
 
@@ -89,6 +109,7 @@ class Gate:
         seconds: how long a question stays open.
         reopened: the exchange that a resumed run begins with; only it can have questions already.
         secrets: values that questions mask.
+        asks: whether a person is asked what is to become of interrupted calls.
     """
 
     log: RunLog
@@ -96,13 +117,15 @@ class Gate:
     seconds: float
     reopened: int | None = None
     secrets: frozenset[str] = frozenset()
+    asks: bool = False
 
     @classmethod
-    def of(cls, log: RunLog, settings: Settings) -> Gate:
+    def of(cls, log: RunLog, settings: Settings, *, asks: bool) -> Gate:
         """Return the gate of a run."""
         reopened = log.exchange.seq if log.exchange is not None else None
         rules = approval_rules(settings.approve)
-        return cls(log, rules, settings.answer_timeout, reopened, known_secrets(settings))
+        secrets = known_secrets(settings)
+        return cls(log, rules, settings.answer_timeout, reopened, secrets, asks)
 
     async def sort(self, exchange: Exchange, sorted_calls: GateResult) -> GateResult:
         """Return which calls may run, by the answers so far.
@@ -111,13 +134,14 @@ class Gate:
         call of the same tool only, including one that was started before a crash.
         """
         gated = GateResult([], sorted_calls.done)
+        again = await self._resolved(exchange, sorted_calls.interrupted, gated)
         known = await self._known(exchange)
         asking: list[ApprovalRequest] = []
-        for one in sorted_calls.ready:
+        for one in (*sorted_calls.ready, *again):
             # A setting that changed while the run was suspended must not let a call pass that a
             # person was asked about.
             asked = isinstance(one.tool, AskUser) or one.index in known
-            if not asked and not self.may_ask(one.tool):
+            if not asked and not self.may_ask_about(one.tool):
                 gated.ready.append(one)
                 continue
             given = given_of(one.tool, one.call.arguments)
@@ -134,7 +158,7 @@ class Gate:
             await self._ask(exchange, asking, known, gated)
         return gated
 
-    def may_ask(self, tool: Tool) -> bool:
+    def may_ask_about(self, tool: Tool) -> bool:
         """Return whether a call of a tool may have to wait for a person."""
         return isinstance(tool, AskUser) or may_need_approval(tool, self.rules)
 
@@ -150,7 +174,61 @@ class Gate:
             if row.node_id == exchange.seq
             and row.position is not None
             and row.status != "withdrawn"
+            and row.kind != KIND
         }
+
+    async def allowance_notes(self, exchange: Exchange) -> list[Note]:
+        """Return a note for each reason that a person gave when allowing a call of the exchange."""
+        known = await self._known(exchange)
+        notes = (allowance_note(question) for _, (question, _) in sorted(known.items()))
+        return [note for note in notes if note is not None]
+
+    # Interrupted calls
+
+    async def _resolved(
+        self, exchange: Exchange, interrupted: Sequence[ReadyCall], gated: GateResult
+    ) -> list[ReadyCall]:
+        """Apply the answers about interrupted calls, or ask; return the calls to run again."""
+        again: list[ReadyCall] = []
+        decided = await self.resolutions() if interrupted else {}
+        for one in interrupted:
+            key = exchange.seq, one.index
+            resolution = decided.get(key)
+            if key not in decided:
+                if await self.may_ask():
+                    del gated.done[one.index]
+                    self.ask_about(gated, *key, one.call, exchange.message.text)
+            elif isinstance(resolution, Rerun):
+                del gated.done[one.index]
+                again.append(one)
+            elif resolution is not None:
+                gated.done[one.index] = resolved_result(resolution)
+        return again
+
+    async def may_ask(self) -> bool:
+        """Return whether a person is asked what is to become of interrupted calls."""
+        return self.asks and await may_wait(self.log.store, self.log.lease.run_id)
+
+    async def resolutions(self) -> dict[tuple[int, int], Resolution | None]:
+        """Return what people decided about interrupted calls, by node and index."""
+        return await answered_resolutions(self.log.store, self.log.lease)
+
+    def ask_about(
+        self, gated: GateResult, node: int, index: int, call: ToolCall, why: str = ""
+    ) -> None:
+        """Add the question what is to become of an interrupted call."""
+        body: dict[str, Any] = {
+            "text": INTERRUPTED.format(name=call.name),
+            "tool": call.name,
+            "arguments": shown_arguments(call.arguments, self.secrets),
+            "call_id": call.id,
+            "why": encodable(why.strip()[:MAX_WHY]),
+            "epoch": self.log.lease.epoch,
+        }
+        gated.waiting += 1
+        gated.new.append(NewQuestion(new_id(), node, index, KIND, body, self.seconds))
+
+    # Approvals
 
     async def _ask(
         self,
@@ -159,7 +237,7 @@ class Gate:
         known: Mapping[int, tuple[Question, str]],
         gated: GateResult,
     ) -> None:
-        allowed, asker = await self._allowed(), await self._asker()
+        allowed, (agent, asker) = await self._allowed(), await self._asker()
         for each in asking:
             one = each.ready
             question, digest = known.get(one.index, (None, ""))
@@ -171,13 +249,13 @@ class Gate:
                 gated.done[one.index] = refusal_of(question)
             # The digest again: the tool or its defaults may have changed since the answer.
             elif (question is not None and digest == each.digest) or (
-                question is None and is_allowed_for_thread(each, allowed)
+                question is None and is_allowed_for_thread(each, allowed, agent)
             ):
                 gated.ready.append(one)
             else:
-                self._add(exchange, one, "approval", self._body(each) | asker, gated)
+                self._add(exchange, one, "approval", self._body(each, agent) | asker, gated)
 
-    def _body(self, asking: ApprovalRequest) -> dict[str, Any]:
+    def _body(self, asking: ApprovalRequest, agent: str) -> dict[str, Any]:
         """Return the stored body of a question: what it shows, and what its answer is bound to."""
         name, given = asking.ready.call.name, dict(asking.given)
         shown = shown_arguments(given, self.secrets)
@@ -187,7 +265,8 @@ class Gate:
             "arguments": shown,
             "pattern": dict(asking.pattern or {}),
             "digest": asking.digest,
-            "binding": asking.ready.tool.binding(),
+            "binding": binding_of(asking.ready.tool, agent),
+            "agent": agent,
             # The answer is compared with the unmasked values, which the log has anyway.
             **({} if shown == given else {"given": given}),
         }
@@ -201,11 +280,15 @@ class Gate:
         )
         return [row for thread in threads for row in await store.questions.approvals(thread)]
 
-    async def _asker(self) -> dict[str, str]:
-        """Return the role and key of the sub-agent that asks; empty for a root."""
+    async def _asker(self) -> tuple[str, dict[str, str]]:
+        """Return who asks: the agent, and the role and key of a sub-agent; none for a root."""
         run = await self.log.store.runs.get(self.log.lease.run_id)
         record = delegation_record(run)
-        return {"role": run.agent, "task_key": record.key} if record is not None else {}
+        if record is None:
+            return run.agent, {}
+        # A model chooses the role; it must not be taken for the agent of that name.
+        agent = f"sub-agent {run.agent}"
+        return agent, {"role": run.agent, "task_key": record.key}
 
     def _ask_user(
         self, exchange: Exchange, one: ReadyCall, question: Question | None, gated: GateResult
@@ -263,14 +346,21 @@ def _awaiting(own: int, below: Sequence[AwaitingHuman]) -> Finish:
     return Finish("suspended", "awaiting_user", f"It waits for {' and '.join(reasons)}.")
 
 
-def is_allowed_for_thread(asking: ApprovalRequest, allowed: Sequence[ApprovalRow]) -> bool:
-    """Return whether an approval for the rest of the thread covers a call of this same tool."""
+def binding_of(tool: Tool, agent: str) -> str:
+    """Return what an approval for the rest of a thread is bound to: the tool and its agent."""
+    return json_digest(tool.binding(), agent)
+
+
+def is_allowed_for_thread(
+    asking: ApprovalRequest, allowed: Sequence[ApprovalRow], agent: str
+) -> bool:
+    """Return whether an approval for the rest of the thread covers this agent's call."""
     tool = asking.ready.tool
     named = [one for one in allowed if one.tool == tool.name]
     if not named:
         return False
     # Computed only if a name matches: it digests the tool's code.
-    binding = tool.binding()
+    binding = binding_of(tool, agent)
     return any(
         one.binding == binding and covers(one.arguments, asking.given, tool.folder) for one in named
     )

@@ -6,8 +6,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
+from pydantic_core import to_json
+
 from agent_runtime.errors import InvalidAnswer
-from agent_runtime.messages import ToolResult, encodable
+from agent_runtime.human.interruptions import (
+    KIND,
+    Accept,
+    Fail,
+    Rerun,
+    Resolution,
+    encode_resolution,
+)
+from agent_runtime.messages import Note, ToolResult, encodable
 from agent_runtime.tools.argument_patterns import covers
 from agent_runtime_storage.contract.records.questions import (
     QuestionKind,
@@ -17,6 +27,8 @@ from agent_runtime_storage.contract.records.questions import (
 
 MAX_ANSWER = 100_000
 """How many characters the text of an answer may have."""
+ALLOWED = "The user allowed the call of {tool} and says: "
+"""What the runtime puts before the reason of an approval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +36,14 @@ class Question:
     """A question to a person.
 
     Attributes:
-        kind: `single` or `multiple` choice, `text`, `approval` of a call, or `continue`: whether a
-            run that makes no progress continues.
+        kind: `single` or `multiple` choice, `text`, `approval` of a call, `continue`: whether a
+            run that makes no progress continues, or `interrupted`: what is to become of a call
+            whose end was not recorded.
         call_id: of the call that asks; empty for `continue`.
         text: what is asked.
         choices: of `single` and `multiple`.
-        tool: of an `approval`, the tool to call.
-        arguments: of an `approval`, all arguments of the call, with defaults; only a value that is
+        tool: of an `approval` or `interrupted`, the tool to call, or the workflow's node.
+        arguments: of these, all arguments of the call, with defaults; only a value that is
             a secret of this process is masked.  They are as the model wrote them: where text could
             hide or forge something, show them by `agent_runtime.human.display.shown_value`.
         pattern: of an `approval`, what `remember=True` allows for the rest of the thread: the
@@ -101,8 +114,9 @@ class Decision:
     remember: bool | Mapping[str, str] = field(default=False)
 
 
-Answer: TypeAlias = str | bool | Sequence[str] | Decision
-"""A choice or a text; several choices; or a decision, for which a `bool` is short."""
+Answer: TypeAlias = str | bool | Sequence[str] | Decision | Resolution
+"""A choice or a text; several choices; a decision, for which a `bool` is short; or what is to
+become of an interrupted call: `Rerun()`, `Accept(value)` or `Fail(reason)`."""
 
 OnQuestion: TypeAlias = Callable[[Question], Awaitable[Answer | None]]
 """Asks a person.
@@ -124,6 +138,10 @@ def encode_answer(
     """
     if question.kind in ("approval", "continue"):
         return _decision(question, answer, question.arguments if arguments is None else arguments)
+    if question.kind == KIND:
+        return _resolution(question, answer)
+    if isinstance(answer, Rerun | Accept | Fail):
+        raise _invalid(question, "decides about no interrupted call", "Answer what it asks.")
     if question.kind == "text":
         if not isinstance(answer, str) or not answer.strip():
             raise _invalid(question, "is not a text", "Answer with a text.")
@@ -139,6 +157,21 @@ def encode_answer(
     if question.kind == "single" and len(given) > 1:
         raise _invalid(question, "names several choices", "Choose one.")
     return {"choices": list(given)}
+
+
+def _resolution(question: Question, answer: Answer) -> dict[str, Any]:
+    if not isinstance(answer, Rerun | Accept | Fail):
+        raise _invalid(
+            question, "does not decide", "Answer with Rerun(), Accept(value) or Fail(reason)."
+        )
+    try:
+        encoded = encode_resolution(answer)
+    except ValueError as error:
+        raise _invalid(question, f"is no JSON: {error}", "Accept plain values.") from error
+    if len(to_json(encoded)) > MAX_ANSWER:
+        cure = f"Accept at most {MAX_ANSWER:,} bytes of JSON."
+        raise _invalid(question, "is too long", cure)
+    return encoded
 
 
 def _decision(question: Question, answer: Answer, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,6 +219,14 @@ def result_of_question(question: Question) -> ToolResult:
     if question.kind == "text":
         return ToolResult(str(question.answer["text"]))
     return ToolResult("\n".join(cast("list[str]", question.answer["choices"])))
+
+
+def allowance_note(question: Question) -> Note | None:
+    """Return the note with the reason that a person gave when allowing a call, if any."""
+    reason = str(question.answer.get("reason", "")).strip()
+    if question.kind != "approval" or not allows(question) or not reason:
+        return None
+    return Note(f"{ALLOWED.format(tool=question.tool)}{reason}", source="steer")
 
 
 def refusal_of(question: Question) -> ToolResult:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from agent_runtime.messages import AssistantMessage, ToolResult
-from agent_runtime_storage.contract.records.log import Amount, NewEvent
+from agent_runtime.messages import AssistantMessage, ToolResult, encode_result, searchable
+from agent_runtime.models.tokens import count_text
+from agent_runtime_storage.contract.records.log import Amount, CallDone, NewEvent
 from agent_runtime_storage.contract.records.usage import Usage
+
+_COUNTED_CHARS = 200_000
+"""Longer results are estimated: they are truncated when their exchange closes, and counted then."""
 
 
 @dataclass(slots=True)
@@ -32,6 +38,42 @@ class Exchange:
     def waiting(self) -> int:
         """The number of calls that have no result yet."""
         return len(self.message.calls) - len(self.results)
+
+    def start_events(
+        self, indices: Sequence[int]
+    ) -> tuple[list[NewEvent], dict[int, dict[str, Any]]]:
+        """Return the events of calls that start, and for each its data that is not stored."""
+        calls = [self.message.calls[index] for index in indices]
+        events = [
+            NewEvent("tool-start", self.seq, {"call_id": call.id, "tool": call.name})
+            for call in calls
+        ]
+        # The answer's node has the arguments.
+        return events, {place: {"arguments": call.arguments} for place, call in enumerate(calls)}
+
+    def done_row(self, index: int, result: ToolResult) -> CallDone:
+        """Return the row of a call's result."""
+        text = result.text
+        return CallDone(
+            node_id=self.seq,
+            index=index,
+            outcome=result.outcome,
+            body=encode_result(result),
+            tokens=count_text(text) if len(text) <= _COUNTED_CHARS else len(text) // 4,
+            text=searchable(result, self.message.calls[index].name),
+        )
+
+    def finish_event(self, index: int, result: ToolResult, *, cut: bool) -> NewEvent:
+        """Return the event of a call's end."""
+        call = self.message.calls[index]
+        data = {
+            "call_id": call.id,
+            "tool": call.name,
+            "outcome": result.outcome,
+            "chars": len(result.text),
+            "cut": cut,
+        }
+        return NewEvent("tool-finish", self.seq, data)
 
 
 @dataclass(frozen=True, slots=True)

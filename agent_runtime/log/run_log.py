@@ -24,8 +24,6 @@ from agent_runtime.messages import (
     LoggedMessage,
     Note,
     ToolResult,
-    encode_result,
-    searchable,
 )
 from agent_runtime.models.cost import add_amounts
 from agent_runtime.models.tokens import count_text
@@ -34,7 +32,6 @@ from agent_runtime.prompt.render import shown_text
 from agent_runtime.prompt.view import Entry, View, handles
 from agent_runtime_storage.contract.records.log import (
     Amount,
-    CallDone,
     CallShown,
     Commit,
     Finish,
@@ -49,8 +46,6 @@ from agent_runtime_storage.contract.store import UserStore
 
 CLOSED = Finish("suspended", "interrupted", "Its runtime was closed.")
 """The end of a run that its process leaves to be resumed."""
-_COUNTED_CHARS = 200_000
-"""Longer results are estimated: they are truncated when their exchange closes, and counted then."""
 
 
 @dataclass(slots=True)
@@ -248,6 +243,10 @@ class RunLog:
             return False, False
         return await self.store.runs.poll(self.lease)
 
+    async def inbox(self) -> list[InboxItem]:
+        """Return what is in the thread's inbox."""
+        return await self.store.inbox.pending(self.lease.thread_id)
+
     async def reserve(self, amount: Amount, *, unsettle: Amount | None = None) -> None:
         """Reserve the next call, or (with `unsettle`) the next attempt after a lost one.
 
@@ -336,7 +335,7 @@ class RunLog:
         exchange = Exchange(row.seq, message, time.time())
         if start:
             exchange.marked.update(range(len(message.calls)))
-        starting, live = _start_events(exchange, sorted(exchange.marked))
+        starting, live = exchange.start_events(sorted(exchange.marked))
         await self.write(
             Commit(
                 nodes=(replace(row, started=start),),
@@ -355,8 +354,8 @@ class RunLog:
     async def start(self, indices: Sequence[int], done: dict[int, ToolResult]) -> None:
         """Mark calls as started and record results of calls that do not run."""
         exchange = self.open_exchange()
-        rows = [self._done(i, result) for i, result in done.items()]
-        events, live = _start_events(exchange, indices)
+        rows = [exchange.done_row(i, result) for i, result in done.items()]
+        events, live = exchange.start_events(indices)
 
         def started() -> None:
             exchange.results.update(done)
@@ -366,7 +365,10 @@ class RunLog:
             Commit(
                 start=tuple((exchange.seq, i) for i in indices),
                 done=tuple(rows),
-                events=(*events, *(self._finished(i, r, cut=False) for i, r in done.items())),
+                events=(
+                    *events,
+                    *(exchange.finish_event(i, r, cut=False) for i, r in done.items()),
+                ),
             ),
             then=started,
             live=live,
@@ -377,8 +379,8 @@ class RunLog:
         exchange = self.open_exchange()
         await self.write(
             Commit(
-                done=(self._done(index, result),),
-                events=(self._finished(index, result, cut=False),),
+                done=(exchange.done_row(index, result),),
+                events=(exchange.finish_event(index, result, cut=False),),
             ),
             then=lambda: exchange.results.update({index: result}),
         )
@@ -421,14 +423,14 @@ class RunLog:
         rows = self._rows(notes, exchange.seq)
         for note, row in zip(notes, rows, strict=True):
             view = extend_view(view, Entry(row.seq, row.parent_id, note, at=time.time()))
-        events = [self._finished(i, r, cut=shown[i] is not None) for i, r in done.items()]
+        events = [exchange.finish_event(i, r, cut=shown[i] is not None) for i, r in done.items()]
         events += [
             NewEvent("note", row.seq, {"source": n.source})
             for n, row in zip(notes, rows, strict=True)
         ]
         await self.write(
             Commit(
-                done=tuple(self._done(i, result) for i, result in done.items()),
+                done=tuple(exchange.done_row(i, result) for i, result in done.items()),
                 # Recorded, because a reload must show the same as this prompt.
                 shown=_truncations(entry),
                 close=(exchange.seq,),
@@ -449,41 +451,6 @@ class RunLog:
         if self.exchange is None:
             raise RuntimeError("no exchange is open")
         return self.exchange
-
-    def _done(self, index: int, result: ToolResult) -> CallDone:
-        exchange, text = self.open_exchange(), result.text
-        return CallDone(
-            node_id=exchange.seq,
-            index=index,
-            outcome=result.outcome,
-            body=encode_result(result),
-            tokens=count_text(text) if len(text) <= _COUNTED_CHARS else len(text) // 4,
-            text=searchable(result, exchange.message.calls[index].name),
-        )
-
-    def _finished(self, index: int, result: ToolResult, *, cut: bool) -> NewEvent:
-        call = self.open_exchange().message.calls[index]
-        data = {
-            "call_id": call.id,
-            "tool": call.name,
-            "outcome": result.outcome,
-            "chars": len(result.text),
-            "cut": cut,
-        }
-        return NewEvent("tool-finish", self.open_exchange().seq, data)
-
-
-def _start_events(
-    exchange: Exchange, indices: Sequence[int]
-) -> tuple[list[NewEvent], dict[int, dict[str, Any]]]:
-    """Return the events of calls that start, and for each its data that is not stored with it."""
-    calls = [exchange.message.calls[i] for i in indices]
-    events = [
-        NewEvent("tool-start", exchange.seq, {"call_id": call.id, "tool": call.name})
-        for call in calls
-    ]
-    # The answer's node has the arguments.
-    return events, {place: {"arguments": call.arguments} for place, call in enumerate(calls)}
 
 
 def _truncations(entry: Entry) -> tuple[CallShown, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from agent_runtime.messages import (
+    ASK_USER,
     AssistantMessage,
     Note,
     ToolCall,
@@ -245,8 +246,9 @@ def _exchange(
             text = _clean(_result(result, call.id, limit))
             # A cancelled call says that the run was stopped, not that something is wrong.
             failed = result.outcome not in ("ok", "cancelled")
-            speaker = f"tool {name} ({result.outcome})"
-            yield TranscriptMessage(entry.seq, at, speaker, text, noteworthy=failed)
+            answered = call.name == ASK_USER and result.outcome == "ok"
+            speaker = "user, answering" if answered else f"tool {name} ({result.outcome})"
+            yield TranscriptMessage(entry.seq, at, speaker, text, noteworthy=failed or answered)
 
 
 def _arguments(call: ToolCall, limit: int) -> str:

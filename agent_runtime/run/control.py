@@ -10,6 +10,7 @@ import anyio
 from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
 from agent_runtime.files.attach import ThreadFiles
+from agent_runtime.human.interruptions import InterruptedCall, interrupted_calls
 from agent_runtime.human.pause import PAUSE, PAUSED
 from agent_runtime.human.posting import post_message
 from agent_runtime.human.questions import Answer, OnQuestion, Question, encode_answer
@@ -202,7 +203,8 @@ class RunControl:
 
         Args:
             answer: for `single` the choice, for `multiple` the choices, for `text` the text; for
-                `approval` and `continue` a `Decision`, or just True or False.
+                `approval` and `continue` a `Decision`, or just True or False; for `interrupted`
+                `Rerun()`, `Accept(value)` or `Fail(reason)`.
 
         Raises:
             InvalidAnswer: it is not what the question asks for; the question stays open.
@@ -219,7 +221,8 @@ class RunControl:
         if pattern is not None:
             # An approval given to a sub-agent holds for the thread of its root.
             binding = str(row.body.get("binding", ""))
-            remember = NewApproval(new_id(), question.tool, pattern, root.thread_id, binding)
+            agent = str(row.body.get("agent", ""))
+            remember = NewApproval(new_id(), question.tool, pattern, root.thread_id, binding, agent)
         await store.questions.answer(question_id, encoded, remember=remember)
         at_work = root.status in ACTIVE and not leases.is_dead(root)
         return not at_work and not await questions_of(store, root.id)
@@ -244,6 +247,14 @@ class RunControl:
         if thread is not None:
             return await questions_on(store, thread, status)
         return [Question.of(row) for row in await store.questions.list(status=status, limit=1000)]
+
+    async def interrupted(self, run_id: str, *, user: str | None = None) -> list[InterruptedCall]:
+        """Return the calls of a run whose end nobody recorded; `resume` takes decisions about them.
+
+        Of a run that is at work, these are the calls in progress.  Raises `NotFound`.
+        """
+        store = self.store_of(user)
+        return await interrupted_calls(store, await store.runs.get(run_id))
 
     async def approvals(self, thread: str, *, user: str | None = None) -> list[ApprovalRow]:
         """Return the approvals that hold for the rest of a thread. Raises `NotFound`."""

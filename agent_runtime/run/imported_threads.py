@@ -1,12 +1,15 @@
-"""Check that the engine can read the rows of an imported thread."""
+"""Check that the engine can read the rows of an imported thread, and let a person resume it."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from agent_runtime.errors import Conflict
 from agent_runtime.messages import AssistantMessage, decode_message, decode_result
 from agent_runtime.plan.model import decode_plan
 from agent_runtime.prompt.observation import decode_body
+from agent_runtime_storage.contract.records.log import Budget, Run
+from agent_runtime_storage.contract.store import UserStore
 
 
 def check_imported_body(
@@ -33,3 +36,22 @@ def check_imported_body(
         case "plan":
             decode_plan(body, version=1, node_id=1, created_at=0.0)
     return "", 0
+
+
+async def vouch_for(store: UserStore, run: Run, budget: Budget) -> Run:
+    """Make an imported run this owner's own, under this budget, so that it can be resumed.
+
+    Other runs are returned unchanged.
+
+    Raises:
+        Conflict: it is a sub-agent's run, which only its root's run may continue.
+    """
+    if run.stop_reason != "imported":
+        return run
+    if run.parent_run_id is not None:
+        raise Conflict(
+            f"Run {run.id} is an imported sub-agent's run.",
+            cure=f"Resume the run that it worked for, {run.root_run_id}.",
+        )
+    await store.runs.adopt(run.id, budget)
+    return await store.runs.get(run.id)

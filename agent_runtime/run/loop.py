@@ -45,7 +45,7 @@ from agent_runtime.prompt.build import build_prompt, check_prompt
 from agent_runtime.prompt.incomplete_answers import GO_ON as GO_ON_EXACTLY
 from agent_runtime.prompt.incomplete_answers import AnswerCutoff, UnfinishedAnswer, failed_answer
 from agent_runtime.prompt.normalise import normalise_answer
-from agent_runtime.prompt.view import Prompt, View
+from agent_runtime.prompt.view import Prompt
 from agent_runtime.run.inbox import inbox_notes
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, may_start, run_calls, still_running
@@ -203,7 +203,7 @@ class AgentLoop:
         cancelled, posted = await self.log.asked()
         if cancelled:
             return cancelled_finish()
-        if posted and pause_requested(await self.inbox(), self.log.lease):
+        if posted and pause_requested(await self.log.inbox(), self.log.lease):
             return PAUSED
         return None
 
@@ -344,7 +344,7 @@ class AgentLoop:
             # The inbox stays as it is, for the run that resumes this one or follows it.
             finish = follow_up
         else:
-            items = await self.inbox()
+            items = await self.log.inbox()
             notes = inbox_notes(items, self.log.lease.run_id)
             finish, requests = self.outcome(message, follow_up, interrupted=bool(notes))
             notes += requests
@@ -420,26 +420,23 @@ class AgentLoop:
         results = exchange.results | done
         ordered = [results[index] for index in range(len(exchange.message.calls))]
         shown = await state.fit(exchange.message.calls, [result.text for result in ordered])
-        notes: list[Note] = []
+        notes = await state.gate.allowance_notes(exchange)
         if finish is None:
             # In the commit that closes the exchange: inside a tool loop a note is part of the last
             # result, which must not change once a prompt has shown it.
-            notes = [*await state.guard.look(ordered), *await state.limit_notes()]
+            notes += [*await state.guard.look(ordered), *await state.limit_notes()]
             with suppress(InboxWaiting):
-                await log.close(done, shown, notes=notes, reserve=self.reserve, undisturbed=True)
+                await log.close(
+                    done, shown, notes=notes, reserve=state.reserve_ahead, undisturbed=True
+                )
                 return
-        items = await self.inbox() if finish is None else ()
+        items = await self.log.inbox() if finish is None else ()
         notes = [*inbox_notes(items, log.lease.run_id), *notes]
         if pause_requested(items, log.lease):
             finish = PAUSED
         await log.close(
-            done, shown, notes=notes, drained=items, reserve=self.reserve, finish=finish
+            done, shown, notes=notes, drained=items, reserve=state.reserve_ahead, finish=finish
         )
-
-    def reserve(self, view: View) -> Amount | None:
-        """Return what to reserve for the next call with the commit before it, if anything."""
-        # With budgets the answer may have to shrink, or the run to wait: `next_prompt` reserves.
-        return None if self.setup.limited else self.state.reserve_ahead(view)
 
     async def end_without_output(self) -> Finish | None:
         """End the run if its model gave too many invalid outputs; else return None."""
@@ -452,10 +449,6 @@ class AgentLoop:
 
     # Resuming and ending
 
-    async def inbox(self) -> Sequence[InboxItem]:
-        """Return what is in the thread's inbox."""
-        return await self.log.store.inbox.pending(self.log.lease.thread_id)
-
     async def drain(self) -> Finish | None:
         """Append what came into the inbox while nobody worked on the thread.
 
@@ -464,7 +457,7 @@ class AgentLoop:
         """
         log, state = self.log, self.state
         self.unfinished = UnfinishedAnswer.of(log.view.entries)
-        items = await self.inbox()
+        items = await self.log.inbox()
         notes = inbox_notes(items, log.lease.run_id)
         # Only a resumed run has made steps; a new one has neither a guard's question nor a limit
         # that it came near.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +14,7 @@ from agent_runtime.delegation import tool as delegate
 from agent_runtime.delegation.tasks_tool import tasks, tasks_note
 from agent_runtime.errors import ConfigError
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
+from agent_runtime.human.approval_rules import check_rules
 from agent_runtime.human.ask_user import ask_user
 from agent_runtime.memory.observational.configure import MemorySetup, configure_memory
 from agent_runtime.memory.recall.tool import recall
@@ -20,6 +22,7 @@ from agent_runtime.messages import encodable
 from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Model, ModelInfo, ModelSettings, default_reserve
 from agent_runtime.models.catalog import known_output
+from agent_runtime.models.cost import require_price
 from agent_runtime.models.fallback.choice import ModelChoice
 from agent_runtime.models.model_settings import is_main, place_for_model
 from agent_runtime.models.pricing.dearest import dearest
@@ -29,15 +32,18 @@ from agent_runtime.plan.tool import PlanTool, plan_note, plan_tool
 from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
-from agent_runtime.run.budget import limits_of
+from agent_runtime.run.budget import in_money, limits_of
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import StateFunction
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
+from agent_runtime_config.approvals import approval_rules
 from agent_runtime_config.request_settings import parse_model_settings
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.records.spending import NO_LIMITS, UNLIMITED, Budget, Limits
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +290,8 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
     own = Toolset(agent.tools)
     delegating = bool(agent.delegation) and levels > 0
     reserved = (delegate.NAME, artifact.NAME, tasks.name) if delegating else ()
-    for name in (recall.name, outputs.FINAL, *reserved):
-        if own.get(name) not in (None, recall):
+    for name in (recall.name, ask_user.name, outputs.FINAL, *reserved):
+        if own.get(name) not in (None, recall, ask_user):
             raise ConfigError(
                 f"The tool name {name!r} is reserved for the runtime.",
                 cure="Give yours another name: `tool(function, name=...)`.",
@@ -301,3 +307,21 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
     if output is not None:
         tools.append(outputs.FinalTool(output))
     return Toolset(tools)
+
+
+def check_setup(setup: RunSetup, settings: Settings, budget: Budget, *, rules: bool) -> None:
+    """Log what is doubtful about a run.
+
+    Args:
+        rules: whether to check the rules of approval, too.
+
+    Raises:
+        ConfigError: a rule names no tool, or dollars are limited and a model has no price.
+    """
+    if rules:
+        for warning in check_rules(approval_rules(settings.approve), setup.tools):
+            _log.warning("%s", warning)
+    for warning in setup.memory.warnings if setup.memory else ():
+        _log.warning("Observational memory: %s", warning)
+    for info in setup.choice.infos:
+        require_price(info, in_money(budget, setup.limits), settings)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import anyio.to_thread
@@ -14,6 +15,7 @@ from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.files.long_texts import MESSAGE_CHARS, keep_long_text
 from agent_runtime.human.approval_rules import SHELL
+from agent_runtime.human.interruptions import Rerun, Resolution, resolved_result
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
 from agent_runtime.log.exchange import Exchange
@@ -282,8 +284,10 @@ async def take_over(
     setup: RunSetup,
     agent: str,
     on_event: Callable[[Event], None],
+    *,
+    decided: Mapping[str, Resolution] = MappingProxyType({}),
 ) -> TakenOverRun:
-    """Take over a run that `check_free` accepts.
+    """Take over a run that `check_free` accepts, with decisions about interrupted calls by id.
 
     Raises:
         ThreadBusy: another process took it over first, or another run is active on its thread.
@@ -321,21 +325,37 @@ async def take_over(
             await _check_head(store, run, log.head)
         log.limits = setup.limits
         taken = TakenOverRun(log, step_limit=step_limit(run, setup))
-        again: set[str] = set()
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)
-            known = log.exchange.results.keys() | taken.unverified.keys()
-            calls = enumerate(log.exchange.message.calls)
-            # These calls run again, and resume the sub-agents that they began.
-            again = {call.id for index, call in calls if index not in known}
             await _name_left_commands(run, owner, log.exchange, taken.unverified)
-        await _end_children(store, run, again)
+            _apply(decided, log.exchange, taken.unverified)
+        await _end_children(store, run, _unknown_calls(log.exchange, taken.unverified))
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
-        start = run_start_event(agent, setup, taken.step_limit, made=run.steps)
+        start = run_start_event(agent, setup, taken.step_limit, made=run.steps, decided=decided)
         await log.tell_of(child_start_event(start, run.parent_run_id, RunSpec.of(run)))
     return taken
+
+
+def _unknown_calls(exchange: Exchange | None, unverified: Mapping[int, ToolResult]) -> set[str]:
+    """Return the ids of the calls that run again, and resume the sub-agents that they began."""
+    if exchange is None:
+        return set()
+    known = exchange.results.keys() | unverified.keys()
+    return {call.id for index, call in enumerate(exchange.message.calls) if index not in known}
+
+
+def _apply(
+    decided: Mapping[str, Resolution], exchange: Exchange, unverified: dict[int, ToolResult]
+) -> None:
+    """Replace the results of interrupted calls by what a person decided about them."""
+    for index, call in enumerate(exchange.message.calls):
+        resolution = decided.get(call.id)
+        if isinstance(resolution, Rerun):
+            unverified.pop(index, None)
+        elif resolution is not None:
+            unverified[index] = resolved_result(resolution)
 
 
 async def _name_left_commands(
@@ -361,7 +381,8 @@ def check_own(run: Run) -> None:
     if run.stop_reason == "imported":
         raise Conflict(
             f"Run {run.id} was imported, so it cannot be resumed.",
-            cure=f"Start a new run on its thread, {run.thread_id}.",
+            cure=f"Start a new run on its thread, {run.thread_id}, or vouch for the import by "
+            "`imported=True` (`resume --imported`).",
         )
 
 
@@ -382,12 +403,18 @@ def step_limit(run: Run, setup: RunSetup) -> int:
 
 
 def run_start_event(
-    agent: str, setup: RunSetup, limit: int, *, made: int | None = None
+    agent: str,
+    setup: RunSetup,
+    limit: int,
+    *,
+    made: int | None = None,
+    decided: Mapping[str, Resolution] = MappingProxyType({}),
 ) -> NewEvent:
     """Return the event of a run's beginning.
 
     Args:
         made: the steps that a resumed run has made; None for a new one.
+        decided: what is to become of interrupted calls, by their ids.
     """
     data: dict[str, Any] = {
         "agent": agent,
@@ -400,6 +427,8 @@ def run_start_event(
         data |= {"observe_at": memory.thresholds.observe, "reflect_at": memory.thresholds.reflect}
         if memory.warnings:
             data["warnings"] = list(memory.warnings)
+    if decided:
+        data["decided"] = {call: type(one).__name__.lower() for call, one in decided.items()}
     return NewEvent("run-start", data=data)
 
 

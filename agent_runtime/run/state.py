@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -11,7 +11,9 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.errors import ModelError
+from agent_runtime.human.ask_user import ask_user
 from agent_runtime.human.gate import Gate
+from agent_runtime.human.interruptions import Resolution
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.configure import MemorySetup
 from agent_runtime.memory.observational.constraint_reader import constraints_of
@@ -20,7 +22,7 @@ from agent_runtime.memory.observational.observer.rules import RuleObserver
 from agent_runtime.memory.observational.reflector.rules import RuleReflector
 from agent_runtime.memory.observational.worker import MemoryWorker
 from agent_runtime.memory.transcript import characters
-from agent_runtime.messages import Note, ToolCall, ToolResult
+from agent_runtime.messages import ASK_USER, Note, ToolCall, ToolResult
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.attachments import ContentCache, PromptFiles
 from agent_runtime.prompt.constraints import Constraints
@@ -63,6 +65,7 @@ class RunState:
         outage: waits while the model is unavailable.
         memory: observational memory, where it is on; `worker` prepares it in the background.
         settled: results of a reopened exchange, for calls that must not run again.
+        decided: what a person decided about interrupted calls, by their ids.
         previous: the prompt of the last model call.
     """
 
@@ -80,6 +83,7 @@ class RunState:
     worker: MemoryWorker | None = None
     wrap_up: WrapUp = field(default_factory=WrapUp)
     settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    decided: Mapping[str, Resolution] = field(default_factory=dict[str, Resolution])
     previous: Prompt | None = None
 
     @classmethod
@@ -111,7 +115,7 @@ class RunState:
             step_limit=step_limit,
             task=task,
             reservation=reservation,
-            gate=Gate.of(log, settings),
+            gate=Gate.of(log, settings, asks=setup.tools.get(ASK_USER) is ask_user),
             guard=LoopGuard.of(log, settings, setup.tools),
             files=PromptFiles(log.store, contents, setup.files, setup.info, log.tell_of),
             outage=ModelOutage(reservation, settings.model_outage),
@@ -242,8 +246,12 @@ class RunState:
     # Limits
 
     def reserve_ahead(self, view: View) -> Amount | None:
-        """Return what to reserve for the next call; None if an activation comes before it."""
-        return None if self.due(view) is not None else self.reservation.bound(view)
+        """Return what to reserve for the next call with the commit before it, if anything."""
+        # With budgets the answer may have to shrink, or the run to wait, and an activation changes
+        # the prompt: then `next_prompt` reserves.
+        if self.setup.limited or self.due(view) is not None:
+            return None
+        return self.reservation.bound(view)
 
     async def limit_notes(self) -> list[Note]:
         """Return a note if the run came near its limits, or away from them, since the last one."""

@@ -50,6 +50,10 @@ def _self_cancelled() -> ToolResult:
     return ToolResult(SELF_CANCELLED, outcome="interrupted")
 
 
+def _is_unverified(result: ToolResult) -> bool:
+    return result.outcome == "interrupted"
+
+
 def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]:
     """Return an exchange that a dead process left open, and results for its unverified calls."""
     message = decode_message(node.body)
@@ -104,7 +108,9 @@ def may_start(message: AssistantMessage, tools: Toolset, gate: Gate) -> bool:
     marked runs again only then, whether it had begun or not.
     """
     ready, done = partition_calls(Exchange(0, message, 0.0), tools)
-    return not done and all(one.tool.idempotent and not gate.may_ask(one.tool) for one in ready)
+    return not done and all(
+        one.tool.idempotent and not gate.may_ask_about(one.tool) for one in ready
+    )
 
 
 async def run_calls(
@@ -133,7 +139,11 @@ async def run_calls(
     exchange = log.open_exchange()
     ready, done = partition_calls(exchange, tools)
     done |= settled
-    gated = GateResult([one for one in ready if one.index not in done], done)
+    gated = GateResult(
+        [one for one in ready if one.index not in done],
+        done,
+        [one for one in ready if one.index in settled and _is_unverified(settled[one.index])],
+    )
     if gate is not None:
         gated = await gate.sort(exchange, gated)
     if not gated.ready and not gated.waiting:

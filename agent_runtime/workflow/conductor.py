@@ -26,6 +26,8 @@ from pydantic_core import to_json
 
 from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
+from agent_runtime.human.gate import GateResult
+from agent_runtime.human.interruptions import Accept, Fail, resolved_result
 from agent_runtime.log.branch import node_row
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import cancelled_finish
@@ -49,7 +51,9 @@ from agent_runtime.workflow.steps import (
     WorkflowNodeTool,
     describe_value,
     encode_node_value,
+    node_tool_result,
     to_plain_json,
+    typed,
 )
 from agent_runtime_storage.contract.records.log import Commit, Finish, Run
 from agent_runtime_storage.contract.records.log import Node as LogNode
@@ -67,13 +71,16 @@ class RecordedIteration:
     """An iteration of a node in the log, and its exchange.
 
     Attributes:
-        call: the call that began it: the first of those whose end was not recorded.
+        call: the last call of it, at `index` of its exchange.
+        began: the call that began it: the first of those whose end was not recorded.
     """
 
     asked: dict[str, Any]
     result: ToolResult
     exchange: int
-    call: str
+    index: int
+    call: ToolCall
+    began: str
 
     @property
     def unseen(self) -> bool:
@@ -157,7 +164,7 @@ class WorkflowLoop:
                 raise
             self._end = Finish("failed", "budget", failed.message)
         if self._end is not None:
-            return await self.finish(self._end)
+            return self._end if self.log.ended else await self.finish(self._end)
         return await self._answer(output)
 
     async def finish(self, finish: Finish) -> Finish:
@@ -208,22 +215,25 @@ class WorkflowLoop:
         if not isinstance(message, AssistantMessage) or not message.calls:
             return
         self._last = node.seq
-        for call, row in zip(message.calls, node.calls, strict=True):
+        for index, (call, row) in enumerate(zip(message.calls, node.calls, strict=True)):
             key = call.name, int(call.arguments["iteration"])
             before = self._recorded.get(key)
             # An interrupted iteration runs again under a new call, but its sub-agent names the
             # first one.
-            began = before.call if before and before.unseen else call.id
+            began = before.began if before and before.unseen else call.id
             result = decode_result(row.body)
-            self._recorded[key] = RecordedIteration(call.arguments, result, node.seq, began)
+            self._recorded[key] = RecordedIteration(
+                call.arguments, result, node.seq, index, call, began
+            )
 
     # What the function asks for
 
     async def ask(self, step: NodeIteration) -> Any:
-        """Run a node; return its value once all nodes of its exchange have ended.
+        """Run a node; return its value, of its type, once all nodes of its exchange have ended.
 
         Raises:
             NodeFailed: it did not succeed.
+            ConfigError: its value does not fit its type.
 
         Cancelling the call does not stop a node that has started.
         """
@@ -237,7 +247,7 @@ class WorkflowLoop:
             # Cancelled before it began: it must not run, nor hold up the other branches.
             if step in self._waiting:
                 self._waiting.remove(step)
-        return step.value()
+        return typed(step.value(), step.kind)
 
     async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """Run branches in parallel; see `WorkflowContext.gather`."""
@@ -274,6 +284,7 @@ class WorkflowLoop:
     async def _exchange(self, batch: Sequence[NodeIteration]) -> None:
         """Give each node of a batch its recorded result, or run it."""
         fresh: list[NodeIteration] = []
+        gated = GateResult([], {})
         for step in batch:
             self._iterations[step.name] += 1
             step.iteration = self._iterations[step.name]
@@ -285,9 +296,15 @@ class WorkflowLoop:
                 continue
             self._check_same(step, recorded)
             step.result, step.again = recorded.result, self._runs_again(step, recorded)
-            step.began = recorded.call if recorded.unseen else ""
-            if step.again:
+            step.began = recorded.began if recorded.unseen else ""
+            decided = recorded.unseen and await self._decided(step, recorded, gated)
+            if decided or step.again:
                 fresh.append(step)
+        if gated.new:
+            self._check_used()
+            self._end = await self.state.gate.suspend(gated)
+            self._scope.cancel()
+            return
         if fresh:
             self._check_used()
             # The function is stopped where it waits, and `drive` writes the end.
@@ -311,6 +328,28 @@ class WorkflowLoop:
             case _:
                 # Only what ended the run is tried again: the function has handled earlier failures.
                 return self._retry and recorded.exchange == self._last
+
+    async def _decided(
+        self, step: NodeIteration, recorded: RecordedIteration, gated: GateResult
+    ) -> bool:
+        """Apply what a person decided about an interrupted iteration, or ask.
+
+        Returns whether a person decided: it runs again, or its result goes into an exchange.
+        """
+        gate, key = self.state.gate, (recorded.exchange, recorded.index)
+        resolution = self.state.decided.get(recorded.call.id)
+        if resolution is None and not step.again:
+            answers = await gate.resolutions()
+            resolution = answers.get(key)
+            if key not in answers and await gate.may_ask():
+                gate.ask_about(gated, *key, recorded.call)
+        if isinstance(resolution, Accept):
+            # A value that does not fit would fail on every resume, once it is recorded.
+            typed(resolution.value, step.kind)
+            step.decided = node_tool_result(resolution.value)
+        elif isinstance(resolution, Fail):
+            step.decided = resolved_result(resolution)
+        return resolution is not None
 
     def _settle(self, step: NodeIteration) -> None:
         if step.result is not None and step.result.outcome == "ok":
@@ -357,7 +396,8 @@ class WorkflowLoop:
             for index, one in enumerate(steps):
                 one.result = results[index]
 
-        await run_calls(log, tools, self.state.context, close)
+        decided = {i: one.decided for i, one in enumerate(steps) if one.decided is not None}
+        await run_calls(log, tools, self.state.context, close, decided)
         failed = any(one.result is None or one.result.outcome != "ok" for one in steps)
         if failed and (await log.asked())[0]:
             # The whole tree was cancelled, and the child noticed first.

@@ -32,9 +32,7 @@ from agent_runtime.workflow.steps import (
     describe_value,
     function_step,
     node_tool_result,
-    return_type,
     to_plain_json,
-    typed,
 )
 from agent_runtime_storage.contract.records.log import Run
 
@@ -72,6 +70,8 @@ class Workflow:
         history_messages, history_tokens: limits of the history that is loaded: messages, and
             tokens by our count.
         max_steps: the most nodes of one run; None for the setting.
+        asking: whether a person is asked what is to become of a node that was interrupted; the run
+            is suspended until there is an answer.
     """
 
     flow: Callable[[WorkflowContext], Awaitable[Any]]
@@ -81,6 +81,7 @@ class Workflow:
     history_messages: int = 20
     history_tokens: int = 16_000
     max_steps: int | None = None
+    asking: bool = False
 
     def __post_init__(self) -> None:
         if not inspect.iscoroutinefunction(self.flow):
@@ -234,9 +235,9 @@ class WorkflowContext:
                 the node `source_node_id`; anything else means no input.
             history: whether the messages of the shared state precede its task.
         """
-        kind = None if agent.output_type in (None, str) else agent.output_type
         step = self._child(name, agent, task, input_source, source_node_id, history=history)
-        return typed(await self._loop.ask(step), kind)
+        step.kind = None if agent.output_type in (None, str) else agent.output_type
+        return await self._loop.ask(step)
 
     async def workflow(
         self,
@@ -278,14 +279,14 @@ class WorkflowContext:
         The value is stored as JSON and converted to the function's return annotation, also on the
         first call, so that a resumed run gets the same.  A function made by `tool` keeps its
         `timeout` and `idempotent`; one that started without a recorded end runs again only if it
-        is idempotent.
+        is idempotent, or if a person says so when the run is resumed.
 
         Args:
             args, kwargs: stored as JSON, to check that a resumed run passes the same; values that
                 JSON cannot hold are compared by type only.
         """
         step = function_step(name, function, args, kwargs)
-        return typed(await self._loop.ask(step), return_type(function))
+        return await self._loop.ask(step)
 
     async def delegate(self, name: str, assignment: Assignment) -> Outcome:
         """Have a sub-agent do a task, as a node; return its outcome, as observed.
@@ -295,8 +296,7 @@ class WorkflowContext:
         another attempt.  After a crash, a sub-agent that had finished is not run again, and one
         that died is resumed.  Calls of it that need an approval are refused.
         """
-        step = self._delegated(name, assignment)
-        return typed(await self._loop.ask(step), Outcome)
+        return await self._loop.ask(self._delegated(name, assignment))
 
     async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
         """Run branches in parallel; return their results in order.
@@ -372,7 +372,8 @@ class WorkflowContext:
             return node_tool_result(asdict(await delegate_task(context, assignment)))
 
         tool = FunctionTool(run, name=name if NAME.fullmatch(name) else "node", timeout=math.inf)
-        step = NodeIteration(name, to_plain_json({**known, "tools": tools}), tool, repeatable=True)
+        asked = to_plain_json({**known, "tools": tools})
+        step = NodeIteration(name, asked, tool, repeatable=True, kind=Outcome)
         return step
 
     def _input(

@@ -48,7 +48,9 @@ class NodeIteration:
         repeatable: whether it may run again if its end was not recorded.
         speaks: whether its value becomes a message of the shared state.
         path: its position among parallel branches.
+        kind: the type of its value; None for any.
         again: whether the log has this iteration without success.
+        decided: the result that a person gave it, instead of running it.
         began: the call that began it, if its end was not recorded.
         cause: the error that it failed with in this process.
         stop_reason: why its own run stopped.
@@ -60,8 +62,10 @@ class NodeIteration:
     repeatable: bool
     speaks: bool = False
     path: tuple[int, ...] = ()
+    kind: Any = None
     iteration: int = 0
     again: bool = False
+    decided: ToolResult | None = None
     began: str = ""
     result: ToolResult | None = None
     cause: Exception | None = None
@@ -98,8 +102,9 @@ class NodeIteration:
             return NodeFailed(
                 f"The node {which} was started, but its end was not recorded: its effect is "
                 "unverified.",
-                cure="Check what it did: catch NodeFailed in the workflow, or make its function "
-                "by `tool(idempotent=True)`, so that it may run again.",
+                cure=f"Check what it did, and resume the run with rerun={{{self.name!r}}}, "
+                f"accept={{{self.name!r}: value}} or fail={{{self.name!r}}}; or catch NodeFailed. "
+                "A function made by `tool(idempotent=True)` runs again by itself.",
                 node=self.name,
                 iteration=self.iteration,
                 outcome="interrupted",
@@ -180,6 +185,7 @@ def function_step(
     if kwargs:
         asked["kwargs"] = to_plain_json(dict(kwargs))
     step = NodeIteration(name, asked, work, repeatable=made is not None and made.idempotent)
+    step.kind = return_type(function)
     step.needs = partial(_needs, name, inner, made, args, kwargs)
     return step
 

@@ -26,6 +26,10 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "ThreadMessage",
         "Question",
         "Decision",
+        "InterruptedCall",
+        "Rerun",
+        "Accept",
+        "Fail",
     ),
     "tools": (
         "tool",

@@ -28,10 +28,12 @@ SECONDS = 90
 class Screen:
     """The screen of a command's terminal."""
 
-    def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self, master: int, process: subprocess.Popen[bytes], columns: int, rows: int
+    ) -> None:
         self.process = process
         self._master = master
-        self._screen = pyte.Screen(COLUMNS, ROWS)
+        self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
 
     @property
@@ -57,10 +59,19 @@ class Screen:
 
 
 @contextmanager
-def at_terminal(folder: Path, environ: Mapping[str, str], *arguments: str) -> Generator[Screen]:
-    """Start a command at a terminal; it is killed at the end if it still runs."""
+def at_terminal(
+    folder: Path,
+    environ: Mapping[str, str],
+    *arguments: str,
+    columns: int = COLUMNS,
+    rows: int = ROWS,
+) -> Generator[Screen]:
+    """Start a command at a terminal; it is killed at the end if it still runs.
+
+    COLUMNS and LINES stay those of the default, as after a change of the window's size.
+    """
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     size = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
     process = subprocess.Popen(
         [*COMMAND, *arguments],
@@ -71,7 +82,7 @@ def at_terminal(folder: Path, environ: Mapping[str, str], *arguments: str) -> Ge
         stderr=slave,
     )
     try:
-        yield Screen(master, process)
+        yield Screen(master, process, columns, rows)
     finally:
         process.kill()
         process.communicate()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+
+import pytest
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.testing.model_server import Reply
@@ -62,6 +65,53 @@ def test_a_command_can_hide_or_forge_nothing(machine: Machine) -> None:
     assert screen.process.returncode == 0 and not (machine.folder / "tail").exists()
 
 
+@pytest.mark.parametrize("columns", [24, 79])
+def test_no_row_can_be_forged_at_any_width(machine: Machine, columns: int) -> None:
+    forged = "The agent wants to call read_file:"
+    # Where the terminal breaks a long row by itself, the rest would stand at a row's beginning.
+    command = "".join("x" * (columns - n) + forged for n in range(columns))[:800]
+    asks = Reply(text=command, calls=(("run_command", {"command": command}),))
+    machine.script = lambda request, n: HELLO if n else asks
+    options = ("run", "Go.", "--workspace", ".", "--ask-shell")
+
+    size = {"columns": columns, "rows": 600}
+    with at_terminal(machine.folder, machine.environ, *options, **size) as screen:
+        screen.until("  command", "  timeout: null", "Always would allow")
+        shown = [row for row in screen.rows if row]
+        first, last = (
+            next(n for n, row in enumerate(shown) if row.startswith(name))
+            for name in ("  command:", "  timeout:")
+        )
+        # Every row of the argument but the first has the mark.
+        assert all(row.startswith("  |") for row in shown[first + 1 : last])
+        text = "".join(row.removeprefix("  |").strip() for row in shown[first:last])
+        assert text.replace(" ", "") == f"command:{command}".replace(" ", "")
+        screen.type("n")
+        screen.process.wait(timeout=60)
+    assert screen.process.returncode == 0
+
+
+def test_an_interrupted_call_is_decided_at_the_terminal(machine: Machine) -> None:
+    command = Reply(calls=(("run_command", {"command": "echo x >> made.txt; sleep 600"}),))
+    machine.script = lambda request, n: HELLO if n else command
+    options = ("run", "Go.", "--workspace", ".", "--allow-shell")
+    with at_terminal(machine.folder, machine.environ, *options) as screen:
+        while not (machine.folder / "made.txt").exists():
+            time.sleep(0.05)
+        screen.process.kill()
+        screen.process.wait()
+
+    with at_terminal(machine.folder, machine.environ, "resume") as screen:
+        screen.until("was interrupted in a call of run_command:", "accept RESULT", "unverified")
+        assert screen.row("echo x >> made.txt; sleep 600") > 0
+        screen.type("accept It wrote one line.")
+        screen.process.wait(timeout=60)
+    assert screen.process.returncode == 0
+    assert (machine.folder / "made.txt").read_text() == "x\n"
+    last = machine.server.requests[-1].json["messages"][-1]
+    assert last["role"] == "tool" and "It wrote one line." in last["content"]
+
+
 def test_a_question_is_listed_in_full(machine: Machine) -> None:
     asks = Reply(calls=(("run_command", {"command": f"echo {'x' * 3000}\nid"}),))
     machine.script = lambda request, n: HELLO if n else asks
@@ -81,3 +131,7 @@ def test_a_rule_for_an_unknown_tool_stops_the_command(machine: Machine) -> None:
     assert result.exit_code == exits.USAGE and "wirte_file" in result.stderr
     assert "The tools are: " in result.stderr and "write_file" in result.stderr
     assert machine.server.requests == []
+    checked = machine.invoke("doctor", **wrong)
+    assert "fail  approvals" in checked.stdout and "wirte_file" in checked.stdout
+    checked = machine.invoke("doctor", AGENT_RUNTIME_APPROVE="shell,write_file:path=/etc/*")
+    assert "ok    approvals: a person is asked about: shell, write_file" in checked.stdout

@@ -6,19 +6,29 @@ import json
 import os
 import pty
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
+from anyio.from_thread import start_blocking_portal
 from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given
+from hypothesis import event as hypothesis_event
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
-from agent_runtime import Agent, Runtime, Settings
+from agent_runtime import Agent, Decision, Runtime, Settings
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
+from agent_runtime.cli.commands.transfer import text_of
+from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.human.questions import Question
 from agent_runtime.models.scripted import ScriptedModel, call, say
+from agent_runtime.run.imported_threads import check_imported_body
 from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime_storage.upkeep.export_format import SECTIONS, Checksum
 from tests.support.command import COMMAND, clean_environ
@@ -230,46 +240,107 @@ def test_no_changed_field_of_an_export_starts_anything(desk: Desk) -> None:
 
 
 async def _try_all(desk: Desk, cases: list[tuple[str, Records]]) -> dict[str, int]:
-    """Import each case; where that succeeds, show, resume and sweep it, and start a new run."""
-    from agent_runtime.cli.commands.transfer import text_of
-    from agent_runtime.errors import AgentRuntimeError
-    from agent_runtime.run.imported_threads import check_imported_body
-
     outcomes = {"refused": 0, "taken": 0}
     settings = Settings(database_url=f"file:{desk.folder / 'mutated.db'}", synchronous="normal")
-    tools = workspace_tools(desk.work, shell=True)
     async with Runtime.open(settings) as runtime:
-        store = runtime.store.of("local")
         for name, records in cases:
-
-            async def give(records: Records = records) -> AsyncIterator[dict[str, Any]]:
-                for line in written(records).splitlines():
-                    yield json.loads(line)
-
-            try:
-                [thread_id] = await store.upkeep.import_thread(
-                    give(), texts=text_of, vet=check_imported_body
-                )
-            except AgentRuntimeError as error:
-                assert error.cure, name
-                outcomes["refused"] += 1
-                continue
-            outcomes["taken"] += 1
-            swept = await runtime.sweep()
-            assert not (swept.interrupted or swept.ended or swept.resumable), name
-            runs = await store.runs.list()
-            for run in runs:
-                assert 0 <= run.created_at < 1e11 and run.id.isprintable(), name
-                with pytest.raises(AgentRuntimeError):
-                    await runtime.resume(run.id, Agent(ScriptedModel([say("No.")]), tools=tools))
-            head = (await store.threads.get(thread_id)).head
-            if head is not None:
-                model = ScriptedModel([say("On.")])
-                went = await runtime.run(Agent(model, tools=tools), "Go on.", thread=thread_id)
-                assert went.ok and went.steps == 1, name
-            assert not desk.marker.exists(), name
-            await store.upkeep.delete_thread(thread_id)
+            outcomes[await _try(runtime, desk, records, name)] += 1
     return outcomes
+
+
+async def _try(
+    runtime: Runtime, desk: Desk, records: Records, name: str, *, vouched: bool = False
+) -> str:
+    """Import an export; if that succeeds, sweep and resume it, and start a new run."""
+    store = runtime.store.of("local")
+    tools = workspace_tools(desk.work, shell=True)
+
+    def agent() -> Agent:
+        return Agent(ScriptedModel([say("No.")]), tools=tools)
+
+    async def give() -> AsyncIterator[dict[str, Any]]:
+        for line in written(records).splitlines():
+            yield json.loads(line)
+
+    try:
+        imported = await store.upkeep.import_thread(give(), texts=text_of, vet=check_imported_body)
+    except AgentRuntimeError as error:
+        assert error.cure, name
+        return "refused"
+    swept = await runtime.sweep()
+    assert not (swept.interrupted or swept.ended or swept.resumable), name
+    assert await runtime.questions() == [] and await runtime.approvals(imported[0]) == [], name
+    for run in await store.runs.list():
+        assert 0 <= run.created_at < 1e11 and run.id.isprintable(), name
+        with pytest.raises(AgentRuntimeError):
+            await runtime.resume(run.id, agent())
+        if not vouched:
+            continue
+        with suppress(AgentRuntimeError):
+            assert (await runtime.resume(run.id, agent(), imported=True)).steps <= run.steps + 1
+    if (await store.threads.get(imported[0])).head is not None:
+        went = await runtime.run(agent(), "Go on.", thread=imported[0])
+        assert went.ok and went.steps == 1, name
+    assert not desk.marker.exists(), name
+    await store.upkeep.delete_thread(imported[0])
+    return "taken"
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=6,
+)
+"""Values of the wrong type or out of range."""
+
+
+def _changed_once(draw: Callable[..., Any], records: Records) -> Records:
+    """Change a field of a record, or a value inside of a body or a JSON column."""
+    place: int = draw(st.integers(0, len(records) - 2))
+    record: dict[str, Any] = dict(records[place])
+    name: str = draw(st.sampled_from(sorted(record)))
+    others: list[Any] = [one[name] for one in records if name in one]
+    # Mostly of the right type: others are refused at once.
+    value: Any = draw(
+        st.sampled_from(others)
+        | st.sampled_from(HOSTILE.get(cast("type[object]", type(record[name])), [""]))
+        | JSON
+    )
+    inside: Any = record[name]
+    if isinstance(inside, str) and inside.startswith("{") and draw(st.booleans()):
+        inner: dict[str, Any] = json.loads(inside)
+        inner[str(draw(st.sampled_from(sorted(inner))))] = value
+        value = json.dumps(inner)
+    return [*records[:place], record | {name: value}, *records[place + 1 :]]
+
+
+@pytest.fixture(scope="module")
+def importing(desk: Desk) -> Iterator[Callable[[Records], str]]:
+    """Return a function that imports an export into one database, and tries to start something."""
+    settings = Settings(database_url=f"file:{desk.folder / 'any.db'}", synchronous="normal")
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Runtime.open(settings)) as runtime,
+    ):
+        yield lambda records: portal.call(
+            partial(_try, runtime, desk, records, "any", vouched=True)
+        )
+
+
+@given(st.data())
+@hypothesis_settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_no_changes_of_an_export_start_anything(
+    desk: Desk, importing: Callable[[Records], str], data: st.DataObject
+) -> None:
+    records = armed(desk)
+    for _ in range(data.draw(st.integers(0, 2))):
+        records = _changed_once(data.draw, records)
+    hypothesis_event(importing(records))
 
 
 def test_extreme_times_of_an_import_do_not_break_listings(desk: Desk) -> None:
@@ -318,3 +389,45 @@ def test_an_imports_questions_are_not_asked(desk: Desk) -> None:
             return list(await runtime.questions(thread="t"))
 
     assert anyio.run(questions) == []
+
+
+def test_an_imported_run_that_is_vouched_for_asks_for_everything_anew(desk: Desk) -> None:
+    records = changed(armed(desk), "runs", max_steps=10**9, budget_tokens=10**9)
+    approval: dict[str, Any] = {
+        "section": "approvals", "version": 1, "id": "a", "tool": "run_command", "arguments": {},
+        "binding": workspace_tools(desk.work, shell=True, shell_approval=True)[-1].binding(),
+        "agent": "agent", "created_at": 1.0,
+    }  # fmt: skip
+    assert desk.take([*records[:-1], approval, records[-1]]).exit_code == 0
+    command = call("run_command", command=f"touch {desk.marker}")
+    tools = workspace_tools(desk.work, shell=True, shell_approval=True)
+    run_id = next(record["id"] for record in records if record.get("open_node"))
+    database = f"file:{desk.folder / 'to.db'}"
+
+    async def resume() -> None:
+        settings = Settings(database_url=database, budget_tokens=50_000, max_steps=20)
+        async with Runtime.open(settings) as runtime:
+            agent = Agent(ScriptedModel([command, say("Done.")]), tools=tools)
+            store = runtime.store.of("local")
+            result = await runtime.resume(run_id, agent, imported=True)
+            [question] = result.questions
+            assert question.kind == "approval" and not desk.marker.exists()
+            run = await store.runs.get(run_id)
+            assert run.budget.tokens == 50_000 and not run.spec
+            await runtime.answer(question.id, Decision(False))
+            # From here on it is this owner's run.
+            assert (await runtime.resume(run_id, agent)).ok and not desk.marker.exists()
+
+    anyio.run(resume)
+
+
+def test_the_command_resumes_an_import_only_as_the_person_says(desk: Desk) -> None:
+    assert desk.take(armed(desk)).exit_code == 0
+    run_id = next(record["id"] for record in desk.records if record.get("open_node"))
+    assert "--imported needs the RUN" in desk.run("resume", "--imported").stderr
+    assert "only be given with --imported" in desk.run("resume", run_id, "--allow-shell").stderr
+    resumed = desk.run("resume", run_id, "--imported")
+    # The offline model takes no such task; it was asked, though, and had no tools.
+    assert resumed.exit_code == exits.UNSUPPORTED, resumed.stderr
+    assert "The agent has no file tools" in resumed.stderr
+    assert not desk.marker.exists()

@@ -193,7 +193,7 @@ async def test_a_standing_approval_covers_the_roots_thread(play: Play) -> None:
         assert (allowed.tool, allowed.thread_id) == ("erase", "t")
         assert (await world.runtime.resume(waits.run_id, AGENT)).ok
 
-        # Neither another sub-agent nor the agent itself asks again.
+        # Another sub-agent in the same role does not ask again.
         assert (await world.run(AGENT, "Again.", thread="t")).ok
         assert erased == ["/a", "/a"]
 

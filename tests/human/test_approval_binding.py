@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -220,6 +221,18 @@ async def test_always_covers_only_its_tool(play: Play, make: Make) -> None:
         suspended = await world.run(Agent(tools=[make("prod", ran)]), thread="t")
 
         assert suspended.status == "suspended" and len(ran) == 3
+
+
+async def test_always_covers_only_its_agent(play: Play) -> None:
+    ran: list[str] = []
+    own = Agent(tools=[_closure("staging", ran)], name="one")
+    async with play([call("deploy"), say("Done."), call("deploy"), say("Done.")]) as world:
+        [question] = (await world.run(own, thread="t")).questions
+        await world.runtime.answer(question.id, Decision(True, remember=True))
+        assert (await world.resume(own)).ok
+        [approval] = await world.runtime.approvals("t")
+        assert approval.agent == "one"
+        assert (await world.run(replace(own, name="other"), thread="t")).questions and len(ran) == 1
 
 
 async def test_an_answer_does_not_count_after_defaults_changed(play: Play) -> None:

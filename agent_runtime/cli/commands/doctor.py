@@ -92,6 +92,7 @@ async def _checks(call: bool, live: bool) -> list[Check]:
         *([await check_call(settings)] if call else []),
         *[check for role in ROLES if (check := await check_role(role, settings))],
         await check_embedder(settings),
+        *check_approvals(settings),
         await check_database(settings),
         await check_objects(settings),
         *check_state(settings),
@@ -298,6 +299,30 @@ async def check_database(settings: Settings) -> Check:
     if status.isolation:
         found += f"; row-level security: {status.isolation}"
     return Check("database", "warn" if status.cure else "ok", found, status.cure)
+
+
+def check_approvals(settings: Settings) -> Iterator[Check]:
+    """Check that each rule of AGENT_RUNTIME_APPROVE names a tool that the command's agent may have.
+
+    A rule for a tool of another program's agents fails too: no command could run under it.
+    """
+    from agent_runtime.cli.agents import Spec, build_agent
+    from agent_runtime.errors import ConfigError
+    from agent_runtime.human.approval_rules import check_rules
+    from agent_runtime.run.resolve import toolset
+    from agent_runtime_config.approvals import approval_rules
+
+    rules = approval_rules(settings.approve)
+    if not rules:
+        return
+    try:
+        agent = build_agent(Spec("", workspace=".", allow_shell=True, asking=True))
+        check_rules(rules, toolset(agent, None, levels=settings.delegation_depth))
+    except ConfigError as error:
+        yield Check("approvals", "fail", error.message, error.cure)
+    else:
+        asked = ", ".join(rule.tool for rule in rules)
+        yield Check("approvals", "ok", f"a person is asked about: {asked}")
 
 
 async def check_objects(settings: Settings) -> Check:

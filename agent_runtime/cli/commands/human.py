@@ -19,7 +19,7 @@ from agent_runtime.cli.answer_prompt import (
 )
 from agent_runtime.cli.options import json_lines_option, json_object_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
-from agent_runtime.cli.terminal import say, time_text, write_json, write_row
+from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.human.questions import Question
@@ -45,7 +45,7 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
         if as_json:
             write_json(dataclasses.asdict(question))
             continue
-        approval = question.kind == "approval"
+        approval = question.kind in ("approval", "interrupted")
         what = question.tool if approval else escape_invisible(question.text)
         who = f"{asker(question)}: " if question.role else ""
         write_row(
@@ -66,7 +66,8 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
     """Answer QUESTION, which a run waits for.
 
     ANSWER is a choice or its number (several are separated by commas) or a text. For an approval
-    it is `yes`, `always` (for the rest of the thread) or `no`, optionally followed by a reason.
+    it is `yes`, `always` (for the rest of the thread) or `no`, optionally followed by a reason;
+    for an interrupted call `rerun`, `accept RESULT` or `fail REASON`.
     Without ANSWER the question is shown and answered in the terminal.
     """
     from agent_runtime.human.questions import Question
@@ -112,7 +113,8 @@ def approvals(thread: str, forget: str | None, as_json: bool) -> None:
             write_json(dataclasses.asdict(row))
         else:
             what = patterns_text(row.arguments) or "every call"
-            write_row(f"{row.id}  {time_text(row.created_at)}  {row.tool}  {what}")
+            agent = f"  by {shorten(row.agent, 60)}" if row.agent else ""
+            write_row(f"{row.id}  {time_text(row.created_at)}  {row.tool}  {what}{agent}")
     if not found and not as_json:
         say(f"Nothing is allowed for the rest of thread {thread}.")
 

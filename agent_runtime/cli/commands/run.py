@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, is_of_command
-from agent_runtime.cli.answer_prompt import ask_all, can_ask
+from agent_runtime.cli.answer_prompt import ask_all, can_ask, parse_value
 from agent_runtime.cli.confinement import Confinement, confinement_options, require_sandbox
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
@@ -64,6 +64,44 @@ ask_shell_option = click.option(
 read_only_option = click.option(
     "--read-only", is_flag=True, help="Let the agent read the workspace, and change nothing in it."
 )
+
+
+def resolution_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that decide what is to become of interrupted calls."""
+    for option in (
+        click.option(
+            "--fail",
+            type=(str, str),
+            multiple=True,
+            metavar="CALL REASON",
+            help="Let an interrupted call count as failed.",
+        ),
+        click.option(
+            "--accept",
+            type=(str, str),
+            multiple=True,
+            metavar="CALL RESULT",
+            help="Take a text, or JSON, as the result of an interrupted call.",
+        ),
+        click.option(
+            "--rerun",
+            multiple=True,
+            metavar="CALL",
+            help="Run an interrupted call again: a tool's name, or the id of the call.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def imported_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that continue an imported run."""
+    flag = click.option(
+        "--imported",
+        is_flag=True,
+        help="Resume an imported run, whose file you trust; you say again what its agent may do.",
+    )
+    return flag(workspace_option(shell_option(ask_shell_option(command))))
 
 
 @click.command()
@@ -233,6 +271,8 @@ def run_task(
 @click.command()
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--thread", help="The thread whose last run to resume.")
+@resolution_options
+@imported_options
 @model_option
 @steps_option
 @budget_option
@@ -241,6 +281,13 @@ def run_task(
 def resume(
     run_id: str | None,
     thread: str | None,
+    rerun: tuple[str, ...],
+    accept: tuple[tuple[str, str], ...],
+    fail: tuple[tuple[str, str], ...],
+    imported: bool,
+    workspace: str | None,
+    allow_shell: bool,
+    ask_shell: bool,
     model: str | None,
     max_steps: int | None,
     budget_usd: float | None,
@@ -249,8 +296,9 @@ def resume(
 ) -> None:
     """Resume RUN, or the last run of this folder that did not succeed.
 
-    Completed steps stay. An interrupted tool runs again only if it is idempotent. A run keeps its
-    sandbox, and the budget with which it started, unless an option sets another one.
+    Completed steps stay. An interrupted tool runs again only if it is idempotent, or with --rerun.
+    A run keeps its sandbox, and the budget with which it started, unless an option sets another
+    one.
     """
     import anyio.to_thread
 
@@ -258,34 +306,51 @@ def resume(
 
     if run_id is not None and thread is not None:
         raise click.UsageError("Give either RUN or --thread, not both.")
-    settings = limited(load_settings(), timeout=timeout)
+    if imported and run_id is None:
+        raise click.UsageError("--imported needs the RUN that you vouch for.")
+    if (workspace or allow_shell or ask_shell) and not imported:
+        raise click.UsageError("--workspace and the shell can only be given with --imported.")
+    settings = limited(load_settings(), budget_usd if imported else None, timeout)
 
     async def prepare(runtime: Runtime) -> tuple[Run, Agent]:
-        found = await _find(user_store(runtime), run_id, thread)
-        if budget_usd is not None:
+        found = await _find(user_store(runtime), run_id, thread, imported=imported)
+        if budget_usd is not None and not imported:
             await runtime.set_budget(found.id, usd=budget_usd)
         if can_ask():
             # Before the run is resumed: it would only be suspended again.
             await ask_all(runtime, await runtime.questions(run_id=found.id))
-        spec = respecified(Spec.from_json(found.spec), model, max_steps)
+        if imported:
+            # Nothing of the file says what the agent may do.
+            spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell)
+        else:
+            spec = respecified(Spec.from_json(found.spec), model, max_steps)
         await anyio.to_thread.run_sync(require_sandbox, spec, settings)
         return found, build_agent(spec)
 
     found, agent = with_runtime(prepare, settings)
     outcome = session.follow(
         settings,
-        lambda runtime: runtime.resume_stream(found.id, agent),
+        lambda runtime: runtime.resume_stream(
+            found.id,
+            agent,
+            rerun=rerun,
+            accept={name: parse_value(value) for name, value in accept},
+            fail=dict(fail),
+            imported=imported,
+        ),
         lambda runtime, run_id: runtime.resume_stream(run_id, agent),
     )
     session.finish(outcome, as_json=as_json)
 
 
-async def _find(store: UserStore, run_id: str | None, thread: str | None) -> Run:
+async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imported: bool) -> Run:
     """Return the run to resume. Raises `ConfigError` if its agent is unknown here."""
     from agent_runtime.errors import ConfigError
     from agent_runtime.run.start import check_own
 
     found = await store.runs.get(run_id) if run_id else await _last(store, thread)
+    if imported:
+        return found
     check_own(found)
     if not is_of_command(found):
         raise ConfigError(

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 import anyio.to_thread
 
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.observer.sentences import binding, words
+from agent_runtime.memory.observational.observer.sentences import answer_text, binding, words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
 from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
 from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints
@@ -30,8 +30,6 @@ PIECE = 20_000
 """Characters of a line that are read at once."""
 SENTENCE = 2_000
 """Characters of a sentence that are searched; a longer one is data."""
-QUESTION_CHARS = 160
-"""Characters of a question that are stored with its answer."""
 _SAYS_SO = re.compile(
     # Imperatives, limits and corrections, in addition to what `binding` finds.
     r"^(?:(?:please|and|also|so|then|now|but|ok(?:ay)?|again)[,:]? )*(?:keep|use|follow|respect|"
@@ -90,6 +88,8 @@ _STEERED = re.compile(
     r"|You were stopped because .{1,80}\. The user says: go on[^.]{0,40}\.)"
 )
 """What the runtime puts before a steering message."""
+_ALLOWED = re.compile(r"^The user allowed the call of \S+ and says: ")
+"""What it puts before the reason of an approval."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 # Characters from which a line without an end may be wrapped.
 _WRAPPED = 40
@@ -217,14 +217,15 @@ def user_words(message: LoggedMessage) -> str:
     """Return the user's own words in a message; empty if it has none."""
     if isinstance(message, UserMessage):
         return message.text
-    if isinstance(message, Note) and message.source == "steer":
-        return _STEERED.sub("", message.text, count=1)
-    return ""
+    if not isinstance(message, Note) or message.source != "steer":
+        return ""
+    # `_answered` has the reason of an approval, together with the call that it is about.
+    return "" if _ALLOWED.match(message.text) else _STEERED.sub("", message.text, count=1)
 
 
-def _constraint(node: int, text: str, *, unshown: bool = False) -> Constraint:
+def _constraint(node: int, text: str) -> Constraint:
     gap = f" [... shortened; whole in node {node} ...] "
-    return Constraint(node, shorten(one_line(text), LONGEST, gap), untold=unshown)  # plain: ok
+    return Constraint(node, shorten(one_line(text), LONGEST, gap))
 
 
 def _answered(row: QuestionRow) -> Iterator[Constraint]:
@@ -233,13 +234,11 @@ def _answered(row: QuestionRow) -> Iterator[Constraint]:
         return
     if row.kind in ("single", "multiple", "text"):
         given = row.answer.get("text") or "; ".join(map(str, row.answer.get("choices", ())))
-        asked = shorten(one_line(str(row.body.get("text", ""))), QUESTION_CHARS)
-        yield _constraint(row.node_id, f'Asked "{asked}", the user answered: {given}')
+        yield _constraint(row.node_id, answer_text(str(row.body.get("text", "")), str(given)))
     elif row.kind == "approval" and (reason := str(row.answer.get("reason", "")).strip()):
-        allowed = bool(row.answer.get("allow"))
-        how = "allowed" if allowed else "refused"
+        how = "allowed" if row.answer.get("allow") else "refused"
         text = f"The user {how} a call of {row.body.get('tool', '')}: {reason}"
-        yield _constraint(row.node_id, text, unshown=allowed)
+        yield _constraint(row.node_id, text)
 
 
 def required(text: str) -> Iterator[str]:

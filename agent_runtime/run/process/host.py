@@ -9,11 +9,14 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from agent_runtime.concurrency import DetachedTasks, cancel
+from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.lease_keeper import LeaseKeeper
 from agent_runtime.run.process.admission import Admission
 from agent_runtime.run.process.health import Health
+from agent_runtime.run.process.listener import EventListener
 from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, Sweeper
+from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import END_SECONDS
 from agent_runtime_config import Settings
 from agent_runtime_storage import Store
@@ -48,6 +51,20 @@ class RunHost:
         """Sweep now and from time to time, until the host is drained."""
         sweeper = Sweeper(self._store, resume, agent_for, self.background)
         self._sweeping = asyncio.create_task(sweeper.work(seconds))
+
+    async def admitted(
+        self, listener: EventListener, work: Callable[[], Awaitable[RunResult]], run_id: str = ""
+    ) -> RunResult:
+        """Wait for a place, do the work, and wait until the listener has seen all of its events."""
+
+        def queued(ahead: int) -> None:
+            listener(Event("run-queue", "", run_id, data={"ahead": ahead}))
+
+        async with self.admission.admitted(queued):
+            try:
+                return await work()
+            finally:
+                await listener.flush()
 
     async def drain(self, drain: float | None = None, pause: float | None = None) -> None:
         """Admit no more runs, and leave none at work; see `Runtime.drain`."""

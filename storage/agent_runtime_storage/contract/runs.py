@@ -15,6 +15,7 @@ from agent_runtime_storage.contract.records.log import (
     Run,
     RunStatus,
 )
+from agent_runtime_storage.contract.records.spending import Budget
 
 
 class RunStore(Protocol):
@@ -116,6 +117,13 @@ class RunStore(Protocol):
         """Request a cancel of every active run of this run's subtree; return their ids.
 
         Calling it again changes nothing.  Raises `NotFound`.
+        """
+        ...
+
+    async def adopt(self, run_id: str, budget: Budget) -> None:
+        """Let an imported root be resumed as the owner's own, under this budget.
+
+        The step limit and the budget of the import do not count.  Other runs stay as they are.
         """
         ...
 

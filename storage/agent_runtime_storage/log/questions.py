@@ -65,6 +65,7 @@ class SqlQuestions:
                 "tool": remember.tool,
                 "arguments": encode_json(remember.arguments, "arguments' patterns"),
                 "binding": remember.binding,
+                "agent": remember.agent,
             }
             batch.append(self._scope.statement("remember_approval", values))
         try:
@@ -89,8 +90,8 @@ class SqlQuestions:
         if not rows:
             await self._scope.require_thread(thread_id)
         return [
-            ApprovalRow(thread, identity, tool, orjson.loads(arguments), at, binding)
-            for thread, identity, tool, arguments, at, binding in rows
+            ApprovalRow(thread, identity, tool, orjson.loads(arguments), at, binding, agent)
+            for thread, identity, tool, arguments, at, binding, agent in rows
         ]
 
     async def revoke_approval(self, thread_id: str, approval_id: str) -> None:

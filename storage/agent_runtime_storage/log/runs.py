@@ -363,6 +363,11 @@ class SqlRuns:
             self._scope.announce(str(thread_id))
         return [str(identity) for identity, _ in rows]
 
+    async def adopt(self, run_id: str, budget: Budget) -> None:
+        values = {"run_id": run_id, "tokens": budget.tokens, "cost": budget.cost}
+        adopt = self._scope.statement("adopt_run", values)
+        await self._scope.batch([adopt], tree=run_id, repeatable=True)
+
     async def poll(self, lease: Lease) -> tuple[bool, bool]:
         rows = await self._scope.read("poll", run_id=lease.run_id, epoch=lease.epoch)
         if not rows:

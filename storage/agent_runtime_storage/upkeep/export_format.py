@@ -43,11 +43,13 @@ class Column:
     Attributes:
         kind: the type of the value; a `blob` is a body that is never inline in its row.
         optional: whether the value may be null.
+        since: the version of the section from which on records have it; before, it is 0.
     """
 
     name: str
     kind: ColumnKind
     optional: bool = False
+    since: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,16 @@ class Section:
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    """Return columns from their names: `id:int parent_id:int?`, where `?` allows null."""
+    """Return columns from their names: `id:int parent_id:int? seconds:float@2`.
+
+    `?` allows null; `@` is the version of the section from which on records have the column.
+    """
     columns: list[Column] = []
     for word in text.split():
-        name, _, kind = word.partition(":")
-        columns.append(Column(name, cast("ColumnKind", kind.removesuffix("?")), kind.endswith("?")))
+        name, _, rest = word.partition(":")
+        kind, _, since = rest.partition("@")
+        plain = cast("ColumnKind", kind.removesuffix("?"))
+        columns.append(Column(name, plain, kind.endswith("?"), int(since or 1)))
     return tuple(columns)
 
 
@@ -86,8 +93,9 @@ RUNS = Section(
         "budget_cost:int? tree_reserved_tokens:int tree_reserved_cost:int "
         "tree_settled_tokens:int tree_settled_cost:int tree_unsettled_tokens:int "
         "tree_unsettled_cost:int own_reserved_tokens:int own_reserved_cost:int "
-        "created_at:float updated_at:float finished_at:float?"
+        "created_at:float updated_at:float finished_at:float? worked_seconds:float@2"
     ),
+    version=2,
 )
 LOG = Section("log", _columns("thread:text"))
 SECTIONS = (
@@ -150,7 +158,11 @@ SECTIONS = (
             "created_at:float"
         ),
     ),
-    # Approvals are not exported: the owner of a copy is asked again.
+    # Only a copy by the owner takes these over; whoever imports a file is asked again.
+    Section(
+        "approvals",
+        _columns("id:text tool:text arguments:json binding:text agent:text created_at:float"),
+    ),
     Section(
         "questions",
         _columns(
@@ -287,9 +299,9 @@ def read_fields(section: Section, record: ExportRecord, line: int) -> Fields:
     """
     fields = Fields(line, {})
     for column in section.columns:
-        if column.name not in record:
+        if column.name not in record and record["version"] >= column.since:
             fields.fail(f"a record of {section.name} has no {column.name}.")
-        value = record[column.name]
+        value = record.get(column.name, 0)
         if value is None and column.optional:
             fields.values[column.name] = None
         elif column.kind in BODY_KINDS:
@@ -356,7 +368,8 @@ def section_of(record: ExportRecord, line: int, head: ExportRecord) -> Section:
     section = SECTIONS_BY_NAME.get(name) if isinstance(name, str) else None
     if section is None:
         raise _newer(line, f"the section {name!r} is not known", head)
-    if record.get("version") != section.version:
+    version = record.get("version")
+    if type(version) is not int or not 1 <= version <= section.version:
         raise _newer(line, f"the section {name} has version {record.get('version')}", head)
     return section
 

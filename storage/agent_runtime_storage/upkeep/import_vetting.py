@@ -3,8 +3,8 @@
 The writer of an export chose every value in it, and its checksum vouches for none of them.  So an
 import takes only the record of the past: messages, calls and their results, observations, plans,
 events, files and usage.  It drops everything that waits to be done, that configures work, or that
-can be derived again: specs of runs, questions, inbox items, jobs, activations (system prompt, tool
-schemas, model) and vectors.
+can be derived again: specs of runs, questions, approvals, inbox items, jobs, activations (system
+prompt, tool schemas, model) and vectors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agent_runtime_storage.contract.records.log import (
 from agent_runtime_storage.upkeep.export_format import Fields, Section
 
 IMPORT_REFUSAL = "Refused: the thread was imported, and nothing of an import is run."
-_LEFT_OUT = ("activations", "inbox", "jobs", "questions", "vectors")
+_LEFT_OUT = ("activations", "approvals", "inbox", "jobs", "questions", "vectors")
 _REFUSED_BODY = orjson.dumps({"text": IMPORT_REFUSAL, "outcome": "refused"})
 """A result as the engine encodes it."""
 _REFUSED_TOKENS = 20
@@ -36,6 +36,8 @@ _OVER = "It was not over when its thread was exported; nothing of an import goes
 
 _MOST = 10**15
 """The largest count or sum in nanodollars; thousands of them still add up within 64 bits."""
+_LONGEST = 200_000
+"""Characters of a text, and bytes of a JSON column; bodies have no limit."""
 _END_OF_TIME = 253_402_300_800
 """The year 10,000, which Python's `datetime` cannot show."""
 _FREE = {"title", "detail", "agent", "name", "tool"}
@@ -121,7 +123,11 @@ def _bound(section: Section, fields: Fields) -> None:
                     fields.fail(f"{what} is no moment.")
                 # A thread from the future would head every list, and never count as idle.
                 fields.values[column.name] = min(value, now)
+            case "json" if len(orjson.dumps(value)) > _LONGEST:
+                fields.fail(f"{what} is too long.")
             case "text":
+                if len(value) > _LONGEST:
+                    fields.fail(f"{what} is too long.")
                 if "\0" in value or not (column.name in _FREE or value.isprintable()):
                     fields.fail(f"{what} holds characters that cannot be shown.")
                 known = _VALUES.get((section.name, column.name))

@@ -18,6 +18,7 @@ from agent_runtime.memory.observational.observer.sentences import (
     sentences,
     verb_of,
 )
+from agent_runtime.memory.observational.reflector.rules import condense_by_rule
 from agent_runtime.messages import (
     AssistantMessage,
     FileRef,
@@ -29,7 +30,12 @@ from agent_runtime.messages import (
     call_id,
 )
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
+from agent_runtime.prompt.observation import (
+    Observation,
+    ObservationLine,
+    ObservationNotes,
+    render_notes,
+)
 from agent_runtime.prompt.text import numbers
 from agent_runtime.prompt.view import Entry
 from agent_runtime_storage.contract.records.log import CallOutcome
@@ -340,3 +346,16 @@ def test_tools_and_the_agent_cannot_speak_for_the_user(outcome: CallOutcome) -> 
     assert "User: Never ask me: go on." in [line.text for line in lines]
     outside = "".join(part for one in text.split("\n") for part in one.split('"')[::2])
     assert outside.lower().count("user:") == 1
+
+
+def test_an_answer_of_the_user_is_theirs_and_survives_a_reflection() -> None:
+    asked = ("ask_user", {"question": "Which region?", "kind": "text"}, "Frankfurt", "ok")
+    unanswered = ("ask_user", {"question": "Which size?", "kind": "text"}, "Nobody.", "refused")
+    noise = [agent("", ("look", {"path": f"p{n}"}, "nothing " * 40, "ok")) for n in range(60)]
+    notes = extract_notes(entries(agent("", asked, unanswered), *noise), 400)
+    [line] = [one for one in notes.lines if "Frankfurt" in one.text]
+    assert line.text == 'User: Asked "Which region?", the user answered: Frankfurt'
+    assert line.priority == "critical" and "User: Nobody" not in text_of(notes)
+
+    made = Observation(1, 0, None, 1, 61, notes)
+    assert line.text in text_of(condense_by_rule([made], 60))

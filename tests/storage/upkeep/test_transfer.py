@@ -15,7 +15,9 @@ from agent_runtime_storage import (
     Conflict,
     Finish,
     InvalidExport,
+    NewApproval,
     NewEvent,
+    NewQuestion,
     NotFound,
     Store,
     ThreadBusy,
@@ -363,6 +365,47 @@ async def test_an_open_run_can_be_resumed_only_after_a_trusted_import(
     assert (call.status, call.outcome) == ("done", "refused")
     with pytest.raises(Conflict):
         await target.runs.take_lease(run.id, OTHER, seconds=60, replaces=run.epoch)
+
+
+async def test_approvals_and_worked_time_are_taken_over_by_the_owners_copy_only(
+    user: UserStore, target: UserStore
+) -> None:
+    lease = await begin(user)
+    question = NewQuestion("q1", 1, None, "approval", {"text": "May it?"}, 60.0)
+    finish = Finish("suspended", "awaiting_user")
+    await user.runs.commit(lease, Commit(questions=(question,), finish=finish))
+    approval = NewApproval("a1", "deploy", {"to": "staging"}, binding="digest", agent="agent")
+    await user.questions.answer("q1", {"allow": True}, remember=approval)
+    records = await exported(user, "t1")
+
+    await target.upkeep.import_thread(stream(records), trusted=True)
+    await target.upkeep.import_thread(stream(records), rename="t2")
+
+    assert await target.questions.approvals("t1") == await user.questions.approvals("t1") != []
+    assert await target.runs.active_seconds("r1") == await user.runs.active_seconds("r1") > 0
+    assert await exported(target, "t1") == records
+    assert await target.questions.approvals("t2") == []
+
+
+async def test_an_export_of_an_earlier_version_lacks_what_came_later(
+    user: UserStore, target: UserStore
+) -> None:
+    lease = await begin(user)
+    await user.runs.commit(lease, Commit(finish=Finish("failed", "error")))
+    [head, *records, _] = await exported(user, "t1")
+    checksum, earlier = Checksum(), [head]
+    for record in records:
+        if record["section"] == "runs":
+            record = {k: v for k, v in record.items() if k != "worked_seconds"} | {"version": 1}
+        checksum.add(record)
+        earlier.append(record)
+
+    await target.upkeep.import_thread(stream([*earlier, checksum.end()]), trusted=True)
+
+    assert await target.runs.active_seconds("r1") == 0
+    later = [{**one, "version": 3} if one["section"] == "runs" else one for one in earlier]
+    with pytest.raises(InvalidExport, match="runs has version 3"):
+        await target.upkeep.import_thread(stream(later), rename="t2", trusted=True)
 
 
 async def test_small_pages_and_batches_give_the_same_export(

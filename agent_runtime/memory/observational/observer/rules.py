@@ -23,6 +23,7 @@ from agent_runtime.memory.observational.observer.base import ObserverInput, Obse
 from agent_runtime.memory.observational.observer.select import STATEMENT, NoteItem, select_notes
 from agent_runtime.memory.observational.observer.sentences import (
     Verb,
+    answer_text,
     binding,
     ends,
     error_lines,
@@ -35,7 +36,14 @@ from agent_runtime.memory.observational.observer.sentences import (
     words,
 )
 from agent_runtime.memory.transcript import time_of
-from agent_runtime.messages import AssistantMessage, Note, ToolCall, ToolResult, UserMessage
+from agent_runtime.messages import (
+    ASK_USER,
+    AssistantMessage,
+    Note,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import LONGEST, identifiers
 from agent_runtime.prompt.observation import ObservationNotes, Priority
@@ -165,7 +173,15 @@ class NoteExtractor:
         self._run = None
         self._items.append(item)
 
-    def _statement(self, at: str, seq: int, text: str, message: UserMessage | None = None) -> None:
+    def _statement(
+        self,
+        at: str,
+        seq: int,
+        text: str,
+        message: UserMessage | None = None,
+        *,
+        answers: bool = False,
+    ) -> None:
         names = (
             [one_line(file.name or file.uri)[:LONGEST] for file in message.files] if message else []
         )
@@ -181,7 +197,7 @@ class NoteExtractor:
         )
         # Bounded: a pasted text of megabytes is a statement too.
         priority: Priority = "critical" if binding(plain[:20_000]) else "important"
-        self._add(NoteItem(at, seq, "user", priority, tuple(forms)))
+        self._add(NoteItem(at, seq, "user", priority, tuple(forms), answers=answers))
 
     def _said(self, at: str, seq: int, message: AssistantMessage) -> None:
         text = read_part(message.text)
@@ -203,6 +219,10 @@ class NoteExtractor:
     def _called(self, at: str, seq: int, call: ToolCall, result: ToolResult) -> None:
         text, own = _described(call)
         verb = verb_of(call.name, text)
+        if call.name == ASK_USER and result.outcome == "ok":
+            said = answer_text(str(call.arguments.get("question", "")), result.text)
+            self._statement(at, seq, said, answers=True)
+            return
         if verb == "plan":
             self._planned(at, seq, call)
             return

@@ -51,6 +51,7 @@ class NoteItem:
         added: the names that are appended to it.
         reached: how many of its names have been considered.
         times: how often it happened.
+        answers: whether it is the user's answer to a question, which reflections keep.
     """
 
     at: str
@@ -63,6 +64,7 @@ class NoteItem:
     added: list[str] = field(default_factory=list[str])
     reached: int = 0
     times: int = 1
+    answers: bool = False
 
     def text(self) -> str:
         """Return the text of the selected form, with its count and names."""
@@ -190,7 +192,8 @@ def _lines_of(item: NoteItem) -> Iterator[ObservationLine]:
         yield ObservationLine(item.at, item.priority, one_line(text))
         return
     for number, piece in enumerate(_pieces(text)):
-        priority: Priority = "critical" if binding(piece) else "important"
+        critical = binding(piece) or (item.answers and not number)
+        priority: Priority = "critical" if critical else "important"
         yield ObservationLine(item.at, priority, f"{'(cont.)' if number else 'User:'} {piece}")
 
 

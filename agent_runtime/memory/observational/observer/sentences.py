@@ -20,6 +20,8 @@ LONGEST_SENTENCE = 400
 """Characters above which a sentence is shortened in its middle."""
 READ_CHARS = 48_000
 """Characters of a long text that are read: half from its beginning, half from its end."""
+QUESTION_CHARS = 160
+"""Characters of a question that are stored with its answer."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=\S)|\s*\n\s*")
 _MARKUP = re.compile(r"^(?:#{1,6}|[-*+>]|\d{1,3}[.)])\s+")
@@ -140,6 +142,12 @@ def weight_of(sentence: str) -> tuple[int, Priority]:
     if found or failed or decided:
         return max(weight, 0), "important"
     return max(weight, 0), "done" if done else "info"
+
+
+def answer_text(question: str, answer: str) -> str:
+    """Return a user's answer as a statement of theirs, with what it answers."""
+    asked = shorten(one_line(question), QUESTION_CHARS)
+    return f'Asked "{asked}", the user answered: {answer}'
 
 
 def binding(text: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-QuestionKind = Literal["single", "multiple", "text", "approval", "continue"]
+QuestionKind = Literal["single", "multiple", "text", "approval", "continue", "interrupted"]
 QuestionStatus = Literal["open", "answered", "expired", "withdrawn"]
 
 
@@ -57,7 +57,8 @@ class NewApproval:
     Attributes:
         arguments: the pattern for each argument's value; without patterns every call matches.
         thread_id: None for the thread of the question that is answered.
-        binding: a digest of the tool; another tool of the same name is not approved.
+        binding: a digest of the tool and its agent; another tool of the same name is not approved.
+        agent: whom it was given to; for display.
     """
 
     id: str
@@ -65,6 +66,7 @@ class NewApproval:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     thread_id: str | None = None
     binding: str = ""
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class ApprovalRow:
     """An approval of calls on a thread.
 
     Attributes:
-        binding: a digest of the tool; empty if an older version wrote the row.
+        binding: a digest of the tool and its agent; empty if an older version wrote the row.
+        agent: whom it was given to; empty likewise.
     """
 
     thread_id: str
@@ -81,3 +84,4 @@ class ApprovalRow:
     arguments: Mapping[str, Any]
     created_at: float
     binding: str = ""
+    agent: str = ""

@@ -53,11 +53,11 @@ UPDATE questions SET status = 'withdrawn'
 WHERE user_id = :user_id AND run_id = :run_id AND status = 'open';
 
 -- name: remember_approval
-INSERT INTO approvals (user_id, thread_id, id, tool, arguments, binding, created_at)
-VALUES (:user_id, :thread_id, :id, :tool, :arguments, :binding, {now});
+INSERT INTO approvals (user_id, thread_id, id, tool, arguments, binding, agent, created_at)
+VALUES (:user_id, :thread_id, :id, :tool, :arguments, :binding, :agent, {now});
 
 -- name: approvals
-SELECT a.thread_id, a.id, a.tool, a.arguments, a.created_at, a.binding
+SELECT a.thread_id, a.id, a.tool, a.arguments, a.created_at, a.binding, a.agent
 FROM approvals AS a
 JOIN threads AS t ON t.user_id = a.user_id AND t.id = a.thread_id AND t.hidden = ''
 WHERE a.user_id = :user_id AND a.thread_id = :thread_id

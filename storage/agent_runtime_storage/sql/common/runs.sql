@@ -102,6 +102,14 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 's
   AND coalesce(stop_reason, '') <> 'imported'
   AND (:was{as_text} IS NULL OR status = :was);
 
+-- name: adopt_run
+-- Whoever wrote the import chose its limits.
+UPDATE runs
+SET stop_reason = CASE WHEN status = 'failed' THEN 'error' ELSE 'cancelled' END,
+    max_steps = steps, budget_tokens = :tokens, budget_cost = :cost
+WHERE user_id = :user_id AND id = :run_id AND stop_reason = 'imported'
+  AND parent_run_id IS NULL;
+
 -- name: take_thread
 UPDATE threads SET active_run = :run_id
 WHERE user_id = :user_id

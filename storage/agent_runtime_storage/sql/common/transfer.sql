@@ -150,6 +150,21 @@ FROM questions
 WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after AND id <= :last
 ORDER BY id;
 
+-- name: export_approvals_sizes
+SELECT id, length(arguments) FROM approvals
+WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
+ORDER BY id LIMIT :limit;
+
+-- name: export_approvals
+SELECT id, tool, arguments, binding, agent, created_at
+FROM approvals
+WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after AND id <= :last
+ORDER BY id;
+
+-- name: import_approvals
+INSERT INTO approvals (user_id, thread_id, id, tool, arguments, binding, agent, created_at)
+VALUES (:user_id, :thread_id, :id, :tool, :arguments, :binding, :agent, :created_at);
+
 -- name: import_thread
 INSERT INTO threads (user_id, id, title, metadata, last_seq, last_activation, last_event,
                      last_inbox, last_usage, created_at, updated_at, hidden)
@@ -170,13 +185,13 @@ INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, sta
                   epoch, budget_tokens, budget_cost, tree_reserved_tokens, tree_reserved_cost,
                   tree_settled_tokens, tree_settled_cost, tree_unsettled_tokens,
                   tree_unsettled_cost, own_reserved_tokens, own_reserved_cost, created_at,
-                  updated_at, finished_at)
+                  updated_at, finished_at, worked_seconds)
 VALUES (:user_id, :id, :thread_id, :parent_run_id, :root_run_id, :agent, :status, :stop_reason,
         :detail, :task_id, :steps, :max_steps, :cancel_requested, :spec, :output, :output_blob,
         :epoch, :budget_tokens, :budget_cost, :tree_reserved_tokens, :tree_reserved_cost,
         :tree_settled_tokens, :tree_settled_cost, :tree_unsettled_tokens,
         :tree_unsettled_cost, :own_reserved_tokens, :own_reserved_cost, :created_at,
-        :updated_at, :finished_at);
+        :updated_at, :finished_at, :worked_seconds);
 
 -- name: import_nodes
 INSERT INTO nodes (user_id, thread_id, id, parent_id, kind, status, role, run_id, activation_id,
@@ -281,7 +296,9 @@ SELECT x.id, x.parent_run_id, x.root_run_id, x.agent, x.status, x.stop_reason, x
        CASE WHEN x.output_blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data,
        x.epoch, x.budget_tokens, x.budget_cost, x.tree_reserved_tokens, x.tree_reserved_cost,
        x.tree_settled_tokens, x.tree_settled_cost, x.tree_unsettled_tokens, x.tree_unsettled_cost,
-       x.own_reserved_tokens, x.own_reserved_cost, x.created_at, x.updated_at, x.finished_at
+       x.own_reserved_tokens, x.own_reserved_cost, x.created_at, x.updated_at, x.finished_at,
+       -- A process that died worked at least until it last wrote.
+       x.worked_seconds + coalesce({greatest}(x.updated_at - x.working_since, 0), 0)
 FROM runs AS x
 {output_blob}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last

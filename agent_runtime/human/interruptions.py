@@ -1,0 +1,235 @@
+"""Decide what was interrupted: calls that were started, and whose end nobody recorded.
+
+Their effect is unverified, so none of them runs again by itself.  A person says what to do, by
+arguments of `resume` or by the answer to a question; each such answer counts for one resume only,
+because what it is about may be interrupted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from agent_runtime.errors import ConfigError
+from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.messages import AssistantMessage, ToolResult, decode_message, encodable
+from agent_runtime.tools.results import result_of_value
+from agent_runtime_storage.contract.records.log import CallRow, Lease, Node, Run
+from agent_runtime_storage.contract.store import UserStore
+
+KIND = "interrupted"
+"""The kind of the questions."""
+_FAILED = "A person decided that this counts as failed."
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """Run the interrupted call again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Take this value, which JSON can hold, as the result of the interrupted call."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Let the interrupted call count as failed; the model, or the workflow, gets the reason."""
+
+    reason: str = ""
+
+
+Resolution: TypeAlias = Rerun | Accept | Fail
+"""What is to become of an interrupted call."""
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedCall:
+    """A call of a tool, or an iteration of a workflow's node, that was interrupted.
+
+    Attributes:
+        name: of the tool or the node.
+        call_id: of the call; it names one of several with the same name.
+        arguments: as they were written; those of a node have its `iteration`.
+    """
+
+    name: str
+    call_id: str
+    arguments: Mapping[str, Any]
+
+
+# By arguments of a resume
+
+
+def resolutions_of(
+    rerun: Collection[str], accept: Mapping[str, Any], fail: Mapping[str, str] | Collection[str]
+) -> dict[str, Resolution]:
+    """Return what to do with the interrupted calls that the arguments of a resume name.
+
+    Args:
+        fail: names, or a mapping from names to reasons.
+
+    Raises:
+        ConfigError: a name is there twice, or a value cannot be stored.
+    """
+    found: dict[str, Resolution] = {}
+    for option, names in (("rerun", rerun), ("fail", fail)):
+        if isinstance(names, str):
+            raise ConfigError(
+                f"{option}={names!r} is a text.", cure=f"Give names: {option}={{{names!r}}}."
+            )
+    reasons = (
+        cast("Mapping[str, str]", fail) if isinstance(fail, Mapping) else dict.fromkeys(fail, "")
+    )
+    given: list[tuple[str, Resolution]] = [(name, Rerun()) for name in rerun]
+    given += [(name, Accept(_plain(name, value))) for name, value in accept.items()]
+    given += [(name, Fail(str(reason))) for name, reason in reasons.items()]
+    for name, resolution in given:
+        if name in found:
+            raise ConfigError(
+                f"There are two decisions about {name!r}.",
+                cure="Name it in one of rerun, accept and fail.",
+            )
+        found[name] = resolution
+    return found
+
+
+def _plain(name: str, value: Any) -> Any:
+    try:
+        return plain_value(value)
+    except ValueError as error:
+        raise ConfigError(
+            f"The value to accept for {name!r} cannot be stored as JSON: {error}",
+            cure="Give text, numbers, lists, dicts, dataclasses or pydantic models.",
+        ) from error
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON has it. Raises `ValueError` if JSON cannot hold it."""
+    try:
+        return from_json(to_json(value))
+    except PydanticSerializationError as error:
+        raise ValueError(encodable(str(error))) from error
+
+
+async def bind_resolutions(
+    store: UserStore, run: Run, resolutions: Mapping[str, Resolution]
+) -> dict[str, Resolution]:
+    """Return the resolutions by the ids of the calls that they are for.
+
+    Raises:
+        ConfigError: a name is that of no interrupted call of the run, or of several.
+    """
+    if not resolutions:
+        return {}
+    calls = await interrupted_calls(store, run)
+    bound: dict[str, Resolution] = {}
+    for name, resolution in resolutions.items():
+        meant = [one for one in calls if name in (one.call_id, one.name)]
+        if len(meant) != 1 or meant[0].call_id in bound:
+            raise _unclear(run, name, meant or calls, known=bool(meant))
+        bound[meant[0].call_id] = resolution
+    return bound
+
+
+def _unclear(run: Run, name: str, calls: Sequence[InterruptedCall], *, known: bool) -> ConfigError:
+    those = ", ".join(f"{one.name} ({one.call_id})" for one in calls) or "none"
+    if known:
+        return ConfigError(
+            f"{name!r} names several interrupted calls of run {run.id}, or one for a second time.",
+            cure=f"Name each once, by its id: {those}.",
+        )
+    return ConfigError(
+        f"No interrupted call of run {run.id} is called {name!r}.",
+        cure=f"Its interrupted calls are: {those}.",
+    )
+
+
+async def interrupted_calls(store: UserStore, run: Run) -> list[InterruptedCall]:
+    """Return the calls of a run whose end was not recorded, in their order."""
+    found: dict[object, InterruptedCall] = {}
+    if RunSpec.of(run).workflow:
+        # A workflow closes its exchanges; its function asks again for what was interrupted.
+        head = (await store.threads.get(run.thread_id)).head
+        nodes: list[Node] = []
+        if head is not None and run.task_id is not None and head >= run.task_id:
+            nodes = await store.log.branch(run.thread_id, head, first=run.task_id)
+        for node in nodes:
+            for row, one in _calls(node):
+                key = one.name, one.arguments.get("iteration")
+                found.pop(key, None)
+                if row.outcome == "interrupted":
+                    found[key] = one
+    if run.open_node is not None:
+        for row, one in _calls(await store.log.node(run.thread_id, run.open_node)):
+            if row.status == "started":
+                found[one.call_id] = one
+    return list(found.values())
+
+
+def _calls(node: Node) -> Iterable[tuple[CallRow, InterruptedCall]]:
+    message = decode_message(node.body) if node.calls else None
+    if isinstance(message, AssistantMessage):
+        for row, call in zip(node.calls, message.calls, strict=True):
+            yield row, InterruptedCall(call.name, call.id, call.arguments)
+
+
+def resolved_result(resolution: Accept | Fail) -> ToolResult:
+    """Return the result of an interrupted call that does not run again."""
+    if isinstance(resolution, Accept):
+        return result_of_value(resolution.value)
+    says = f" They say: {resolution.reason}" if resolution.reason.strip() else ""
+    return ToolResult(encodable(f"{_FAILED}{says}"), outcome="error")
+
+
+# By answers to questions
+
+
+def encode_resolution(resolution: Resolution) -> dict[str, Any]:
+    """Return a resolution in its stored form. Raises `ValueError` if JSON cannot hold it."""
+    match resolution:
+        case Rerun():
+            return {"resolution": "rerun"}
+        case Accept(value):
+            return {"resolution": "accept", "value": plain_value(value)}
+        case Fail(reason):
+            return {"resolution": "fail", "reason": encodable(reason)}
+
+
+def decode_resolution(answer: Mapping[str, Any]) -> Resolution | None:
+    """Return the resolution that an answer holds; None if it holds none."""
+    match answer.get("resolution"):
+        case "rerun":
+            return Rerun()
+        case "accept" if "value" in answer:
+            return Accept(answer["value"])
+        case "fail":
+            return Fail(str(answer.get("reason", "")))
+        case _:
+            return None
+
+
+async def answered_resolutions(
+    store: UserStore, lease: Lease
+) -> dict[tuple[int, int], Resolution | None]:
+    """Return what was decided since the run was suspended, by node and index of the call.
+
+    None stands for a question that nobody answered in time.
+    """
+    rows = await store.questions.list(run_id=lease.run_id, limit=10_000)
+    return {
+        (row.node_id, row.position): (
+            decode_resolution(row.answer) if row.status == "answered" else None
+        )
+        for row in rows
+        # An answer is for the resume that follows it; the call may have run since another one.
+        if row.kind == KIND
+        and row.position is not None
+        and row.status != "withdrawn"
+        and row.body.get("epoch") == lease.epoch - 1
+    }
