@@ -268,6 +268,20 @@ def run_task(
     )
 
 
+def _check_choice(run_id: str | None, thread: str | None, imported: bool, *, permits: bool) -> None:
+    """Refuse options of `resume` that contradict each other.
+
+    Args:
+        permits: whether an option says what the agent may do.
+    """
+    if run_id is not None and thread is not None:
+        raise click.UsageError("Give either RUN or --thread, not both.")
+    if imported and run_id is None:
+        raise click.UsageError("--imported needs the RUN that you vouch for.")
+    if permits and not imported:
+        raise click.UsageError("--workspace and the shell can only be given with --imported.")
+
+
 @click.command()
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--thread", help="The thread whose last run to resume.")
@@ -304,12 +318,7 @@ def resume(
 
     from agent_runtime_config import load_settings
 
-    if run_id is not None and thread is not None:
-        raise click.UsageError("Give either RUN or --thread, not both.")
-    if imported and run_id is None:
-        raise click.UsageError("--imported needs the RUN that you vouch for.")
-    if (workspace or allow_shell or ask_shell) and not imported:
-        raise click.UsageError("--workspace and the shell can only be given with --imported.")
+    _check_choice(run_id, thread, imported, permits=bool(workspace or allow_shell or ask_shell))
     settings = limited(load_settings(), budget_usd if imported else None, timeout)
 
     async def prepare(runtime: Runtime) -> tuple[Run, Agent]:

@@ -53,17 +53,12 @@ def workspace_tools(
 
     Paths cannot lead out of it: `..`, absolute paths and links that do so are refused, even links
     swapped in during a call.  Not fenced are hard links and mounts inside of it, replacing the
-    folder itself, and commands.
+    folder itself, and commands.  The files of an open database are always refused; your own tools
+    must not open them either (see `agent_runtime_storage.open_store`).
 
-    The files of a database that the runtime has open are always refused.  Your own tools must not
-    touch them either: opening one in this process, by `open` or Python's `sqlite3`, drops the locks
-    that keep other processes out (see `agent_runtime_storage.open_store`).
-
-    Protected from writing are, by default, the files that other programs act on by themselves: of
-    git, of virtual environments, of shells, editors and package managers.  Files of secrets, such
-    as `.env`, are hidden from reading and searching, too.  `protected` and `hidden` add globs, and
-    `!glob` makes an exception; the settings of the same names come after them.  Commands are not
-    bound by any of this.
+    By default the files that git, virtual environments, shells, editors and package managers act on
+    by themselves are not written, and files of secrets, such as `.env`, are not read or searched
+    either.  Settings of the same names come after `protected` and `hidden`.
 
     Args:
         root: the folder.
@@ -80,7 +75,8 @@ def workspace_tools(
         sandbox_network: whether commands in it may use the network; None for the setting.
         read_only: whether to leave out the tools that write.
         protected: globs of paths that must not be written.  A glob without `/` matches a name in
-            any folder, one with `/` from the root on; `**` stands for any folders.
+            any folder, one with `/` from the root on; `**` stands for any folders, and `!` before a
+            glob makes an exception.
         hidden: globs of paths that must be neither written, nor read, nor searched.
 
     Raises:
