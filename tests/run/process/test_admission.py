@@ -90,13 +90,15 @@ async def test_an_open_runtime_sweeps_and_continues_dead_runs_of_all_owners(
 ) -> None:
     dead: list[str] = []
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
-        for user in ("ann", "bob"):
+        for user in ("ann", "bob", "aaa"):
             agent = Agent(ScriptedModel([call("none")]), max_steps=1, name=user)
             run_id = (await runtime.run(agent, "Go.", user=user)).run_id
             await runtime.store.of(user).runs.take_lease(run_id, GONE, seconds=0, replaces=1)
             dead.append(run_id)
 
     def agent_for(run: Run) -> Agent | None:
+        if run.agent == "aaa":
+            raise KeyError("This owner must not keep the others waiting.")
         # Bob's agent is not known here.
         return Agent(ScriptedModel([say("went on")])) if run.agent == "ann" else None
 
