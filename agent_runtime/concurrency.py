@@ -75,8 +75,9 @@ class DetachedTasks:
 async def cancel(task: asyncio.Task[None]) -> None:
     """Cancel a task and wait until it has ended."""
     task.cancel()
-    with anyio.CancelScope(shield=True):
-        await asyncio.wait([task])
+    _, interrupted = await run_shielded(asyncio.wait([task]))
+    if interrupted is not None:
+        raise interrupted
 
 
 async def run_in_daemon_thread(function: Callable[[], T], limiter: anyio.CapacityLimiter) -> T:
