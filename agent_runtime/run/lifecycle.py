@@ -222,7 +222,7 @@ async def watch_run(log: RunLog, held: HeldRun, scope: anyio.CancelScope) -> Non
     Raises:
         LeaseLost: another process took the run over.
     """
-    while not (held.cancel or held.stopped):
+    while not held.has_to_stop:
         await held.changed.wait()
         held.changed = anyio.Event()
         if not held.lost:
