@@ -93,7 +93,7 @@ class LeaseKeeper:
         """Keep a lease until the context ends; call it from the event loop."""
         key = HeldLease(user_id, lease.run_id, lease.epoch)
         held = HeldRun(key, not lease.is_child, at_tools)
-        # A run that was about to begin when the others were told, as well.
+        # Also a run that was about to begin when the others had to stop.
         held.closing, held.stopped = self._suspending and held.is_root, self._stopping
         self.runs[held.key] = held
         self._idle.clear()

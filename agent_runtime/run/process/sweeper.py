@@ -67,12 +67,14 @@ class Sweeper:
             await anyio.sleep(seconds)
 
     async def _sweep(self, owner: str) -> None:
-        found = await sweep(self._store.of(owner))
-        for run in found.resumable if self._agent_for is not None else ():
+        found, agent_for = await sweep(self._store.of(owner)), self._agent_for
+        if agent_for is None:
+            return
+        for run in found.resumable:
             if run.id in self._resuming:
                 continue
             with _logged(f"No agent was found for run {run.id}"):
-                if (agent := self._agent_for(run)) is not None:
+                if (agent := agent_for(run)) is not None:
                     self._resuming.add(run.id)
                     self._tasks.start(self._continue(run, agent, owner))
 
