@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from agent_runtime.agent import Agent, Runnable
-from agent_runtime.concurrency import run_shielded
+from agent_runtime.concurrency import finished
 from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable
@@ -150,9 +150,7 @@ class Runtime(RunControl):
 
         Cancellation: it is finished first.
         """
-        _, interrupted = await run_shielded(self._close(drain, pause))
-        if interrupted is not None:
-            raise interrupted
+        await finished(self._close(drain, pause))
 
     async def _close(self, drain: float | None, pause: float | None) -> None:
         async with self._closing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from agent_runtime.concurrency import run_shielded
+from agent_runtime.concurrency import finished
 from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
 from agent_runtime.files.attach import ThreadFiles
@@ -116,9 +116,7 @@ class RunControl:
             pause: None for `AGENT_RUNTIME_PAUSE_TIMEOUT`.
         """
         # No scope shields from `Task.cancel`, which `asyncio.timeout` uses.
-        _, interrupted = await run_shielded(self.host.drain(drain, pause))
-        if interrupted is not None:
-            raise interrupted
+        await finished(self.host.drain(drain, pause))
 
     def health(self) -> Health:
         """Return how the runs of this process are doing."""

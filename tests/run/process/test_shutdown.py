@@ -249,3 +249,15 @@ async def test_run_sync_on_an_event_loop_says_what_to_write() -> None:
     with pytest.raises(WrongLoop, match="event loop runs") as raised:
         Agent(ScriptedModel([])).run_sync("Go.")
     assert "await" in raised.value.cure
+
+
+async def test_a_run_that_is_cancelled_again_and_again_records_its_end(settings: Settings) -> None:
+    doing = Doing()
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(doing.agent(), "Go.", thread="t"))
+        await doing.begun.wait()
+        while not running.done():
+            running.cancel()
+            await anyio.lowlevel.checkpoint()
+        [run] = await runtime.store.of("local").runs.list(thread_id="t")
+        assert (run.status, run.open_node) == ("cancelled", None)
