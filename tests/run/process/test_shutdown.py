@@ -8,7 +8,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
+from agent_runtime import (
+    Agent,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    Workflow,
+    WorkflowContext,
+    tool,
+)
 from agent_runtime.errors import RuntimeClosed, WrongLoop
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
@@ -83,6 +91,41 @@ async def test_a_run_is_suspended_at_its_next_step_and_goes_on_later(settings: S
         assert [run.id for run in swept.resumable] == [result.run_id]
         agent = Agent(ScriptedModel([say("went on")]))
         assert (await runtime.resume(result.run_id, agent)).output == "went on"
+
+
+async def test_a_workflow_is_suspended_at_its_next_node(settings: Settings) -> None:
+    doing = Doing()
+    called: list[str] = []
+
+    async def first() -> str:
+        called.append("first")
+        doing.begun.set()
+        await doing.may_end.wait()
+        return "one"
+
+    async def second(before: str) -> str:
+        called.append("second")
+        return f"{before}, two"
+
+    @Workflow
+    async def flow(w: WorkflowContext) -> str:
+        return await w.call("second", second, await w.call("first", first))
+
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(flow, "Go."))
+        await doing.begun.wait()
+        closing = asyncio.ensure_future(runtime.close())
+        while not any(run.closing for run in runtime.host.keeper.runs.values()):
+            await anyio.lowlevel.checkpoint()
+        doing.may_end.set()
+        await closing
+        result = await running
+
+    assert (result.status, result.stop_reason) == ("suspended", "interrupted")
+    assert called == ["first"]
+    async with Runtime.open(settings) as runtime:
+        assert (await runtime.resume(result.run_id, flow)).output == "one, two"
+    assert called == ["first", "second"]
 
 
 async def test_a_run_that_does_not_stop_in_time_is_left_as_a_crash_leaves_it(
