@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+import orjson
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agent_runtime.errors import ConfigError
@@ -196,9 +197,20 @@ def encode_resolution(resolution: Resolution) -> dict[str, Any]:
         case Rerun():
             return {"resolution": "rerun"}
         case Accept(value):
-            return {"resolution": "accept", "value": plain_value(value)}
+            return {"resolution": "accept", "value": _stored_value(value)}
         case Fail(reason):
             return {"resolution": "fail", "reason": encodable(reason)}
+
+
+def _stored_value(value: Any) -> Any:
+    plain = plain_value(value)
+    try:
+        same = orjson.loads(orjson.dumps(plain)) == plain
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    if not same:
+        raise ValueError("It has a number that is not finite.")
+    return plain
 
 
 def decode_resolution(answer: Mapping[str, Any]) -> Resolution | None:

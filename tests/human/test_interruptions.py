@@ -108,7 +108,8 @@ async def test_an_interrupted_call_becomes_what_a_person_answers(play: Play, way
             "suspended", "interrupted", "fetch",
         )  # fmt: skip
         assert question.arguments == {"name": "a"} and ran == ["a"]
-        for wrong in (True, "rerun", Accept(object()), Accept("x" * 200_000)):
+        values = (object(), "x" * 200_000, 10**30, [float("nan")])
+        for wrong in (True, "rerun", *map(Accept, values)):
             with pytest.raises(InvalidAnswer):
                 await world.runtime.answer(question.id, wrong)
         await world.runtime.answer(question.id, ANSWERS[way])
