@@ -100,6 +100,16 @@ async def test_an_endless_pattern_is_stopped_without_blocking_the_loop(
     assert turns > 3
 
 
+async def test_lines_of_the_same_number_in_many_files_count_as_many_lines(
+    root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "LINE_SECONDS", 0.1)
+    for number in range(40):
+        # Each takes about 10 ms.
+        (root / f"{number}.json").write_text("a" * 22 + "b")
+    assert "40 of 40 files were searched" in await text(find, pattern="(a|aa)+$", glob="*.json")
+
+
 async def test_many_slow_lines_cannot_outrun_the_deadline(
     root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

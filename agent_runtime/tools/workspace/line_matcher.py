@@ -21,10 +21,16 @@ class TooSlow(Exception):
 
 
 class LineClock:
-    """Raises `TooSlow` in a match that lasts from one tick of a timer over the next."""
+    """Raises `TooSlow` in a match that lasts from one tick of a timer over the next.
+
+    Attributes:
+        line: the number of the line in its file.
+        turn: counts the lines of all files, whose numbers begin anew with each.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.line = 0
+        self.turn = 0
         self.busy = False
         self._seen = -1
         signal.signal(signal.SIGALRM, self._tick)
@@ -32,18 +38,18 @@ class LineClock:
 
     def _tick(self, *_: object) -> None:
         # Python's `re` looks for signals while it matches.
-        if self.busy and self._seen == self.line:
+        if self.busy and self._seen == self.turn:
             raise TooSlow
-        self._seen = self.line if self.busy else -1
+        self._seen = self.turn if self.busy else -1
 
 
 def find(pattern: re.Pattern[str], data: bytes, options: dict[str, Any], clock: LineClock) -> Any:
     """Return the number of matching lines, and the first of them with their numbers."""
     matches, lines = 0, list[tuple[int, str]]()
-    clock.line, clock.busy = 0, True
+    clock.line, clock.turn, clock.busy = 0, clock.turn + 1, True
     try:
         for number, raw in enumerate(io.BytesIO(data), 1):
-            clock.line = number
+            clock.line, clock.turn = number, clock.turn + 1
             line = raw.decode(errors="replace").rstrip("\r\n")
             if pattern.search(line):
                 matches += 1
