@@ -7,6 +7,7 @@ length in 8 bytes and its content.  To each it answers with a line of JSON.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -65,6 +66,16 @@ def find(pattern: re.Pattern[str], data: bytes, options: dict[str, Any], clock: 
     return {"matches": matches, "lines": lines}
 
 
+def restrict(kind: int, most: int) -> None:
+    """Set a limit of this process, unless a lower one holds."""
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    # macOS refuses limits of memory.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(kind, (most, most))
+
+
 def answer(output: BinaryIO, value: Any) -> None:
     """Write an answer."""
     output.write(json.dumps(value).encode() + b"\n")
@@ -75,10 +86,9 @@ def main() -> None:
     """Answer until stdin ends."""
     source, output = sys.stdin.buffer, sys.stdout.buffer
     options = json.loads(source.readline())
-    resource.setrlimit(resource.RLIMIT_AS, (options["memory"], options["memory"]))
+    restrict(resource.RLIMIT_AS, options["memory"])
     # If this process outlives the one that would kill it.
-    seconds = int(options["seconds"]) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    restrict(resource.RLIMIT_CPU, int(options["seconds"]) + 1)
     try:
         pattern = re.compile(options["pattern"])
     except (re.error, OverflowError, RecursionError, MemoryError) as error:
