@@ -36,6 +36,11 @@ PROTECTED = [
     ".vscode/tasks.json",
     ".claude/settings.json",
     ".npmrc",
+    ".nvim.lua",
+    ".pdbrc",
+    ".lefthook-local.yml",
+    "mise.local.toml",
+    ".mise/config.toml",
     "own/bin/python",
 ]
 HIDDEN = [".env", ".env.local", "services/api/.env", ".netrc", ".ssh/id_ed25519", ".pypirc"]

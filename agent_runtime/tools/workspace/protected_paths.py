@@ -23,8 +23,9 @@ PROTECTED = (
     ".jj",
     ".husky",
     ".githooks",
-    ".pre-commit-config.yaml",
-    "lefthook*.yml",
+    ".pre-commit-config.y*ml",
+    "lefthook*.*ml",
+    ".lefthook*.*ml",
     # Installed programs, which shadow those of the system.
     ".venv",
     "venv",
@@ -32,8 +33,8 @@ PROTECTED = (
     "node_modules",
     # What a shell reads when it starts or enters a folder.
     ".envrc",
-    ".mise.toml",
-    "mise.toml",
+    ".mise*",
+    "mise*.toml",
     ".*shrc",
     ".*profile",
     ".bash_*",
@@ -52,6 +53,7 @@ PROTECTED = (
     ".vimrc",
     ".exrc",
     ".nvimrc",
+    ".nvim.lua",
     ".emacs*",
     ".dir-locals.el",
     ".claude",
@@ -59,6 +61,11 @@ PROTECTED = (
     ".codex",
     ".gemini",
     ".mcp.json",
+    # What interpreters and debuggers read in the folder where they start.
+    ".pdbrc*",
+    ".irbrc",
+    ".pryrc",
+    ".ghci",
     # Where packages are downloaded from.
     ".npmrc",
     ".yarnrc*",
