@@ -19,6 +19,7 @@ from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import AssistantMessage, ToolResult, decode_message, encodable
 from agent_runtime.tools.results import result_of_value
 from agent_runtime_storage.contract.records.log import CallRow, Lease, Node, Run
+from agent_runtime_storage.contract.records.questions import QuestionRow
 from agent_runtime_storage.contract.store import UserStore
 
 KIND = "interrupted"
@@ -231,17 +232,22 @@ async def answered_resolutions(
 ) -> dict[tuple[int, int], Resolution | None]:
     """Return what was decided since the run was suspended, by node and index of the call.
 
-    None stands for a question that nobody answered in time.
+    None stands for a question that nobody answered in time.  A call that was to run again, and then
+    waited for an approval, still is to.
     """
     rows = await store.questions.list(run_id=lease.run_id, limit=10_000)
     return {
-        (row.node_id, row.position): (
-            decode_resolution(row.answer) if row.status == "answered" else None
-        )
+        (row.node_id, row.position): _resolution_of(row)
         for row in rows
         # An answer is for the resume that follows it; the call may have run since another one.
-        if row.kind == KIND
+        if row.kind in (KIND, "approval")
         and row.position is not None
         and row.status != "withdrawn"
         and row.body.get("epoch") == lease.epoch - 1
     }
+
+
+def _resolution_of(row: QuestionRow) -> Resolution | None:
+    if row.kind == "approval":
+        return Rerun()
+    return decode_resolution(row.answer) if row.status == "answered" else None

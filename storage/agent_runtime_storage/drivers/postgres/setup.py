@@ -251,7 +251,7 @@ class Setup:
         )
         if found.bypasses:
             return Isolation("none", f"The login {found.login} bypasses row-level security.", cure)
-        # The index cannot have a policy, and what hides it from others cannot hide it from its owner.
+        # It cannot have a policy, and what hides it from others cannot hide it from its owner.
         detail = f"The tables hold the login {found.login} by FORCE, except the full-text index."
         return Isolation("forced", detail, cure)
 
