@@ -74,7 +74,7 @@ def _fitting(notes: Sequence[Note], most: int) -> tuple[Sequence[Note], list[int
     if sum(count_text(note.text) for note in notes) <= most:
         return notes, [len(note.text) for note in notes]
     if len(notes) * LEAST_TOKENS > most:
-        # So many that even their beginnings have no room: one note for each source.
+        # Not even their beginnings have room: one note for each source.
         by_source = dict[NoteSource, list[str]]()
         for note in notes:
             by_source.setdefault(note.source, []).append(note.text)

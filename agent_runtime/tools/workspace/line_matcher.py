@@ -26,7 +26,7 @@ class LineClock:
 
     Attributes:
         line: the number of the line in its file.
-        turn: counts the lines of all files, whose numbers begin anew with each.
+        turn: counts the lines of all files, since each file numbers its own from 1.
     """
 
     def __init__(self, seconds: float) -> None:
