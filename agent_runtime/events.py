@@ -52,6 +52,8 @@ class Event:
         - `parent` (str, optional): for a child run, the run that began it.
         - `task_key` (str, optional): for a child run, the key of its task; empty if it was not
           delegated.
+        - `task_chars` (int, optional): how many characters of the task prompts show; the whole is a
+          file of the thread.
         - `turns_left_out` (int, optional): turns of a node's memory that did not fit.
         - `decided` (dict, optional): by the id of an interrupted call, what the caller of the
           resume decided: `rerun`, `accept` or `fail`.

@@ -6,6 +6,7 @@ import atexit
 import itertools
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -40,6 +41,9 @@ from tests.support.worlds import serve as serve
 
 # Tests never call a model outside this machine, whichever keys the user's environment has.
 os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
+# The tests start hundreds of processes, which would compile each module again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Tests never write to the user's own state folder.
 _STATE = Path(tempfile.mkdtemp(prefix="agent-runtime-tests-"))
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from agent_runtime.cli.agents import Spec
-from agent_runtime_config.fields import VARIABLE
-from agent_runtime_config.sandbox import NONE, parse_sandbox
+from agent_runtime_config.sandbox import NONE, VARIABLE, parse_sandbox
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings

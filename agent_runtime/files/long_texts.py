@@ -6,6 +6,8 @@ end every further run of its thread.
 
 from __future__ import annotations
 
+import re
+
 from agent_runtime.files.attach import File, store_file
 from agent_runtime.messages import encodable
 from agent_runtime_storage.contract.store import UserStore
@@ -17,11 +19,18 @@ NOTE_CHARS = 20_000
 HEAD_CHARS = 500
 """How much stands in such a message when others wait that fill the room."""
 
+_KEPT = re.compile(
+    r"\n\[\.\.\. (?P<length>[\d,]+) characters in all, of which the first [\d,]+ stand here; "
+    r'recall\("(?P<uri>upload:[0-9a-f-]{36})"\) opens the whole text \.\.\.\]\Z'
+)
+
 
 async def keep_long_text(
     store: UserStore, thread_id: str, text: str, most: int, max_bytes: int, *, name: str
 ) -> str:
     """Return a text of at most about `most` characters; store a longer one with the thread.
+
+    One that was returned before refers to the same file as before.
 
     Raises:
         InvalidFile: it is larger than a file may be.
@@ -29,10 +38,16 @@ async def keep_long_text(
     """
     if len(text) <= most:
         return text
+    if kept := _KEPT.search(text):
+        return _reference(text[: min(most, kept.start())], kept["length"], kept["uri"])
     content = encodable(text).encode()
     file = File(content, f"{name}.txt", "text/plain", "document")
     ref = await store_file(store, thread_id, file, max_bytes)
+    return _reference(text[:most], f"{len(text):,}", ref.uri)
+
+
+def _reference(part: str, length: str, uri: str) -> str:
     return (
-        f"{text[:most]}\n[... {len(text):,} characters in all, of which the first {most:,} stand "
-        f'here; recall("{ref.uri}") opens the whole text ...]'
+        f"{part}\n[... {length} characters in all, of which the first {len(part):,} stand here; "
+        f'recall("{uri}") opens the whole text ...]'
     )

@@ -253,7 +253,11 @@ class Gate:
             ):
                 gated.ready.append(one)
             else:
-                self._add(exchange, one, "approval", self._body(each, agent) | asker, gated)
+                body = self._body(each, agent) | asker
+                if one.index in exchange.started:
+                    # It is to run again, and the answer must not lead back to that question.
+                    body["epoch"] = self.log.lease.epoch
+                self._add(exchange, one, "approval", body, gated)
 
     def _body(self, asking: ApprovalRequest, agent: str) -> dict[str, Any]:
         """Return the stored body of a question: what it shows, and what its answer is bound to."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+import orjson
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agent_runtime.errors import ConfigError
@@ -18,6 +19,7 @@ from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import AssistantMessage, ToolResult, decode_message, encodable
 from agent_runtime.tools.results import result_of_value
 from agent_runtime_storage.contract.records.log import CallRow, Lease, Node, Run
+from agent_runtime_storage.contract.records.questions import QuestionRow
 from agent_runtime_storage.contract.store import UserStore
 
 KIND = "interrupted"
@@ -196,9 +198,20 @@ def encode_resolution(resolution: Resolution) -> dict[str, Any]:
         case Rerun():
             return {"resolution": "rerun"}
         case Accept(value):
-            return {"resolution": "accept", "value": plain_value(value)}
+            return {"resolution": "accept", "value": _stored_value(value)}
         case Fail(reason):
             return {"resolution": "fail", "reason": encodable(reason)}
+
+
+def _stored_value(value: Any) -> Any:
+    plain = plain_value(value)
+    try:
+        same = orjson.loads(orjson.dumps(plain)) == plain
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    if not same:
+        raise ValueError("It has a number that is not finite.")
+    return plain
 
 
 def decode_resolution(answer: Mapping[str, Any]) -> Resolution | None:
@@ -219,17 +232,22 @@ async def answered_resolutions(
 ) -> dict[tuple[int, int], Resolution | None]:
     """Return what was decided since the run was suspended, by node and index of the call.
 
-    None stands for a question that nobody answered in time.
+    None stands for a question that nobody answered in time.  A call that was to run again, and then
+    waited for an approval, still is to.
     """
     rows = await store.questions.list(run_id=lease.run_id, limit=10_000)
     return {
-        (row.node_id, row.position): (
-            decode_resolution(row.answer) if row.status == "answered" else None
-        )
+        (row.node_id, row.position): _resolution_of(row)
         for row in rows
         # An answer is for the resume that follows it; the call may have run since another one.
-        if row.kind == KIND
+        if row.kind in (KIND, "approval")
         and row.position is not None
         and row.status != "withdrawn"
         and row.body.get("epoch") == lease.epoch - 1
     }
+
+
+def _resolution_of(row: QuestionRow) -> Resolution | None:
+    if row.kind == "approval":
+        return Rerun()
+    return decode_resolution(row.answer) if row.status == "answered" else None

@@ -345,7 +345,7 @@ class AgentLoop:
             finish = follow_up
         else:
             items = await self.log.inbox()
-            notes = inbox_notes(items, self.log.lease.run_id)
+            notes = await self.state.fit_notes(inbox_notes(items, self.log.lease.run_id))
             finish, requests = self.outcome(message, follow_up, interrupted=bool(notes))
             notes += requests
             if finish is None and pause_requested(items, self.log.lease):
@@ -420,7 +420,7 @@ class AgentLoop:
         results = exchange.results | done
         ordered = [results[index] for index in range(len(exchange.message.calls))]
         shown = await state.fit(exchange.message.calls, [result.text for result in ordered])
-        notes = await state.gate.allowance_notes(exchange)
+        notes = await state.fit_notes(await state.gate.allowance_notes(exchange))
         if finish is None:
             # In the commit that closes the exchange: inside a tool loop a note is part of the last
             # result, which must not change once a prompt has shown it.
@@ -431,7 +431,7 @@ class AgentLoop:
                 )
                 return
         items = await self.log.inbox() if finish is None else ()
-        notes = [*inbox_notes(items, log.lease.run_id), *notes]
+        notes = [*await state.fit_notes(inbox_notes(items, log.lease.run_id)), *notes]
         if pause_requested(items, log.lease):
             finish = PAUSED
         await log.close(
@@ -472,7 +472,7 @@ class AgentLoop:
             notes.append(Note(GO_ON_EXACTLY, source="cut") if self.unfinished.ends(last) else ask)
         finish = PAUSED if pause_requested(items, log.lease) else None
         if notes or items:
-            await log.append(notes, drained=items, finish=finish)
+            await log.append(await state.fit_notes(notes), drained=items, finish=finish)
         if notes and finish is None:
             # The notes may follow a result that the last process has sent already; a new
             # activation allows this prompt to differ from that one.

@@ -118,8 +118,7 @@ async def begin_new_run(
     # It adds no node, so `thread` stays as it was read.
     await end_upkeep(store, thread)
     task = await _with_files(store, thread, request)
-    if task is not None:
-        task = replace(task, text=await _fitting(store, thread, task.text, setup, request))
+    task, shown = await _fitting(store, thread, task, setup, request)
     view = old = await load_view(store, thread.id, thread.head)
     if not old.activation_id:
         # Other branches of the thread may have activations; ids count through all of them.
@@ -128,8 +127,9 @@ async def begin_new_run(
     rows = _rows(messages, thread, view)
     parent = request.parent.lease if request.parent else None
     start = run_start_event(request.agent, setup, setup.max_steps)
-    if request.left_out:
-        start = replace(start, data={**start.data, "turns_left_out": request.left_out})
+    more = {"turns_left_out": request.left_out or None, "task_chars": shown}
+    more = {name: number for name, number in more.items() if number is not None}
+    start = replace(start, data={**start.data, **more})
     events = [child_start_event(start, parent.run_id if parent else None, request.spec)]
     if view is not old:
         events.append(activation_event(old, view, "start"))
@@ -189,20 +189,30 @@ async def begin_log(
 
 
 async def _fitting(
-    store: UserStore, thread: Thread, text: str, setup: RunSetup, request: RunRequest
-) -> str:
-    """Return the task's text, or the part of it that prompts have room for, with a reference."""
-    most = request.max_message_chars
+    store: UserStore,
+    thread: Thread,
+    task: UserMessage | None,
+    setup: RunSetup,
+    request: RunRequest,
+) -> tuple[UserMessage | None, int | None]:
+    """Return the task, with only the part of its text that prompts have room for, and a reference.
+
+    Also returns how many characters that part has; None if it is the whole.
+    """
+    if task is None:
+        return None, None
+    most, text = request.max_message_chars, task.text
     # A task stays in every prompt, so half of them is for the others.
     room = int(setup.room.limit / setup.calibration.safe_ratio) // 2
     part = text[:most]
     while len(part) > room and await _count(part) > room:
         part = part[: len(part) * 3 // 4]
     if len(part) == len(text):
-        return text
-    return await keep_long_text(
+        return task, None
+    kept = await keep_long_text(
         store, thread.id, text, len(part), request.max_file_bytes, name="task"
     )
+    return replace(task, text=kept), len(part)
 
 
 async def _count(text: str) -> int:

@@ -38,6 +38,7 @@ from agent_runtime.prompt.window import (
 )
 from agent_runtime.run.guard.outage import ModelOutage
 from agent_runtime.run.guard.repeats import LoopGuard
+from agent_runtime.run.inbox import fit_notes
 from agent_runtime.run.reservation import Reservation
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.state_note import state_note
@@ -46,6 +47,8 @@ from agent_runtime.run.wrap_up import WrapUp
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Amount, NewEvent
 
+NOTES_SHARE = 0.5
+"""Notes that are read at once have this share of the room for the results of an exchange."""
 COUNT_IN_THREAD = 100_000
 """Results with more characters in all are counted off the event loop."""
 PLAN_IN_THREAD = 200_000
@@ -242,6 +245,13 @@ class RunState:
                 share_result_budget, texts, tokens, count_text, caps
             )
         return share_result_budget(texts, tokens, count_text, caps)
+
+    async def fit_notes(self, notes: Sequence[Note]) -> list[Note]:
+        """Return notes for which prompts have room; what is longer is kept as a file."""
+        # With the safe ratio: unlike results, notes are not truncated again if they do not fit.
+        room = results_budget(self.reservation.room, self.setup.calibration.safe_ratio)
+        log = self.log
+        return await fit_notes(log.store, log.lease.thread_id, notes, int(room * NOTES_SHARE))
 
     # Limits
 

@@ -13,12 +13,10 @@ from pydantic_core import PydanticCustomError
 from agent_runtime_config.approvals import approval_rules
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS, MAX_TOKENS
 from agent_runtime_config.request_settings import parse_model_settings
-from agent_runtime_config.sandbox import parse_sandbox
+from agent_runtime_config.sandbox import VARIABLE, parse_sandbox
 from agent_runtime_config.urls import is_misspelt, is_not_a_model, url_scheme
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""A name of an environment variable."""
 
 
 DATABASE_SCHEMES = ("file", "libsql", "http", "https", "ws", "wss", *POSTGRES_SCHEMES)

@@ -1,4 +1,4 @@
-"""The setting that names the sandbox of commands."""
+"""The settings that name the sandbox of commands, and the variables that they get."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from typing import Literal, NamedTuple
 
 NONE = "none"
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of an environment variable."""
 _DOCKER = "docker:"
 _IMAGE = re.compile(r"[a-zA-Z0-9][\w.:/@-]{0,254}", re.ASCII)
 

@@ -431,3 +431,11 @@ def test_the_command_resumes_an_import_only_as_the_person_says(desk: Desk) -> No
     assert resumed.exit_code == exits.UNSUPPORTED, resumed.stderr
     assert "The agent has no file tools" in resumed.stderr
     assert not desk.marker.exists()
+
+
+def test_a_run_that_was_not_imported_keeps_to_what_it_may_do(desk: Desk) -> None:
+    folder = ("--workspace", str(desk.work))
+    stopped = desk.run("run", "Tidy up.", *folder, "--read-only", "--json")
+    run_id = json.loads(stopped.stdout)["run_id"]
+    refused = desk.run("resume", run_id, "--imported", *folder, "--allow-shell")
+    assert refused.exit_code == exits.USAGE and "was not imported" in refused.stderr

@@ -108,7 +108,8 @@ async def test_an_interrupted_call_becomes_what_a_person_answers(play: Play, way
             "suspended", "interrupted", "fetch",
         )  # fmt: skip
         assert question.arguments == {"name": "a"} and ran == ["a"]
-        for wrong in (True, "rerun", Accept(object()), Accept("x" * 200_000)):
+        values = (object(), "x" * 200_000, 10**30, [float("nan")])
+        for wrong in (True, "rerun", *map(Accept, values)):
             with pytest.raises(InvalidAnswer):
                 await world.runtime.answer(question.id, wrong)
         await world.runtime.answer(question.id, ANSWERS[way])
@@ -117,6 +118,31 @@ async def test_an_interrupted_call_becomes_what_a_person_answers(play: Play, way
 
         assert await world.results("t") == [RESULTS[way]]
         assert ran == (["a", "a"] if way == "rerun" else ["a"])
+
+
+@pytest.mark.parametrize("allow", [True, False])
+@pytest.mark.parametrize("asking", [True, False])
+async def test_a_call_that_is_to_run_again_waits_for_a_new_approval(
+    play: Play, asking: bool, allow: bool
+) -> None:
+    """The rule is new, or the tool has changed, since the call was interrupted."""
+    agent = Agent(tools=[fetch], asking=asking)
+    now = Agent(tools=[tool(fetch.function, name="fetch", needs_approval=True)], asking=asking)
+    async with play([call("fetch", name="a"), say("Done.")]) as world:
+        run_id = await _crash(world, agent, "a")
+        if asking:
+            [question] = (await world.runtime.resume(run_id, now)).questions
+            await world.runtime.answer(question.id, Rerun())
+            [question] = (await world.runtime.resume(run_id, now)).questions
+        else:
+            [question] = (await world.runtime.resume(run_id, now, rerun={"fetch"})).questions
+        assert question.kind == "approval" and ran == ["a"]
+        await world.runtime.answer(question.id, allow)
+
+        assert (await world.runtime.resume(run_id, now)).ok
+
+        [(outcome, _)] = await world.results("t")
+        assert (outcome, ran) == (("ok", ["a", "a"]) if allow else ("refused", ["a"]))
 
 
 @pytest.mark.backends("file", "postgres")

@@ -137,18 +137,34 @@ async def test_huge_results_are_cut_before_they_are_sent(serve: Serve) -> None:
         result = await world.run(Agent(tools=[flood]))
         counts = [usage["prompt_tokens"] for usage in world.server.billed]
         whole = await world.results(result.thread_id)
+        for r, u in zip(world.server.requests, world.server.billed):
+            print(
+                u["prompt_tokens"],
+                str(r.json["messages"][0]["content"])[:60],
+                [len(str(m.get("content"))) for m in r.json["messages"]],
+            )
     assert result.ok
     assert max(counts) <= 10_000 - 2_500
     assert all(len(text) > 400_000 for _, text in whole)
     assert "are left out here; recall(handle=" in world.sent()[1][-1]["content"]
 
 
-async def test_a_message_that_can_never_fit_is_named_with_its_size(play: Play) -> None:
+async def test_what_can_never_fit_is_named_with_its_size(play: Play) -> None:
     async with play([say("Never.")], settings={"context_window": 2_000}) as world:
-        with pytest.raises(PromptTooLarge, match="user message") as raised:
-            await world.run(Agent(), "word " * 5000)
+        with pytest.raises(PromptTooLarge, match="system prompt") as raised:
+            await world.run(Agent(instructions="word " * 5000), "Work.")
     assert "2,000" in raised.value.message
     assert raised.value.cure
+
+
+async def test_a_task_that_can_never_fit_is_kept_as_a_file(play: Play) -> None:
+    async with play([say("Read.")], settings={"context_window": 2_000}) as world:
+        result = await world.run(Agent(tools=[]), "word " * 5000, thread="t")
+        [file] = await world.runtime.files.of("t")
+        [begun] = [event for event in world.events if event.kind == "run-start"]
+    assert result.ok
+    assert file.size == 25_000
+    assert 0 < begun.data["task_chars"] < 10_000
 
 
 def fenced(text: str, system: str) -> list[str]:

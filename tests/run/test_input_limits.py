@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from agent_runtime import Agent, ScriptedModel, tool
+from agent_runtime import Agent, Decision, ScriptedModel, tool
 from agent_runtime.errors import InboxFull, InvalidFile
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
@@ -87,6 +87,46 @@ async def test_messages_to_a_run_cannot_fill_its_prompt(play: Play) -> None:
         assert all(f"note {number} words" in text for number in range(5))
         assert len(OPENS.findall(text)) == len(await world.runtime.files.of("t")) == 5
         assert (await world.runtime.run(Agent(tools=[listen]), "And?", thread="t")).ok
+
+
+@pytest.mark.parametrize(("text", "times"), [("\U00013000" * 20_000, 3), ("no " * 40, 100)])
+async def test_messages_are_shown_as_far_as_the_window_has_room(
+    play: Play, text: str, times: int
+) -> None:
+    """20,000 hieroglyphs are 60,000 tokens, and a hundred short messages fill a small window."""
+    run_id = ""
+
+    @tool
+    async def listen() -> str:
+        """Work while the user writes."""
+        for number in range(times):
+            await world.runtime.steer(run_id, f"{number} {text}")
+        return "listened"
+
+    settings = {"context_window": 8_000}
+    async with play([call("listen"), say("Done."), say("Again.")], settings=settings) as world:
+        async with world.runtime.stream(Agent(tools=[listen]), "Go.", thread="t") as stream:
+            async for event in stream:
+                run_id = event.run_id
+        assert stream.result.ok
+        references = OPENS.findall(sent(world, 1))
+        kept = [await world.runtime.files.read(one) for one in await world.runtime.files.of("t")]
+        assert references and any(f"{times - 1} {text}".encode() in one for one in kept)
+        assert (await world.runtime.run(Agent(tools=[listen]), "And?", thread="t")).ok
+
+
+async def test_the_reason_of_an_approval_cannot_fill_a_prompt(play: Play) -> None:
+    deploy = tool(work.function, name="deploy", needs_approval=True)
+    reason = "Only today. " * 8000
+    script = [call("deploy"), say("Done."), say("Again.")]
+    async with play(script, settings={"context_window": 20_000}) as world:
+        [question] = (await world.run(Agent(tools=[deploy]), thread="t")).questions
+        await world.runtime.answer(question.id, Decision(True, reason))
+        assert (await world.resume(Agent(tools=[deploy]))).ok
+        assert "says: Only today." in sent(world, 1)
+        [file] = await world.runtime.files.of("t")
+        assert reason.strip().encode() in await world.runtime.files.read(file)
+        assert (await world.run(Agent(tools=[deploy]), thread="t")).ok
 
 
 async def test_a_text_larger_than_a_file_may_be_is_refused_and_changes_nothing(play: Play) -> None:

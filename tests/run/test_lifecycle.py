@@ -14,6 +14,7 @@ from agent_runtime.errors import Conflict, RunCancelled, StoreUnavailable
 from agent_runtime.log import lease_keeper
 from agent_runtime.log.branches import edit, fork
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.run.loop import AgentLoop
 from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStore
 from agent_runtime_storage.log.leases import SqlLeases
 from agent_runtime_storage.queries.owner import OwnerScope
@@ -185,17 +186,22 @@ async def test_what_comes_while_a_tool_runs_is_read_with_its_result(runtime: Run
     assert ["Number 2." in prompt for prompt in prompts] == [False, False, True]
 
 
-async def test_a_call_that_did_not_begin_is_not_said_to_have_run(runtime: Runtime) -> None:
-    class Stopped(BaseException):
-        pass
+async def test_a_call_that_did_not_begin_is_not_said_to_have_run(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool(idempotent=True)
+    async def look(n: int) -> str:
+        """Look at something."""
+        return f"seen {n}"
 
-    def stop(event: Event) -> None:
-        # Errors of a listener change nothing; this stops the program.
-        if event.kind == "tool-start":
-            raise Stopped
+    async def broken(loop: AgentLoop) -> None:
+        raise RuntimeError("broken before the calls")
 
-    with pytest.raises(Stopped):
-        await runtime.run(agent(call("work", n=1), say("done")), "Go.", thread="t", on_event=stop)
+    # The call is marked as started with the answer.
+    monkeypatch.setattr(AgentLoop, "run_tools", broken)
+    watched = Agent(ScriptedModel([call("look", n=1), say("done")]), tools=[look])
+    with pytest.raises(RuntimeError, match="broken"):
+        await runtime.run(watched, "Go.", thread="t")
     store = runtime.store.of("local")
     [(outcome, body)] = [
         (one.outcome, one.body)

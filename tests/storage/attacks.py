@@ -299,6 +299,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "stale": lambda user, to: user.runs.take_lease(to.run, OTHER, seconds=60, replaces=7),
     },
     "runs.renew_lease": {"": lambda user, to: user.runs.renew_lease(to.lease, seconds=60)},
+    "runs.adopt": {"": lambda user, to: user.runs.adopt(to.run, Budget())},
     "runs.cancel": {
         "": lambda user, to: user.runs.cancel(to.run),
         "child": lambda user, to: user.runs.cancel(to.child),

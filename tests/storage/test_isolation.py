@@ -26,6 +26,7 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
+from agent_runtime_storage.contract.upkeep import Upkeep
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.urls import open_driver
@@ -42,7 +43,8 @@ SHARED = {"schema_migrations", "rooms"}
 def methods() -> set[str]:
     """Return all public methods of an owner's store, and `documents`."""
     names = {"documents"}
-    for subject, protocol in get_type_hints(UserStore).items():
+    subjects = get_type_hints(UserStore) | {"upkeep": Upkeep}
+    for subject, protocol in subjects.items():
         members = inspect.getmembers(protocol, inspect.isfunction)
         names |= {f"{subject}.{name}" for name, _ in members if not name.startswith("_")}
     return names

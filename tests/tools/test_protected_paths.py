@@ -36,6 +36,11 @@ PROTECTED = [
     ".vscode/tasks.json",
     ".claude/settings.json",
     ".npmrc",
+    ".nvim.lua",
+    ".pdbrc",
+    ".lefthook-local.yml",
+    "mise.local.toml",
+    ".mise/config.toml",
     "own/bin/python",
 ]
 HIDDEN = [".env", ".env.local", "services/api/.env", ".netrc", ".ssh/id_ed25519", ".pypirc"]
@@ -48,6 +53,8 @@ FREE = [
     "src/environment.py",
     "git/config",
     "head.py",
+    "layouts/partials/head/css.html",
+    "src/Head/index.tsx",
 ]
 
 
@@ -156,6 +163,19 @@ def test_a_read_only_workspace_has_no_tools_that_write(root: Path) -> None:
     assert {one.name for one in tools} == {"list_files", "read_file", "search_files"}
     with pytest.raises(ConfigError, match="Commands can write"):
         workspace_tools(root, read_only=True, shell=True)
+
+
+async def test_rules_hold_for_paths_of_a_thousand_parts(root: Path) -> None:
+    tools = tools_of(root, protected="**/deep/**/x/**/y")
+    path = "deep/" * 700 + ".git/config"
+    assert "is protected" in await error(tools["write_file"], path=path, content="x")
+    assert "No such file" in await error(tools["read_file"], path=path)
+
+
+async def test_a_path_that_no_program_could_open_is_not_created(root: Path) -> None:
+    tools, path = tools_of(root), "deep/" * 1000 + "file"
+    assert "longer than" in await error(tools["write_file"], path=path, content="x")
+    assert not (root / "deep").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -100,6 +102,16 @@ async def test_an_endless_pattern_is_stopped_without_blocking_the_loop(
     assert turns > 3
 
 
+async def test_lines_of_the_same_number_in_many_files_count_as_many_lines(
+    root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "LINE_SECONDS", 0.1)
+    for number in range(40):
+        # Each takes about 10 ms.
+        (root / f"{number}.json").write_text("a" * 22 + "b")
+    assert "40 of 40 files were searched" in await text(find, pattern="(a|aa)+$", glob="*.json")
+
+
 async def test_many_slow_lines_cannot_outrun_the_deadline(
     root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,3 +165,17 @@ async def test_long_lines_are_cut(root: Path, find: Tool) -> None:
     (root / "long").write_text("TODO" + "x" * 5000)
     shown = await text(find, pattern="TODO", path="long")
     assert len(shown.split("\n")[1]) == len("long:1: ") + search.SHOWN_CHARS
+
+
+def test_lower_limits_of_the_system_stay() -> None:
+    """A limit above the one that a container or a batch system sets cannot be set."""
+    code = (
+        "import resource, sys; from agent_runtime.tools.workspace import line_matcher\n"
+        "for kind in (resource.RLIMIT_AS, resource.RLIMIT_CPU):\n"
+        "    resource.setrlimit(kind, (2**30, 2**30))\n"
+        "    line_matcher.restrict(kind, 2**31)\n"
+        "    assert resource.getrlimit(kind) == (2**30, 2**30)\n"
+        "    line_matcher.restrict(kind, 2**29)\n"
+        "    assert resource.getrlimit(kind) == (2**29, 2**29)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

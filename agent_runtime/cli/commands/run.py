@@ -353,12 +353,21 @@ def resume(
 
 
 async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imported: bool) -> Run:
-    """Return the run to resume. Raises `ConfigError` if its agent is unknown here."""
+    """Return the run to resume.
+
+    Raises:
+        ConfigError: its agent is unknown here, or it is to be vouched for and was not imported.
+    """
     from agent_runtime.errors import ConfigError
     from agent_runtime.run.start import check_own
 
     found = await store.runs.get(run_id) if run_id else await _last(store, thread)
     if imported:
+        # An import has no spec.  That of another run says what its agent may do at most.
+        if found.spec:
+            raise ConfigError(
+                f"Run {found.id} was not imported.", cure="Resume it without --imported."
+            )
         return found
     check_own(found)
     if not is_of_command(found):

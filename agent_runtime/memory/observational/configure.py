@@ -84,7 +84,8 @@ async def configure_memory(
     if not settings.observational_memory:
         return None
     timeout = settings.observer_timeout
-    choice = _Choice(settings, model, info)
+    # The run's own model has the window that the agent or a setting gives it.
+    choice = _Choice(settings, model, replace(info, window=room.window))
     observing = await choice.named(settings.observer_model, "observer", "observe")
     reflecting = await choice.named(settings.reflector_model, "reflector", "condense observations")
     tokens = settings.observer_message_tokens, settings.reflector_observation_tokens

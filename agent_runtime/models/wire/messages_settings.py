@@ -192,8 +192,11 @@ class _Form:
             self.fields["stop_sequences"] = stop
         if len(stop) < len(settings.stop):
             self.ignored.append("stop")
-        if settings.service_tier is not None:
+        # OpenAI's names of tiers are refused; what is bought there by name is a contract here.
+        if settings.service_tier in ("auto", "standard_only"):
             self.fields["service_tier"] = settings.service_tier
+        elif settings.service_tier is not None:
+            self.ignored.append("service_tier")
         if settings.cache_ttl is not None and not self.target.marks:
             self.ignored.append("cache_ttl")
         if settings.seed is not None:

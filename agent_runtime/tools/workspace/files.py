@@ -62,8 +62,7 @@ def workspace_tools(
 
     Args:
         root: the folder.
-        shell: whether to add `run_command`; without a sandbox commands have all rights of this
-            process.
+        shell: whether to add `run_command`; without a sandbox it has all rights of this process.
         shell_approval: which commands need an approval, as in `@tool(needs_approval=...)`.
         shell_timeout: the most seconds that a command may take.
         environment: the variables of commands; None for a few of this process's own (`PATH`,
@@ -71,7 +70,6 @@ def workspace_tools(
             (`.venv`, `venv`) instead of the runtime's.
         pass_environment: names of this process's variables that commands get in addition.
         sandbox: what confines commands: `none`, `bwrap` or `docker:IMAGE`; None for the setting.
-            File tools are confined by their own rules.
         sandbox_network: whether commands in it may use the network; None for the setting.
         read_only: whether to leave out the tools that write.
         protected: globs of paths that must not be written.  A glob without `/` matches a name in

@@ -7,6 +7,7 @@ length in 8 bytes and its content.  To each it answers with a line of JSON.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -21,10 +22,16 @@ class TooSlow(Exception):
 
 
 class LineClock:
-    """Raises `TooSlow` in a match that lasts from one tick of a timer over the next."""
+    """Raises `TooSlow` in a match that lasts from one tick of a timer over the next.
+
+    Attributes:
+        line: the number of the line in its file.
+        turn: counts the lines of all files, since each file numbers its own from 1.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.line = 0
+        self.turn = 0
         self.busy = False
         self._seen = -1
         signal.signal(signal.SIGALRM, self._tick)
@@ -32,18 +39,18 @@ class LineClock:
 
     def _tick(self, *_: object) -> None:
         # Python's `re` looks for signals while it matches.
-        if self.busy and self._seen == self.line:
+        if self.busy and self._seen == self.turn:
             raise TooSlow
-        self._seen = self.line if self.busy else -1
+        self._seen = self.turn if self.busy else -1
 
 
 def find(pattern: re.Pattern[str], data: bytes, options: dict[str, Any], clock: LineClock) -> Any:
     """Return the number of matching lines, and the first of them with their numbers."""
     matches, lines = 0, list[tuple[int, str]]()
-    clock.line, clock.busy = 0, True
+    clock.line, clock.turn, clock.busy = 0, clock.turn + 1, True
     try:
         for number, raw in enumerate(io.BytesIO(data), 1):
-            clock.line = number
+            clock.line, clock.turn = number, clock.turn + 1
             line = raw.decode(errors="replace").rstrip("\r\n")
             if pattern.search(line):
                 matches += 1
@@ -59,6 +66,16 @@ def find(pattern: re.Pattern[str], data: bytes, options: dict[str, Any], clock: 
     return {"matches": matches, "lines": lines}
 
 
+def restrict(kind: int, most: int) -> None:
+    """Set a limit of this process, unless a lower one holds."""
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    # macOS refuses limits of memory.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(kind, (most, most))
+
+
 def answer(output: BinaryIO, value: Any) -> None:
     """Write an answer."""
     output.write(json.dumps(value).encode() + b"\n")
@@ -69,10 +86,9 @@ def main() -> None:
     """Answer until stdin ends."""
     source, output = sys.stdin.buffer, sys.stdout.buffer
     options = json.loads(source.readline())
-    resource.setrlimit(resource.RLIMIT_AS, (options["memory"], options["memory"]))
+    restrict(resource.RLIMIT_AS, options["memory"])
     # If this process outlives the one that would kill it.
-    seconds = int(options["seconds"]) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    restrict(resource.RLIMIT_CPU, int(options["seconds"]) + 1)
     try:
         pattern = re.compile(options["pattern"])
     except (re.error, OverflowError, RecursionError, MemoryError) as error:

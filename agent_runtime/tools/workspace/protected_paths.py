@@ -14,18 +14,18 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 PROTECTED = (
-    # Hooks and configuration of version control; with a `HEAD` any folder may be a repository.
+    # Hooks and configuration of version control.
     ".git",
     ".gitconfig",
-    "HEAD",
     ".hg",
     ".hgrc",
     ".svn",
     ".jj",
     ".husky",
     ".githooks",
-    ".pre-commit-config.yaml",
-    "lefthook*.yml",
+    ".pre-commit-config.y*ml",
+    "lefthook*.*ml",
+    ".lefthook*.*ml",
     # Installed programs, which shadow those of the system.
     ".venv",
     "venv",
@@ -33,8 +33,8 @@ PROTECTED = (
     "node_modules",
     # What a shell reads when it starts or enters a folder.
     ".envrc",
-    ".mise.toml",
-    "mise.toml",
+    ".mise*",
+    "mise*.toml",
     ".*shrc",
     ".*profile",
     ".bash_*",
@@ -53,6 +53,7 @@ PROTECTED = (
     ".vimrc",
     ".exrc",
     ".nvimrc",
+    ".nvim.lua",
     ".emacs*",
     ".dir-locals.el",
     ".claude",
@@ -60,6 +61,11 @@ PROTECTED = (
     ".codex",
     ".gemini",
     ".mcp.json",
+    # What interpreters and debuggers read in the folder where they start.
+    ".pdbrc*",
+    ".irbrc",
+    ".pryrc",
+    ".ghci",
     # Where packages are downloaded from.
     ".npmrc",
     ".yarnrc*",
@@ -69,6 +75,13 @@ PROTECTED = (
     ".cargo",
 )
 """Globs that are protected from writing, by default."""
+
+PROTECTED_FILES = (
+    # With such a file any folder may be a repository of git.  As a folder, `head` holds parts of
+    # pages in many projects.
+    "HEAD",
+)
+"""The same for files; folders of these names, and what is in them, are not protected."""
 
 HIDDEN = (
     ".env",
@@ -94,6 +107,7 @@ HIDDEN = (
 class _Glob:
     names: tuple[str, ...]
     allows: bool
+    file: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +122,13 @@ class Globs:
     globs: tuple[_Glob, ...] = ()
 
     @classmethod
-    def of(cls, globs: Iterable[str]) -> Globs:
-        """Return the list; empty globs count as none."""
-        return cls(tuple(_parsed(one.strip()) for one in globs if one.strip().strip("!/")))
+    def of(cls, globs: Iterable[str], *, files: bool = False) -> Globs:
+        """Return the list; empty globs count as none.
+
+        Args:
+            files: whether a match of a folder is none of what is in it.
+        """
+        return cls(tuple(_parsed(one.strip(), files) for one in globs if one.strip().strip("!/")))
 
     def matches(self, parts: Sequence[str]) -> bool | None:
         """Return whether the parts of a path below the workspace match.
@@ -119,7 +137,7 @@ class Globs:
         """
         names = tuple(map(_plain, parts))
         for one in reversed(self.globs):
-            if _fits(one.names, names):
+            if _fits(one.names, names, whole=one.file):
                 return not one.allows
         return None
 
@@ -152,23 +170,38 @@ def from_settings(protected: str, hidden: str) -> ProtectedPaths:
     return ProtectedPaths.of(protected.split(","), hidden.split(","))
 
 
-def _parsed(glob: str) -> _Glob:
+def _parsed(glob: str, file: bool) -> _Glob:
     allows, glob = glob.startswith("!"), glob.removeprefix("!")
     names = tuple(_plain(one) for one in glob.split("/") if one not in ("", "."))
     # A leading `/` anchors a name, as does one between names.
-    return _Glob(names if "/" in glob.rstrip("/") else ("**", *names), allows)
+    return _Glob(names if "/" in glob.rstrip("/") else ("**", *names), allows, file)
 
 
-def _fits(globs: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    """Return whether the names, or the first of them, match the globs."""
-    if not globs:
-        return True
-    if globs[0] == "**" and _fits(globs[1:], names):
-        return True
-    if not names:
-        return False
-    rest = globs if globs[0] == "**" else globs[1:]
-    return (globs[0] == "**" or fnmatchcase(names[0], globs[0])) and _fits(rest, names[1:])
+def _fits(globs: tuple[str, ...], names: tuple[str, ...], *, whole: bool) -> bool:
+    """Return whether the names, or unless `whole` also the first of them, match the globs."""
+    # Not by recursion: a path may have thousands of parts.
+    end, reached = len(globs), _passed(globs, {0})
+    for name in names:
+        if end in reached and not whole:
+            return True
+        reached = _passed(
+            globs,
+            {
+                at + (globs[at] != "**")
+                for at in reached - {end}
+                if globs[at] == "**" or fnmatchcase(name, globs[at])
+            },
+        )
+    return end in reached
+
+
+def _passed(globs: tuple[str, ...], places: set[int]) -> set[int]:
+    """Return the places in the globs, and those behind a `**`, which may stand for no folder."""
+    for at in sorted(places):
+        while at < len(globs) and globs[at] == "**":
+            at += 1
+            places.add(at)
+    return places
 
 
 def _plain(name: str) -> str:
@@ -178,4 +211,6 @@ def _plain(name: str) -> str:
     return "".join(one for one in text if unicodedata.category(one) != "Cf")
 
 
-DEFAULT = ProtectedPaths.of(PROTECTED, HIDDEN)
+DEFAULT = ProtectedPaths(
+    Globs.of(PROTECTED) + Globs.of(PROTECTED_FILES, files=True), Globs.of(HIDDEN)
+)

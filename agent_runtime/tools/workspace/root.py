@@ -58,6 +58,9 @@ SKIPPED = frozenset(
 )
 """Folders that a walk skips unless it starts there: they hold other programs' data."""
 
+LONGEST_PATH = 4000
+"""The most bytes of a path: one made folder by folder could be longer than programs can open."""
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO without a writer would block the call.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -131,6 +134,8 @@ class Root:
     def parts(self, path: str) -> tuple[str, ...]:
         """Return the parts of a resolved path below the root."""
         try:
+            if len(os.fsencode(self.path / path)) > LONGEST_PATH:
+                raise ToolError(f"The path is longer than {LONGEST_PATH:,} bytes.")
             real = Path(os.path.realpath(self.path / path))
             parts = real.relative_to(self.path).parts
         except ValueError:

@@ -20,7 +20,7 @@ from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
 from agent_runtime.tools.workspace.environment import command_environment
 from agent_runtime.tools.workspace.sandbox.base import Launch
 from agent_runtime.tools.workspace.sandbox.choose import CommandSettings, check_sandbox, sandbox_of
-from agent_runtime_config.fields import VARIABLE
+from agent_runtime_config.sandbox import VARIABLE
 
 MOST_BYTES = 256 << 10
 """How many bytes of the output's beginning, and of its end, a result has."""

@@ -64,7 +64,7 @@ ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :
 -- name: search_all
 WITH {search_scores_select}, found (id, score) AS (
     SELECT id, score FROM scored
-    WHERE id IN (SELECT id FROM search_matches(replace(:terms, ' ', ' & ')::tsquery))
+    WHERE id IN (SELECT search_holders(replace(:terms, ' ', ' & ')::tsquery))
 ), {search_best_select}
 {search_hits_select}
 ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;

@@ -42,5 +42,15 @@ AS $$
     WHERE i.terms @@ $1 AND i.owner = current_setting('agent_runtime.user_id', true)
 $$;
 
+-- name: create_search_holders
+-- The owner's texts that match.  Apart from the function above: how often a text has several words
+-- together is not defined.
+CREATE FUNCTION search_holders(words tsquery) RETURNS SETOF bigint
+LANGUAGE sql STABLE SECURITY DEFINER ROWS 100 SET search_path = agent_runtime, pg_temp
+AS $$
+    SELECT i.id FROM agent_runtime.search_index AS i
+    WHERE i.terms @@ $1 AND i.owner = current_setting('agent_runtime.user_id', true)
+$$;
+
 -- name: revoke_search_index
 REVOKE ALL ON search_index FROM PUBLIC;
