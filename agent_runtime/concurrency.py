@@ -42,6 +42,14 @@ async def run_shielded(
     return task.result(), interrupted
 
 
+async def finished(operation: Coroutine[Any, Any, T]) -> T:
+    """Await an operation to its end, then raise the cancellation that came meanwhile, if any."""
+    result, interrupted = await run_shielded(operation)
+    if interrupted is not None:
+        raise interrupted
+    return result
+
+
 class DetachedTasks:
     """Tasks that outlive the code that started them, until the owner calls `close`."""
 
@@ -75,8 +83,7 @@ class DetachedTasks:
 async def cancel(task: asyncio.Task[None]) -> None:
     """Cancel a task and wait until it has ended."""
     task.cancel()
-    with anyio.CancelScope(shield=True):
-        await asyncio.wait([task])
+    await finished(asyncio.wait([task]))
 
 
 async def run_in_daemon_thread(function: Callable[[], T], limiter: anyio.CapacityLimiter) -> T:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from agent_runtime.agent import Agent, Runnable
+from agent_runtime.concurrency import finished
 from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable
@@ -149,15 +150,16 @@ class Runtime(RunControl):
 
         Cancellation: it is finished first.
         """
-        with anyio.CancelScope(shield=True):
-            async with self._closing:
-                # A second call finds everything closed, and nothing that works.
-                await self.host.drain(drain, pause)
-                # Background tasks write to the store until they have ended.
-                if self._recall is not None:
-                    await self._recall.close()
-                await self.host.close()
-                await self.store.close()
+        await finished(self._close(drain, pause))
+
+    async def _close(self, drain: float | None, pause: float | None) -> None:
+        async with self._closing:
+            # A second call finds nothing that works.
+            await self.host.drain(drain, pause)
+            if self._recall is not None:
+                await self._recall.close()
+            await self.host.close()
+            await self.store.close()
 
     # Running
 

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agent_runtime.concurrency import DetachedTasks, run_shielded
+from agent_runtime.concurrency import DetachedTasks, cancel, run_shielded
 from agent_runtime.errors import StoreUnavailable
 
 
@@ -79,3 +79,28 @@ async def test_closing_detached_tasks_cancels_one_that_retries_for_ever() -> Non
         await background.close()
 
     assert task.cancelled()
+
+
+async def test_a_task_is_awaited_to_its_end_even_if_the_wait_is_cancelled_twice() -> None:
+    release = anyio.Event()
+
+    async def work() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await release.wait()
+
+    task = asyncio.ensure_future(work())
+    await anyio.lowlevel.checkpoint()
+    waiting = asyncio.ensure_future(cancel(task))
+    for _ in range(2):
+        await anyio.lowlevel.checkpoint()
+        waiting.cancel()
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()
+    assert not waiting.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert task.done()

@@ -53,6 +53,11 @@ class HeldRun:
     stopped: bool = False
     changed: anyio.Event = field(default_factory=anyio.Event)
 
+    @property
+    def has_to_stop(self) -> bool:
+        """Whether the run has to stop now by itself."""
+        return self.cancel or (self.stopped and self.is_root)
+
 
 class LeaseKeeper:
     """Polls and renews the leases of a process's runs.
@@ -73,6 +78,9 @@ class LeaseKeeper:
         self._connect = connect
         self.runs: dict[HeldLease, HeldRun] = {}
         self.lost = 0
+        self._suspending = self._stopping = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._lags: deque[float] = deque(maxlen=_LAGS)
         self._task: asyncio.Task[None] | None = None
         self._closing = threading.Event()
@@ -85,7 +93,10 @@ class LeaseKeeper:
         """Keep a lease until the context ends; call it from the event loop."""
         key = HeldLease(user_id, lease.run_id, lease.epoch)
         held = HeldRun(key, not lease.is_child, at_tools)
+        # Also a run that was about to begin when the others had to stop.
+        held.closing, held.stopped = self._suspending and held.is_root, self._stopping
         self.runs[held.key] = held
+        self._idle.clear()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._keep())
         if self._thread is None and self._connect is not None:
@@ -99,14 +110,22 @@ class LeaseKeeper:
             yield held
         finally:
             del self.runs[held.key]
+            if not self.runs:
+                self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until no run is at work, child runs included."""
+        await self._idle.wait()
 
     def suspend_all(self) -> None:
-        """Let every root run stop at its next step."""
+        """Let every root run stop at its next step, now and from now on."""
+        self._suspending = True
         for run in self.runs.values():
             run.closing = run.is_root
 
     def stop_all(self) -> None:
-        """Stop every run now, so that it can be resumed."""
+        """Stop every run, now and from now on, so that it can be resumed."""
+        self._stopping = True
         for run in self.runs.values():
             run.stopped = True
             # The others are cancelled by the run that waits for them, which then stays as it was.

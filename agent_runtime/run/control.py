@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-import anyio
-
+from agent_runtime.concurrency import finished
 from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
 from agent_runtime.files.attach import ThreadFiles
@@ -116,8 +115,8 @@ class RunControl:
             drain: None for `AGENT_RUNTIME_DRAIN_TIMEOUT`.
             pause: None for `AGENT_RUNTIME_PAUSE_TIMEOUT`.
         """
-        with anyio.CancelScope(shield=True):
-            await self.host.drain(drain, pause)
+        # No scope shields from `Task.cancel`, which `asyncio.timeout` uses.
+        await finished(self.host.drain(drain, pause))
 
     def health(self) -> Health:
         """Return how the runs of this process are doing."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import anyio
 
-from agent_runtime.concurrency import DetachedTasks, cancel, single_error
+from agent_runtime.concurrency import DetachedTasks, cancel, finished, single_error
 from agent_runtime.errors import AgentRuntimeError, LeaseLost, StoreUnavailable, UnsupportedTask
 from agent_runtime.human.waiting import waiting_below
 from agent_runtime.log.lease_keeper import HeldRun, LeaseKeeper
@@ -167,6 +167,11 @@ async def _end(driver: RunDriver, finish: Finish) -> Finish:
     if driver.log.ended:
         # It was stopped just after its own last commit, which holds.
         return finish
+    # Whoever cancels a task may do so twice, and no scope shields from the second time.
+    return await finished(_record_end(driver, finish))
+
+
+async def _record_end(driver: RunDriver, finish: Finish) -> Finish:
     log = driver.log
     # The detail may quote a provider or a tool, and the store takes only valid UTF-8.
     finish = replace(finish, detail=encodable(finish.detail))
@@ -192,9 +197,11 @@ async def _leave(driver: RunDriver) -> Finish:
     A resume treats it like a run whose process died: idempotent calls run again, and sub-agents
     continue.
     """
+    return CLOSED if driver.log.ended else await finished(_record_leave(driver))
+
+
+async def _record_leave(driver: RunDriver) -> Finish:
     log = driver.log
-    if log.ended:
-        return CLOSED
     with anyio.move_on_after(END_SECONDS, shield=True):
         if log.exchange is None:
             return await driver.finish(CLOSED)
@@ -222,7 +229,7 @@ async def watch_run(log: RunLog, held: HeldRun, scope: anyio.CancelScope) -> Non
     Raises:
         LeaseLost: another process took the run over.
     """
-    while not (held.cancel or held.stopped):
+    while not held.has_to_stop:
         await held.changed.wait()
         held.changed = anyio.Event()
         if not held.lost:

@@ -30,7 +30,7 @@ from agent_runtime.human.gate import GateResult
 from agent_runtime.human.interruptions import Accept, Fail, resolved_result
 from agent_runtime.log.branch import node_row
 from agent_runtime.log.exchange import Exchange
-from agent_runtime.log.run_log import cancelled_finish
+from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import (
     AssistantMessage,
@@ -365,6 +365,8 @@ class WorkflowLoop:
         requested, _ = await self.log.asked()
         if requested:
             self._end = cancelled_finish()
+        elif self.log.closing:
+            self._end = CLOSED
         elif self.log.steps >= self.state.step_limit:
             detail = f"It used up its {self.state.step_limit} nodes."
             self._end = Finish("failed", "max_steps", detail)

@@ -323,8 +323,8 @@ class Settings(RoleSettings):
     )
     max_runs: Count | None = Field(
         default=None,
-        description="How many runs work at once in a process, sub-agents left out; the others "
-        "wait in order.",
+        description="How many runs work at once in a process, without sub-agents and runs that "
+        "a tool begins; the others wait in order.",
     )
     sweep: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.0,

@@ -6,18 +6,21 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 from agent_runtime.errors import RuntimeClosed, WrongLoop
 
 Waiting = Callable[[int], None]
 """Called with the number of runs that are ahead when a run has to wait."""
 
+_inside: ContextVar[Admission | None] = ContextVar("agent_runtime_admission", default=None)
+
 
 class Admission:
     """The runs that a process has admitted, bound to the event loop that they first run on.
 
-    Only runs without a parent are counted: a parent that waits for its child runs would otherwise
-    hold the place that they need.
+    Runs below others do not wait, nor do those that a tool begins with the same runtime: a run that
+    waits for them would otherwise hold the place that they need.
 
     Args:
         most: how many may work at once; None for any number.
@@ -70,15 +73,21 @@ class Admission:
                 "This runtime is closed, or about to be: it begins no more runs.",
                 cure="Open another runtime, and resume there what was interrupted.",
             )
-        if self._most is not None and self.working >= self._most:
+        if self._is_full and _inside.get() is not self:
             waiting(len(self._queue))
             await self._wait()
         else:
             self._take()
+        token = _inside.set(self)
         try:
             yield
         finally:
+            _inside.reset(token)
             self._give_back()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._most is not None and self.working >= self._most
 
     async def idle(self) -> None:
         """Wait until no run works."""
@@ -116,7 +125,7 @@ class Admission:
 
     def _give_back(self) -> None:
         self.working -= 1
-        while self._queue:
+        while self._queue and not self._is_full:
             place = self._queue.popleft()
             if not place.done():
                 # Taken on its behalf, so that a run that comes now does not overtake it.

@@ -74,15 +74,18 @@ class RunHost:
         self.admission.close()
         if self._sweeping is not None:
             await cancel(self._sweeping)
-        if await self._idle_within(drain):
-            return
-        self.keeper.suspend_all()
-        if await self._idle_within(pause):
-            return
+        with anyio.move_on_after(drain):
+            await self.admission.idle()
+            # Background runs too; they are not counted there, and do not stop at a step.
+            await self.keeper.idle()
+        if self.admission.working:
+            self.keeper.suspend_all()
+            await self._idle_within(pause)
         self.keeper.stop_all()
         # A tool may ignore its cancellation; then the run's lease expires.
         if not await self._idle_within(END_SECONDS):
             _log.warning("%d runs did not stop: a tool holds them up.", self.admission.working)
+        await self.background.close()
 
     async def _idle_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):
@@ -90,8 +93,7 @@ class RunHost:
         return not self.admission.working
 
     async def close(self) -> None:
-        """End the background tasks, so that their runs can be resumed, then the keeper."""
-        self.keeper.stop_all()
+        """End the background tasks that began since the drain, then the keeper."""
         await self.background.close()
         await self.keeper.close()
 

@@ -55,6 +55,11 @@ class EventListener:
         while self._pending:
             try:
                 await self._pending.popleft()
+            except asyncio.CancelledError:
+                # Only `flush` cancels this task; otherwise it is the listener's own.
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
+                _log.warning("A listener cancelled itself.")
             except Exception:
                 _log.exception("A listener failed.")
 

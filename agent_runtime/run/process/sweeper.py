@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import anyio
@@ -20,6 +21,17 @@ AgentFor: TypeAlias = Callable[[Run], Runnable | None]
 ResumeRun: TypeAlias = Callable[[Run, Runnable, str], Awaitable[RunResult]]
 
 _log = logging.getLogger(__name__)
+
+
+@contextmanager
+def _logged(message: str) -> Generator[None]:
+    """Log an error instead of raising it."""
+    try:
+        yield
+    except AgentRuntimeError as error:
+        _log.warning("%s: %s", message, type(error).__name__)
+    except Exception:
+        _log.exception("%s.", message)
 
 
 class Sweeper:
@@ -47,22 +59,22 @@ class Sweeper:
     async def work(self, seconds: float) -> None:
         """Sweep now, then again and again with this pause, until cancelled."""
         while True:
-            try:
-                await self._sweep()
-            except AgentRuntimeError as error:
-                _log.warning("The sweep failed and is repeated: %s", type(error).__name__)
-            except Exception:
-                _log.exception("The sweep failed and is repeated.")
+            with _logged("The sweep failed and is repeated"):
+                for owner in await self._store.leases.owners_at_work():
+                    # One owner's thread may be damaged: the others are swept all the same.
+                    with _logged("The sweep of an owner failed and is repeated"):
+                        await self._sweep(owner)
             await anyio.sleep(seconds)
 
-    async def _sweep(self) -> None:
-        for owner in await self._store.leases.owners_at_work():
-            found = await sweep(self._store.of(owner))
-            if self._agent_for is None:
+    async def _sweep(self, owner: str) -> None:
+        found, agent_for = await sweep(self._store.of(owner)), self._agent_for
+        if agent_for is None:
+            return
+        for run in found.resumable:
+            if run.id in self._resuming:
                 continue
-            for run in found.resumable:
-                agent = self._agent_for(run)
-                if agent is not None and run.id not in self._resuming:
+            with _logged(f"No agent was found for run {run.id}"):
+                if (agent := agent_for(run)) is not None:
                     self._resuming.add(run.id)
                     self._tasks.start(self._continue(run, agent, owner))
 

@@ -62,6 +62,35 @@ async def test_runs_beyond_the_limit_wait_in_order(database_url: str) -> None:
     assert [number for number, kind, _ in seen if kind == "run-start"] == [0, 1, 2, 3]
 
 
+async def test_a_run_that_a_tool_begins_does_not_wait_for_the_place_of_its_caller(
+    database_url: str,
+) -> None:
+    inner_ended, outer_ends = anyio.Event(), anyio.Event()
+    async with Runtime.open(Settings(database_url=database_url, max_runs=1)) as runtime:
+
+        @tool
+        async def ask() -> str:
+            """Ask another agent."""
+            answer = (await runtime.run(Agent(ScriptedModel([say("inner")])), "Go.")).output
+            inner_ended.set()
+            await outer_ends.wait()
+            return str(answer)
+
+        model = ScriptedModel([call("ask"), say("outer")])
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(runtime.run, Agent(model, tools=[ask]), "Go.")
+                while not runtime.health().running:  # noqa: ASYNC110
+                    await anyio.sleep(0.001)
+                group.start_soon(runtime.run, Agent(ScriptedModel([say("next")])), "Go.")
+                await inner_ended.wait()
+                # The end of the inner run leaves its caller's place taken.
+                assert runtime.health().waiting == 1
+                outer_ends.set()
+        assert model.requests[-1].messages[-1].text == "inner"
+        assert runtime.health().waiting == runtime.host.admission.working == 0
+
+
 async def test_a_run_that_waits_for_a_place_is_refused_on_close(database_url: str) -> None:
     begun = anyio.Event()
 
@@ -90,13 +119,15 @@ async def test_an_open_runtime_sweeps_and_continues_dead_runs_of_all_owners(
 ) -> None:
     dead: list[str] = []
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
-        for user in ("ann", "bob"):
+        for user in ("ann", "bob", "aaa"):
             agent = Agent(ScriptedModel([call("none")]), max_steps=1, name=user)
             run_id = (await runtime.run(agent, "Go.", user=user)).run_id
             await runtime.store.of(user).runs.take_lease(run_id, GONE, seconds=0, replaces=1)
             dead.append(run_id)
 
     def agent_for(run: Run) -> Agent | None:
+        if run.agent == "aaa":
+            raise KeyError("This owner must not keep the others waiting.")
         # Bob's agent is not known here.
         return Agent(ScriptedModel([say("went on")])) if run.agent == "ann" else None
 
@@ -138,8 +169,11 @@ async def test_an_async_listener_sees_all_events_in_order_before_the_result(
     async def listen(event: Event) -> None:
         await anyio.lowlevel.checkpoint()
         seen.append(event.kind)
-        if event.kind == "answer":
+        if event.kind == "activation":
             raise ValueError("This changes nothing.")
+        if event.kind == "answer":
+            # The run's end is in the queue already.
+            raise asyncio.CancelledError
 
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         agent = Agent(ScriptedModel([say("done")]))

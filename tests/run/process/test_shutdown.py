@@ -8,7 +8,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
+from agent_runtime import (
+    Agent,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    Workflow,
+    WorkflowContext,
+    tool,
+)
 from agent_runtime.errors import RuntimeClosed, WrongLoop
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
@@ -85,6 +93,41 @@ async def test_a_run_is_suspended_at_its_next_step_and_goes_on_later(settings: S
         assert (await runtime.resume(result.run_id, agent)).output == "went on"
 
 
+async def test_a_workflow_is_suspended_at_its_next_node(settings: Settings) -> None:
+    doing = Doing()
+    called: list[str] = []
+
+    async def first() -> str:
+        called.append("first")
+        doing.begun.set()
+        await doing.may_end.wait()
+        return "one"
+
+    async def second(before: str) -> str:
+        called.append("second")
+        return f"{before}, two"
+
+    @Workflow
+    async def flow(w: WorkflowContext) -> str:
+        return await w.call("second", second, await w.call("first", first))
+
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(flow, "Go."))
+        await doing.begun.wait()
+        closing = asyncio.ensure_future(runtime.close())
+        while not any(run.closing for run in runtime.host.keeper.runs.values()):
+            await anyio.lowlevel.checkpoint()
+        doing.may_end.set()
+        await closing
+        result = await running
+
+    assert (result.status, result.stop_reason) == ("suspended", "interrupted")
+    assert called == ["first"]
+    async with Runtime.open(settings) as runtime:
+        assert (await runtime.resume(result.run_id, flow)).output == "one, two"
+    assert called == ["first", "second"]
+
+
 async def test_a_run_that_does_not_stop_in_time_is_left_as_a_crash_leaves_it(
     settings: Settings,
 ) -> None:
@@ -155,6 +198,75 @@ async def test_sub_agents_are_interrupted_with_their_root(
         assert run.status == "succeeded"
 
 
+async def test_closing_is_finished_even_if_its_task_is_cancelled(settings: Settings) -> None:
+    doing = Doing()
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(doing.agent(), "Go."))
+        await doing.begun.wait()
+        closing = asyncio.ensure_future(runtime.close(pause=0.01))
+        while not runtime.health().closing:
+            await anyio.lowlevel.checkpoint()
+        for _ in range(2):
+            closing.cancel()
+            await anyio.lowlevel.checkpoint()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert running.done()
+        assert (await running).stop_reason == "interrupted"
+
+
+def delegating(child: Doing) -> Agent:
+    """Return an agent that begins a background task, in which the tool is called."""
+
+    def answer(request: ModelRequest, number: int) -> Scripted:
+        return say("child done") if number else call("work")
+
+    task = {"role": "worker", "instructions": "Work.", "task_key": "k", "background": True}
+    script = playing([call("delegate", **task), say("root done")], answer)
+    return Agent(ScriptedModel(script), tools=child.agent().tools, delegation=True)
+
+
+async def test_a_drain_leaves_no_background_run_at_work(settings: Settings) -> None:
+    child = Doing()
+    async with Runtime.open(settings) as runtime:
+        root = await runtime.run(delegating(child), "Go.")
+        await child.begun.wait()
+        await runtime.drain()
+        assert runtime.health().running == runtime.health().background == 0
+        [run] = await runtime.store.of("local").runs.list(parent_run_id=root.run_id)
+        assert (run.status, run.stop_reason) == ("suspended", "interrupted")
+
+
+async def test_a_background_run_may_end_by_itself_while_the_runtime_drains(
+    settings: Settings,
+) -> None:
+    child = Doing()
+    async with Runtime.open(settings) as runtime:
+        root = await runtime.run(delegating(child), "Go.")
+        await child.begun.wait()
+        draining = asyncio.ensure_future(runtime.drain(60))
+        while not runtime.health().closing:
+            await anyio.lowlevel.checkpoint()
+        child.may_end.set()
+        await draining
+        [run] = await runtime.store.of("local").runs.list(parent_run_id=root.run_id)
+        assert run.status == "succeeded"
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 10])
+async def test_a_run_that_is_about_to_begin_is_interrupted_too(
+    settings: Settings, turns: int
+) -> None:
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(Doing().agent(), "Go."))
+        while not runtime.host.admission.working:
+            await anyio.lowlevel.checkpoint()
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        await runtime.close(pause=0)
+        assert (await running).stop_reason == "interrupted"
+
+
 async def test_a_runtime_is_closed_once_and_its_context_may_follow(settings: Settings) -> None:
     async with Runtime.open(settings) as runtime:
         await asyncio.gather(runtime.close(), runtime.close())
@@ -180,3 +292,15 @@ async def test_run_sync_on_an_event_loop_says_what_to_write() -> None:
     with pytest.raises(WrongLoop, match="event loop runs") as raised:
         Agent(ScriptedModel([])).run_sync("Go.")
     assert "await" in raised.value.cure
+
+
+async def test_a_run_that_is_cancelled_again_and_again_records_its_end(settings: Settings) -> None:
+    doing = Doing()
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(doing.agent(), "Go.", thread="t"))
+        await doing.begun.wait()
+        while not running.done():
+            running.cancel()
+            await anyio.lowlevel.checkpoint()
+        [run] = await runtime.store.of("local").runs.list(thread_id="t")
+        assert (run.status, run.open_node) == ("cancelled", None)
