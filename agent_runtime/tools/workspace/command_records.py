@@ -144,10 +144,21 @@ def _lives(command: SupervisedCommand) -> bool:
 def _has(pid: int, command: SupervisedCommand) -> bool:
     """Return whether a process has a command's mark in its environment."""
     wanted = f"{supervisor.MARK}={command.mark}".encode()
+    return wanted in _environment(pid).split(b"\0")
+
+
+def _environment(pid: int) -> bytes:
+    """Return a process's environment; empty if it cannot be read."""
+    # That of a first thread which ended is gone, while its others still have it.
+    tasks = Path(f"/proc/{pid}/task").glob("*/environ")
+    return _read(Path(f"/proc/{pid}/environ")) or next(filter(None, map(_read, tasks)), b"")
+
+
+def _read(path: Path) -> bytes:
     try:
-        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return path.read_bytes()
     except OSError:
-        return False
+        return b""
 
 
 def _name(run_id: str) -> str:

@@ -68,19 +68,23 @@ class Bubblewrap(Sandbox):
             *(word for one in self.read for word in ("--ro-bind", str(one), str(one))),
             # After the others, since it may lie in one of them.
             *("--bind", str(folder), str(folder)),
-            *_hidden(*state_within((folder, *self.read))),
+            *_hidden(*state_within((folder, *self.read, *_shown()))),
             *("--remount-ro", "/", "--chdir", str(folder), "--", "/bin/sh"),
         ]
         return Launch({**environment, "HOME": HOME, "TMPDIR": "/tmp"}, tuple(prefix))
 
 
+def _shown() -> list[Path]:
+    """Return the folders of the system that commands may read; /opt may hold a service's state."""
+    return [path for place in SYSTEM if (path := Path(place)).is_dir() and not path.is_symlink()]
+
+
 def _system() -> Iterator[str]:
     for place in SYSTEM:
-        path = Path(place)
-        if path.is_symlink():
+        if (path := Path(place)).is_symlink():
             yield from ("--symlink", str(path.readlink()), place)
-        elif path.is_dir():
-            yield from ("--ro-bind", place, place)
+    for path in _shown():
+        yield from ("--ro-bind", str(path), str(path))
     if os.geteuid() == 0:
         yield from _hidden(*_not_for_others("/etc"))
 
