@@ -150,15 +150,12 @@ def _has(pid: int, command: SupervisedCommand) -> bool:
 def _environment(pid: int) -> bytes:
     """Return a process's environment; empty if it cannot be read."""
     # That of a first thread which ended is gone, while its others still have it.
-    tasks = Path(f"/proc/{pid}/task").glob("*/environ")
-    return _read(Path(f"/proc/{pid}/environ")) or next(filter(None, map(_read, tasks)), b"")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+    for pattern in ("environ", "task/*/environ"):
+        for path in Path(f"/proc/{pid}").glob(pattern):
+            with suppress(OSError):
+                if found := path.read_bytes():
+                    return found
+    return b""
 
 
 def _name(run_id: str) -> str:
