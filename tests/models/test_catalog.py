@@ -129,7 +129,7 @@ def test_an_entry_is_found_though_it_is_not_indented(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     # litellm's table is edited by hand.
-    table = {
+    table: dict[str, dict[str, Any]] = {
         key: {"mode": "chat", "max_input_tokens": n, "inner": {"begin": {}}}
         for n, key in enumerate(("first", "begin", "end", "last"))
     }
