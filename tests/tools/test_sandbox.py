@@ -227,6 +227,22 @@ def test_a_sandbox_hides_the_runtimes_state_wherever_it_shows_it(
     assert prefix[prefix.index(str(hidden)) - 1] == "--tmpfs"
 
 
+@pytest.mark.usefixtures("works")
+async def test_the_runtimes_state_cannot_be_moved_to_where_it_is_not_hidden(
+    workspace: Path,
+) -> None:
+    state = workspace / "data" / "mine" / "state"
+    state.mkdir(parents=True)
+    (state / "secret").write_text("hunter2")
+    protect_folder(state, owner := OpenDatabase(workspace / "data" / "log.db"))
+    (workspace / "data" / "log.db").write_text("hunter3")
+    for move in ("mv data moved", "mv data/mine data/moved", "mv data/log.db x", "rm -rf data"):
+        await text(runner(workspace), command=move)
+        assert "hunter" not in await text(runner(workspace), command="grep -r hunter . | cat")
+        assert (state / "secret").read_text() == "hunter2"
+    owner.closed()
+
+
 async def test_without_its_program_a_sandbox_runs_no_command(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,6 +122,16 @@ def state_within(places: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     folders = [one for one in protected_folders() if one.is_dir()]
     files = [one for one in sorted(open_paths()) if one.is_file() and not _is_within(one, folders)]
     return _seen(folders, places), _seen(files, places)
+
+
+def folders_above(folder: Path, paths: Iterable[Path]) -> list[Path]:
+    """Return the folders between a folder and these paths, outermost first.
+
+    Mounted onto themselves they cannot be renamed.  Otherwise a command could move the runtime's
+    state along with a folder above it, to where the next command finds it.
+    """
+    between = {one for path in paths for one in path.parents if one.is_relative_to(folder)}
+    return sorted(between - {folder})
 
 
 def _seen(paths: Sequence[Path], places: Sequence[Path]) -> list[Path]:

@@ -15,6 +15,7 @@ from agent_runtime.tools.workspace.sandbox.base import (
     Sandbox,
     check_folder,
     find_program,
+    folders_above,
     state_within,
     try_program,
 )
@@ -52,6 +53,8 @@ class Bubblewrap(Sandbox):
 
     def launch(self, folder: Path, environment: Mapping[str, str]) -> Launch:
         check_folder(folder)
+        folders, files = state_within((folder, *self.read, *_shown()))
+        above = folders_above(folder, (*folders, *files))
         prefix = [
             find_program("bwrap", folder, INSTALL),
             "--unshare-all",
@@ -67,8 +70,8 @@ class Bubblewrap(Sandbox):
             *("--tmpfs", "/var/tmp"),
             *(word for one in self.read for word in ("--ro-bind", str(one), str(one))),
             # After the others, since it may lie in one of them.
-            *("--bind", str(folder), str(folder)),
-            *_hidden(*state_within((folder, *self.read, *_shown()))),
+            *(word for one in (folder, *above) for word in ("--bind", str(one), str(one))),
+            *_hidden(folders, files),
             *("--remount-ro", "/", "--chdir", str(folder), "--", "/bin/sh"),
         ]
         return Launch({**environment, "HOME": HOME, "TMPDIR": "/tmp"}, tuple(prefix))
