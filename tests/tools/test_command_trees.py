@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -118,6 +119,18 @@ async def test_a_process_whose_first_thread_ended_ends_as_well(tmp_path: Path, e
     with anyio.fail_after(60):
         await call(runner(tmp_path), command=command)
     assert threads_of((tmp_path / "pids").read_text()) <= 1
+
+
+def test_a_processs_name_is_one_line() -> None:
+    # Otherwise it could pass for the exit code.
+    rename = "open('/proc/self/comm', 'w').write('x\\nexit 0'); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert supervisor.name_of(process.pid) == f"{process.pid} (x exit 0)"
+        process.kill()
 
 
 async def test_a_stopped_supervisor_is_woken_at_the_time_limit(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def name_of(pid: int) -> str:
     """Return a process's id and name."""
     try:
         with open(f"/proc/{pid}/comm", errors="replace") as file:  # noqa: PTH123
-            return f"{pid} ({file.read().strip()})"
+            # A process may have line breaks in its name, and the report is one of lines.
+            return f"{pid} ({' '.join(file.read().split())})"
     except OSError:
         return str(pid)
 
