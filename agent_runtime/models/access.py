@@ -130,9 +130,12 @@ class ModelAccess:
         keyed = self.api_key is not None or any(map(os.environ.get, _KEYS.get(provider, ())))
         if not extra or (extra == "azure" and keyed) or _is_installed(module):
             return
+        cure = f"Install it with `pip install 'agent-runtime-om[{extra}]'`."
+        if extra == "azure":
+            # Most have a key, and forgot to set it.
+            cure = f"Set {_KEYS[provider][0]}. To sign in without a key: {cure}"
         raise ModelAuthError(
-            f"{self.name} needs the package {package}, which is not installed.",
-            cure=f"Install it with `pip install 'agent-runtime-om[{extra}]'`.",
+            f"{self.name} needs the package {package}, which is not installed.", cure=cure
         )
 
     def check_key(self, litellm: Any) -> None:

@@ -166,19 +166,32 @@ def read_table() -> bytes:
 
 def _entry(table: bytes, name: str, modes: Sequence[str]) -> dict[str, Any]:
     """Return a model's entry in the table; empty if it has none of these modes."""
+    key = b"%s:" % json.dumps(name).encode()
+    if not (times := table.count(key)):
+        return {}
+    entry = _cut(table, key) if times == 1 else None
+    if entry is None:
+        entry = cast("dict[str, dict[str, Any]]", orjson.loads(table)).get(name, {})
+    return entry if str(entry.get("mode")) in modes else {}
+
+
+def _cut(table: bytes, key: bytes) -> dict[str, Any] | None:
+    """Return the entry of a key that the table has once; None if it must be read as a whole."""
     if (first := _FIRST_KEY.match(table)) is None:
         # Written in another way than now.
-        entry = cast("dict[str, dict[str, Any]]", orjson.loads(table)).get(name, {})
-    else:
-        # No string holds a line break, and what is further in is indented more.
-        line = first[1]
-        key = b"%s%s: " % (line, json.dumps(name).encode())
-        start = table.rfind(b"%s{%s" % (key, line)) + len(key)
-        if start < len(key):
-            return {}
-        end = table.index(line + b"}", start) + len(line) + 1
-        entry = cast("dict[str, Any]", orjson.loads(table[start:end]))
-    return entry if str(entry.get("mode")) in modes else {}
+        return None
+    # No string holds a line break, and what is further in is indented more.
+    line = first[1]
+    start = table.find(b"%s%s {%s" % (line, key, line))
+    end = table.find(line + b"}", start)
+    if start < 0 or end < 0:
+        # The table is edited by hand, and some of its entries are not indented.
+        return None
+    try:
+        return orjson.loads(table[start + len(line) + len(key) : end + len(line) + 1])
+    except orjson.JSONDecodeError:
+        # The next entry's end, where this one's is not indented.
+        return None
 
 
 def _nano(dollars: object) -> int:

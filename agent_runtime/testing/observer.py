@@ -60,7 +60,10 @@ def notes_for(request: Mapping[str, Any]) -> str:
 
 def _text(request: Mapping[str, Any]) -> str:
     content = request["messages"][-1]["content"]
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+    if isinstance(content, str):
+        return content
+    # An agent's message may have images, or no content at all.
+    return "".join(part.get("text", "") for part in content or ())
 
 
 def _observed(text: str, code: str) -> str:

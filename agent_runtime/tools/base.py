@@ -20,14 +20,15 @@ NeedsApproval: TypeAlias = bool | Mapping[str, str] | Callable[[dict[str, Any]],
 """Which calls need an approval: all or none; those whose arguments match patterns (`*`, `?`,
 `[…]`), by argument; or those for whose arguments the function returns True."""
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# Gemini takes none that begins with a digit or a hyphen.
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
 class Tool(ABC):
     """Something that a model can call.
 
     Args:
-        name: letters, digits, `_` and `-`, at most 64.
+        name: letters, digits, `_` and `-`, at most 64; the first is a letter or `_`.
         spec: name, description and parameters for the model; None makes it of the first two.
         timeout: seconds; None for the run's default, `math.inf` for no limit.
         idempotent: whether it may run again after a crash that left its effect unknown.
@@ -60,7 +61,7 @@ class Tool(ABC):
         if not _NAME.fullmatch(name):
             raise ConfigError(
                 f"{name!r} is not a valid name for a tool.",
-                cure="Use 1 to 64 letters (a-z), digits, `_` and `-`.",
+                cure="Use 1 to 64 letters (a-z), digits, `_` and `-`, a letter or `_` first.",
             )
         if timeout is not None and not timeout > 0:
             raise ConfigError(

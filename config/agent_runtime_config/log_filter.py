@@ -32,8 +32,8 @@ class _SecretFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             text = record.getMessage()
-        except (TypeError, ValueError):
-            # The record's own fault; `logging` reports it when it is written.
+        except Exception:
+            # The record's own fault; `logging` reports it when it is written, and raises nothing.
             return True
         shown = redact_secrets(_HEADER.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", text)))
         if shown != text:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
 from agent_runtime_config.log_filter import hide_secrets_in_logs
+from agent_runtime_config.urls import is_misspelt, redact_secrets
 
 RECORDS = [
     ("httpx", "HTTP Request: %s %s", ("POST", "https://ada:hunter2@host/v1/chat")),
@@ -35,3 +37,17 @@ def test_other_records_and_broken_ones_stay_as_they_are(
     with caplog.at_level(logging.DEBUG, logger="httpx"):
         logging.getLogger("httpx").debug("GET %s", "https://host/v1")
     assert caplog.messages == ["GET https://host/v1"]
+
+
+def test_a_record_that_cannot_be_written_raises_nothing() -> None:
+    # What logs it is in the middle of a call of a model.
+    hide_secrets_in_logs()
+    record = logging.LogRecord("httpx", logging.DEBUG, "", 1, "%(lost)s", ({"other": 1},), None)
+    assert logging.getLogger("httpx").filter(record)
+
+
+def test_a_long_text_is_searched_for_secrets_once() -> None:
+    begun = time.thread_time()
+    assert redact_secrets("auth" * 20_000) == "auth" * 20_000
+    assert not is_misspelt("a:" * 20_000)
+    assert time.thread_time() - begun < 0.5

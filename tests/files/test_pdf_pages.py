@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 
 import pytest
@@ -45,3 +46,17 @@ def test_a_stream_that_unpacks_to_any_size_is_cut() -> None:
     bomb = packed(bytes(100_000_000))
     assert len(bomb) < 200_000
     assert pages_of(b"%PDF-1.7\n" + tree(1) + PAGE + bomb * 3) == 1
+
+
+def test_streams_that_end_nowhere_are_not_read_again_and_again() -> None:
+    # Each of them would otherwise be all that follows.
+    begin = b"<< /Type /ObjStm >> stream\n" + zlib.compress(PAGE)
+    begun = time.thread_time()
+    assert pages_of(b"%PDF-1.7\n" + tree(1) + PAGE + begin * 2000 + bytes(6_000_000)) == 1
+    assert time.thread_time() - begun < 0.3
+
+
+def test_names_of_streams_without_streams_are_searched_once() -> None:
+    begun = time.thread_time()
+    assert pages_of(b"%PDF-1.7\n" + tree(1) + PAGE + b"/Type /ObjStm" * 200_000) == 1
+    assert time.thread_time() - begun < 0.3

@@ -122,3 +122,19 @@ def test_a_table_is_read_however_it_is_written(
     monkeypatch.setattr(catalog, "read_table", lambda: json.dumps(table, indent=indent).encode())
     wanted = table.get(name.removeprefix("p/"), {})
     assert catalog.entry_of.__wrapped__(name) == wanted
+
+
+@pytest.mark.parametrize("name", ["first", "begin", "end", "last"])
+def test_an_entry_is_found_though_it_is_not_indented(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    # litellm's table is edited by hand.
+    table: dict[str, dict[str, Any]] = {
+        key: {"mode": "chat", "max_input_tokens": n, "inner": {"begin": {}}}
+        for n, key in enumerate(("first", "begin", "end", "last"))
+    }
+    text = json.dumps(table, indent=4).replace('    "begin": {\n        "mode"', '"begin": {"mode"')
+    before, key, after = text.partition('"end"')
+    text = before + key + after.replace("\n    },", "\n},", 1)
+    monkeypatch.setattr(catalog, "read_table", text.encode)
+    assert catalog.entry_of.__wrapped__(name) == table[name]

@@ -37,6 +37,7 @@ async def test_a_missing_package_is_named_with_its_extra(
     with pytest.raises(ModelAuthError, match=f"{package}, which is not installed") as missing:
         await LiteLLMModel(name, base_url=HERE).check()
     assert f"pip install 'agent-runtime-om[{extra}]'" in missing.value.cure
+    assert ("Set AZURE_API_KEY." in missing.value.cure) == (extra == "azure")
     found = await check_model(Settings(model=name, model_base_url=HERE))
     assert (found.state, found.cure) == ("fail", missing.value.cure)
     pyproject = Path(__file__).parents[2] / "pyproject.toml"

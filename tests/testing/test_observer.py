@@ -102,3 +102,9 @@ def test_only_memory_asks_for_notes() -> None:
 
     assert is_for_memory(notes) and not is_for_memory(notes | {"tools": [{"type": "function"}]})
     assert not is_for_memory(summary) and not is_for_memory(parts)
+
+
+def test_an_agents_request_with_an_image_is_not_for_the_memory() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    for content in ([image], [image, {"type": "text", "text": "What is this?"}], None):
+        assert not is_for_memory({"messages": [{"role": "user", "content": content}]})

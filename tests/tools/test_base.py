@@ -403,7 +403,7 @@ def test_a_function_that_cannot_be_a_tool_is_refused_at_once(
     assert caught.value.cure
 
 
-@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "a.b", "a\n"])
+@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "a.b", "a\n", "1a", "-a"])
 def test_a_name_that_a_provider_would_refuse_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is not a valid name for a tool"):
         tool(name=name or "\0")(lambda: None)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -36,6 +39,14 @@ async def all_ended(root: Path) -> None:
     """Wait until all processes that a command listed in `pids` are gone."""
     for line in (root / "pids").read_text().split():
         await ended(int(line))
+
+
+def threads_of(pid: str) -> int:
+    """Return how many threads a process has; one that nobody awaits keeps its first."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
+    except FileNotFoundError:
+        return 0
 
 
 async def test_a_whole_tree_ends_with_its_command(tmp_path: Path) -> None:
@@ -86,6 +97,40 @@ async def test_a_whole_tree_ends_though_its_command_kills_the_supervisor(
     with anyio.fail_after(60):
         await call(runner(tmp_path), command=command % kind)
     await all_ended(tmp_path)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="it has the number of a system call")
+@pytest.mark.parametrize(
+    "end", ["exit 3", "kill -KILL $(cut -d' ' -f4 /proc/$PPID/stat); exec sleep 9"]
+)
+async def test_a_process_whose_first_thread_ended_ends_as_well(tmp_path: Path, end: str) -> None:
+    # Its state is that of a zombie, and its other threads work on.
+    (tmp_path / "program.py").write_text(
+        "import ctypes, os, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "open('pids', 'w').write(str(os.getpid()))\n"
+        "ctypes.CDLL(None).syscall(60, 0)\n"
+    )
+    command = f"""
+        setsid {sys.executable} -I -S program.py >/dev/null 2>&1 &
+        while ! grep -qs '^State:.Z' /proc/$(cat pids)/status; do sleep 0.01; done
+        {end}
+    """
+    with anyio.fail_after(60):
+        await call(runner(tmp_path), command=command)
+    assert threads_of((tmp_path / "pids").read_text()) <= 1
+
+
+def test_a_processs_name_is_one_line() -> None:
+    # Otherwise it could pass for the exit code.
+    rename = "open('/proc/self/comm', 'w').write('x\\nexit 0'); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert supervisor.name_of(process.pid) == f"{process.pid} (x exit 0)"
+        process.kill()
 
 
 async def test_a_stopped_supervisor_is_woken_at_the_time_limit(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from agent_runtime.models.scripted import say
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace import supervisor
 from agent_runtime.tools.workspace.files import workspace_tools
+from agent_runtime.tools.workspace.sandbox import bubblewrap
 from agent_runtime.tools.workspace.sandbox.bubblewrap import Bubblewrap
 from agent_runtime_storage.drivers.protected_files import OpenDatabase, protect_folder
 from tests.services.fixtures import missing
@@ -202,6 +203,44 @@ async def test_all_processes_of_a_sandbox_end_though_its_supervisor_is_killed(
             pid = parents[pid]
         os.kill(parents[pid], signal.SIGKILL)
         await until(lambda: not _sleeping(seconds))
+
+
+@pytest.mark.parametrize("place", ["system", "link"])
+def test_a_sandbox_hides_the_runtimes_state_wherever_it_shows_it(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    # As the state of a service in /opt, or of a user whose home is behind a link.
+    state = tmp_path / "shown" / "state"
+    state.mkdir(parents=True)
+    (tmp_path / "link").symlink_to("shown")
+    protect_folder(state, owner := OpenDatabase(state / "log.db"))
+    if place == "system":
+        monkeypatch.setattr(bubblewrap, "SYSTEM", ("/usr", str(tmp_path / "shown")))
+        sandbox, hidden = Bubblewrap(), state
+    else:
+        sandbox = Bubblewrap(read=(tmp_path / "link",))
+        hidden = tmp_path / "link" / "state"
+    (tmp_path / "bwrap").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    prefix = sandbox.launch(workspace, {}).prefix
+    owner.closed()
+    assert prefix[prefix.index(str(hidden)) - 1] == "--tmpfs"
+
+
+@pytest.mark.usefixtures("works")
+async def test_the_runtimes_state_cannot_be_moved_to_where_it_is_not_hidden(
+    workspace: Path,
+) -> None:
+    state = workspace / "data" / "mine" / "state"
+    state.mkdir(parents=True)
+    (state / "secret").write_text("hunter2")
+    protect_folder(state, owner := OpenDatabase(workspace / "data" / "log.db"))
+    (workspace / "data" / "log.db").write_text("hunter3")
+    for move in ("mv data moved", "mv data/mine data/moved", "mv data/log.db x", "rm -rf data"):
+        await text(runner(workspace), command=move)
+        assert "hunter" not in await text(runner(workspace), command="grep -r hunter . | cat")
+        assert (state / "secret").read_text() == "hunter2"
+    owner.closed()
 
 
 async def test_without_its_program_a_sandbox_runs_no_command(

@@ -144,10 +144,18 @@ def _lives(command: SupervisedCommand) -> bool:
 def _has(pid: int, command: SupervisedCommand) -> bool:
     """Return whether a process has a command's mark in its environment."""
     wanted = f"{supervisor.MARK}={command.mark}".encode()
-    try:
-        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    return wanted in _environment(pid).split(b"\0")
+
+
+def _environment(pid: int) -> bytes:
+    """Return a process's environment; empty if it cannot be read."""
+    # That of a first thread which ended is gone, while its others still have it.
+    for pattern in ("environ", "task/*/environ"):
+        for path in Path(f"/proc/{pid}").glob(pattern):
+            with suppress(OSError):
+                if found := path.read_bytes():
+                    return found
+    return b""
 
 
 def _name(run_id: str) -> str:

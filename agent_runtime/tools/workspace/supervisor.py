@@ -36,11 +36,11 @@ _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def process_parents() -> dict[int, int]:
-    """Return the parent of every visible process that is not a zombie."""
+    """Return the parent of every visible process that still runs."""
     found: dict[int, int] = {}
     with suppress(OSError):
         for name in os.listdir("/proc"):  # noqa: PTH208  (pathlib is slow to import)
-            if name.isdigit() and (fields := _stat(int(name))) and fields[0] not in "ZX":
+            if name.isdigit() and (fields := _stat(int(name))) and _runs(fields):
                 found[int(name)] = int(fields[1])
     return found
 
@@ -63,7 +63,8 @@ def name_of(pid: int) -> str:
     """Return a process's id and name."""
     try:
         with open(f"/proc/{pid}/comm", errors="replace") as file:  # noqa: PTH123
-            return f"{pid} ({file.read().strip()})"
+            # A process may have line breaks in its name, and the report is one of lines.
+            return f"{pid} ({' '.join(file.read().split())})"
     except OSError:
         return str(pid)
 
@@ -90,6 +91,12 @@ def remove(docker: str, container: str) -> list[str]:
     # It may have removed itself at its end.
     gone = any(text in done.stderr for text in (b"No such container", b"already in progress"))
     return [] if gone or not done.returncode else [f"container {container}"]
+
+
+def _runs(fields: list[str]) -> bool:
+    """Return whether a process still runs, by what `_stat` returns."""
+    # A process whose first thread ended is called a zombie while its other threads run.
+    return fields[0] not in "ZX" or int(fields[17]) > 1
 
 
 def _stat(pid: int) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,10 +115,35 @@ def check_folder(folder: Path) -> None:
 
 
 def state_within(places: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Return the folders and the files of the runtime's state in these places, to be hidden."""
-    folders = [one for one in protected_folders() if one.is_dir() and _is_within(one, places)]
-    files = [one for one in sorted(open_paths()) if one.is_file() and _is_within(one, places)]
-    return folders, [one for one in files if not _is_within(one, folders)]
+    """Return the folders and the files of the runtime's state in these places, to be hidden.
+
+    They are named as commands reach them: a place may be a link, or lie behind one.
+    """
+    folders = [one for one in protected_folders() if one.is_dir()]
+    files = [one for one in sorted(open_paths()) if one.is_file() and not _is_within(one, folders)]
+    return _seen(folders, places), _seen(files, places)
+
+
+def folders_above(folder: Path, paths: Iterable[Path]) -> list[Path]:
+    """Return the folders between a folder and these paths, outermost first.
+
+    Mounted onto themselves they cannot be renamed.  Otherwise a command could move the runtime's
+    state along with a folder above it, to where the next command finds it.
+    """
+    between = {one for path in paths for one in path.parents if one.is_relative_to(folder)}
+    return sorted(between - {folder})
+
+
+def _seen(paths: Sequence[Path], places: Sequence[Path]) -> list[Path]:
+    """Return the names that resolved paths have in these places."""
+    real = [(place, place.resolve()) for place in places]
+    found = [
+        place / path.relative_to(target)
+        for place, target in real
+        for path in paths
+        if path.is_relative_to(target)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _is_within(path: Path, places: Sequence[Path]) -> bool:

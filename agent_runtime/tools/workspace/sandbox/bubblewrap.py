@@ -15,6 +15,7 @@ from agent_runtime.tools.workspace.sandbox.base import (
     Sandbox,
     check_folder,
     find_program,
+    folders_above,
     state_within,
     try_program,
 )
@@ -52,6 +53,8 @@ class Bubblewrap(Sandbox):
 
     def launch(self, folder: Path, environment: Mapping[str, str]) -> Launch:
         check_folder(folder)
+        folders, files = state_within((folder, *self.read, *_shown()))
+        above = folders_above(folder, (*folders, *files))
         prefix = [
             find_program("bwrap", folder, INSTALL),
             "--unshare-all",
@@ -67,20 +70,24 @@ class Bubblewrap(Sandbox):
             *("--tmpfs", "/var/tmp"),
             *(word for one in self.read for word in ("--ro-bind", str(one), str(one))),
             # After the others, since it may lie in one of them.
-            *("--bind", str(folder), str(folder)),
-            *_hidden(*state_within((folder, *self.read))),
+            *(word for one in (folder, *above) for word in ("--bind", str(one), str(one))),
+            *_hidden(folders, files),
             *("--remount-ro", "/", "--chdir", str(folder), "--", "/bin/sh"),
         ]
         return Launch({**environment, "HOME": HOME, "TMPDIR": "/tmp"}, tuple(prefix))
 
 
+def _shown() -> list[Path]:
+    """Return the folders of the system that commands may read; /opt may hold a service's state."""
+    return [path for place in SYSTEM if (path := Path(place)).is_dir() and not path.is_symlink()]
+
+
 def _system() -> Iterator[str]:
     for place in SYSTEM:
-        path = Path(place)
-        if path.is_symlink():
+        if (path := Path(place)).is_symlink():
             yield from ("--symlink", str(path.readlink()), place)
-        elif path.is_dir():
-            yield from ("--ro-bind", place, place)
+    for path in _shown():
+        yield from ("--ro-bind", str(path), str(path))
     if os.geteuid() == 0:
         yield from _hidden(*_not_for_others("/etc"))
 

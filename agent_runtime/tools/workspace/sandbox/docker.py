@@ -17,6 +17,7 @@ from agent_runtime.tools.workspace.sandbox.base import (
     Sandbox,
     check_folder,
     find_program,
+    folders_above,
     state_within,
     try_program,
 )
@@ -79,7 +80,7 @@ class Docker(Sandbox):
             *_user(program),
             *(word for one in self.read for word in _mount(one, one, readonly=True)),
             *_mount(folder, folder),
-            *_hidden((folder, *self.read)),
+            *_hidden(folder, self.read),
             "--workdir", str(folder),
             "--env", f"HOME={HOME}",
             # Names only: everybody on this machine can read the arguments of a program.
@@ -121,8 +122,10 @@ def _mount(source: Path | None, target: Path, *, readonly: bool = False) -> Iter
     yield from ("--mount", ",".join('"' + one.replace('"', '""') + '"' for one in fields))
 
 
-def _hidden(places: Sequence[Path]) -> Iterator[str]:
-    folders, files = state_within(places)
+def _hidden(folder: Path, read: Sequence[Path]) -> Iterator[str]:
+    folders, files = state_within((folder, *read))
+    for one in folders_above(folder, (*folders, *files)):
+        yield from _mount(one, one)
     for one in folders:
         yield from _mount(None, one)
     for one in files:
