@@ -50,6 +50,9 @@ def serve_both(steps: int, *, step: float, observer: float) -> Script:
         nonlocal asked
         if is_for_memory(request):
             return Reply(text=notes_for(request), delay=observer)
+        if not request.get("tools"):
+            # The call that warms up.
+            return Reply(text="Ready.")
         asked += 1
         reply = answer(request, asked - 1)
         return Reply(text=reply.text, calls=reply.calls, delay=step)
