@@ -1,4 +1,4 @@
-"""`doctor --live`: what the database tells of the runs at work, whichever process they are in."""
+"""`doctor --live`: what the database shows of the runs at work, in any process."""
 
 from __future__ import annotations
 
