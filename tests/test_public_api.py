@@ -151,7 +151,9 @@ def test_the_whole_runtime_is_imported_without_litellm() -> None:
     assert fresh(code) == "[]"
 
 
-def test_a_run_imports_only_what_it_uses(tmp_path: Path) -> None:
+def test_a_run_imports_only_what_it_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A key is looked for in what is shown to people.
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdefghij")
     unused = (
         "agent_runtime.memory.recall.retriever",
         "agent_runtime.offline",

@@ -56,6 +56,9 @@ def shown_lines(text: str) -> list[str]:
 def _escaped(text: str) -> str:
     # Before escaping, while blanks are still blanks.
     counted = _BLANKS.sub(_count, text)
+    if counted.isascii() and counted.isprintable():
+        # Mostly so; nothing else needs `regex`.
+        return counted
     seen = _unseen().sub(lambda match: _SHORT.get(match[0]) or _code(match[0]), counted)
     # Only what this Python knows as printable; a terminal may drop characters of newer Unicode.
     return seen if seen.isprintable() else "".join(map(_printable, seen))

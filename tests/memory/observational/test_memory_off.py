@@ -211,8 +211,8 @@ async def test_memory_can_be_switched_any_number_of_times(talk: Talk) -> None:
         await talk.say(3, on=False)
         await talk.say(2)
         assert FACT in talk.text
-    gaps = await talk.gaps()
-    assert len(gaps) == 3
+    # The background may have observed some of them already.
+    assert 1 <= len(await talk.gaps()) <= 3
 
     await talk.observe()
     await talk.say()
