@@ -32,6 +32,7 @@ PRICE = Price(
         ModelSettings(),
         ModelSettings(cache_ttl="1h"),
         ModelSettings(cache_ttl="1h", service_tier="priority"),
+        ModelSettings(extra_body={"service_tier": "priority"}),
     ],
 )
 async def test_no_bill_exceeds_what_was_reserved_for_it(play: Play, asked: ModelSettings) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import orjson
 
@@ -45,7 +46,11 @@ def check_request(request: ModelRequest, model: str) -> None:
     Raises:
         InvariantError: its provider would refuse it; without a wire of ours, any provider would.
     """
-    for name in _names(model):
+    names = tuple(_names(model))
+    if names == _ANY:
+        # What is added to a body is meant for one provider.
+        request = replace(request, settings=replace(request.settings, extra_body={}))
+    for name in names:
         wire_name, wire, target = _wire(name)
         pieces = [
             wire.piece(message, request.files.get(index, ()), mark=index in request.marks)
