@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from contextlib import suppress
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from agent_runtime.log import liveness as marker
 from agent_runtime.log.liveness import at_work as at_work
-from agent_runtime_storage.contract.records.log import LeaseOwner, Run
+from agent_runtime_storage.contract.records.log import Lease, LeaseOwner, Run
 
 LEASE_SECONDS = 30.0
 """How long a lease lasts without renewal; then an owner on another machine is replaced."""
@@ -89,6 +90,30 @@ def is_dead(run: Run) -> bool:
     return not run.lease_live
 
 
+def claim_holder(lease: Lease) -> str:
+    """Return a text that names this process and its lease, for the claim of a job."""
+    here = this_process_owner()
+    return f"{lease.run_id} {lease.epoch} {here.instance} {_place_digest(here)}"
+
+
+def is_claim_void(holder: str, lease: Lease) -> bool:
+    """Return whether the holder of a claim is dead, or has lost its run to this lease.
+
+    Args:
+        holder: as `claim_holder` returned it.
+        lease: that of the caller.
+    """
+    match holder.split():
+        case [run_id, epoch, instance, place] if epoch.isdecimal():
+            if place == _place_digest(this_process_owner()):
+                # A process that still finishes its work after the run's end is not replaced.
+                return marker.activity_of(instance, "") == "gone"
+            return run_id == lease.run_id and int(epoch) < lease.epoch
+        case _:
+            # Older versions named nobody.
+            return False
+
+
 def may_run_elsewhere(owner: LeaseOwner) -> bool:
     """Return whether an owner's processes may still run where they cannot be seen from here."""
     here = this_process_owner()
@@ -104,6 +129,11 @@ def _is_process(owner: LeaseOwner, here: LeaseOwner) -> bool:
 
 def _place(owner: LeaseOwner) -> tuple[str, str, str]:
     return owner.host, owner.machine, owner.boot
+
+
+def _place_digest(owner: LeaseOwner) -> str:
+    # A host's name may hold spaces.
+    return hashlib.blake2b(repr(_place(owner)).encode(), digest_size=8).hexdigest()
 
 
 def _runs(owner: LeaseOwner, here: LeaseOwner) -> bool:

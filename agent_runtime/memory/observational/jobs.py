@@ -9,6 +9,7 @@ import anyio
 
 from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import StoreError
+from agent_runtime.log.leases import claim_holder, is_claim_void
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.accounting import release_as_unsettled, reserve_for_memory
 from agent_runtime_storage.contract.records.log import Amount, Job
@@ -23,8 +24,9 @@ async def claim_memory_job(
 ) -> AsyncGenerator[Job | None]:
     """Claim a job of the run's thread for a `with` that commits its end.
 
-    Yields None if the job is done or another worker has it.  An error or a cancellation inside the
-    `with` gives the job back, so that the next run can take it at once.
+    Yields None if the job is done or another worker has it.  A worker that has died does not have
+    it any more.  An error or a cancellation inside the `with` gives the job back, so that the next
+    run can take it at once.
 
     Args:
         seconds: how long the claim lasts.
@@ -33,8 +35,7 @@ async def claim_memory_job(
     store, thread_id = log.store, log.lease.thread_id
     await store.jobs.enqueue(thread_id, kind, key, b"")
     # Shielded: a claim whose answer a cancellation discards would block the job until it expires.
-    claim = store.jobs.claim(kind, seconds=seconds, thread_id=thread_id, key=key)
-    job, interrupted = await run_shielded(claim)
+    job, interrupted = await run_shielded(_claim(log, kind, key, seconds))
     if job is None:
         if interrupted is not None:
             raise interrupted
@@ -50,6 +51,23 @@ async def claim_memory_job(
         with anyio.move_on_after(RELEASE_SECONDS, shield=True), suppress(StoreError):
             await store.jobs.fail(job, retry_after=wait, detail=type(error).__name__)
         raise
+
+
+async def _claim(log: RunLog, kind: str, key: str, seconds: float) -> Job | None:
+    jobs, thread_id = log.store.jobs, log.lease.thread_id
+    void = ""
+    for standing in await jobs.standing(thread_id, kind):
+        # Chunks grow with what waits: another worker may have a shorter one that begins here.
+        if standing.key.partition("-")[0] != key.partition("-")[0]:
+            continue
+        # After a kill nobody would observe until the claim expires, long after the lease.
+        if not is_claim_void(standing.holder, log.lease):
+            return None
+        void = standing.token if standing.key == key else void
+    holder = claim_holder(log.lease)
+    return await jobs.claim(
+        kind, seconds=seconds, thread_id=thread_id, key=key, holder=holder, void=void
+    )
 
 
 @asynccontextmanager

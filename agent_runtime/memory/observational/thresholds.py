@@ -26,7 +26,9 @@ from agent_runtime.prompt.window import covered
 PREPARE_FROM = 0.5
 """Share of T from which observations are prepared."""
 CHUNK = 0.2
-"""Share of T that one observation covers."""
+"""Share of T that one observation covers, unless more is waiting at the threshold."""
+MOST_CHUNK = 30_000
+"""Tokens that one observation covers at most; models overlook more of a longer transcript."""
 TAIL = 0.2
 """Share of T that stays raw after an activation."""
 CUT_FROM = 1.2
@@ -36,7 +38,7 @@ LARGE = 0.5
 LEAST_CUT = 0.1
 """Least share of T that a truncation must remove; less would rewrite the prompt too often."""
 LEAST_GAIN = 0.3
-"""Least share of T that an activation must remove, for the same reason."""
+"""Least share that an activation must remove: of T, or of what may leave if that is more."""
 WINDOW_RAW = 0.5
 """Upper bound of T, as a share of what a prompt may have."""
 WINDOW_OBSERVED = 0.25
@@ -222,12 +224,19 @@ def next_chunk(raw: RawNodes, thresholds: MemoryThresholds) -> tuple[Entry, ...]
 
 
 def oldest(raw: RawNodes, thresholds: MemoryThresholds) -> tuple[Entry, ...]:
-    """Return the oldest unobserved entries that may leave: a chunk, or all that are left."""
+    """Return the oldest unobserved entries that may leave: a chunk, or all that are left.
+
+    At the threshold the Observer is too slow for small chunks: then a chunk has all that waits.
+    """
     end, size = movable(raw, thresholds), 0
+    wanted = thresholds.observe * CHUNK
+    if raw.total >= threshold(raw, thresholds):
+        waiting = sum(raw.tokens[raw.prepared : end])
+        wanted = max(wanted, min(waiting, thresholds.observe, MOST_CHUNK))
     for index in range(raw.prepared, end):
         size += raw.tokens[index]
         # A note inside an exchange's last result stays with that exchange.
-        if size >= thresholds.observe * CHUNK and raw.entries[index + 1].prompt:
+        if size >= wanted and raw.entries[index + 1].prompt:
             return raw.entries[raw.prepared : index + 1]
     return raw.entries[raw.prepared : end]
 
@@ -240,8 +249,9 @@ def activation_due(raw: RawNodes, thresholds: MemoryThresholds) -> ActivationCau
         return "price"
     gain = sum(raw.tokens[: raw.prepared])
     # A rewrite costs the cached prefix, so little gain is not worth one; prepared chunks wait for
-    # more.
-    large = gain >= thresholds.observe * LEAST_GAIN
+    # more.  After a slow Observer there is more to rewrite, so more has to leave.
+    leaving = sum(raw.tokens[: movable(raw, thresholds)])
+    large = gain >= max(thresholds.observe, leaving) * LEAST_GAIN
     return "observed" if large and raw.total >= threshold(raw, thresholds) else None
 
 

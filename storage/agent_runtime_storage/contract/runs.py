@@ -14,6 +14,7 @@ from agent_runtime_storage.contract.records.log import (
     NewRun,
     Run,
     RunStatus,
+    StandingClaim,
 )
 from agent_runtime_storage.contract.records.spending import Budget
 
@@ -148,13 +149,26 @@ class JobStore(Protocol):
         ...
 
     async def claim(
-        self, kind: str, *, seconds: float, thread_id: str | None = None, key: str | None = None
+        self,
+        kind: str,
+        *,
+        seconds: float,
+        thread_id: str | None = None,
+        key: str | None = None,
+        holder: str = "",
+        void: str = "",
     ) -> Job | None:
         """Lease the oldest job that is free or whose lease expired; None if there is none.
 
         Args:
             thread_id, key: lease only a job of this thread, and with this key.
+            holder: who claims it, for `standing`.
+            void: the token of a claim in `standing` whose holder is dead: its job counts as free.
         """
+        ...
+
+    async def standing(self, thread_id: str, kind: str) -> list[StandingClaim]:
+        """Return the claims on a thread's jobs of a kind that have not expired."""
         ...
 
     async def finish(self, job: Job) -> None:

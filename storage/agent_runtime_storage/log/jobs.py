@@ -6,7 +6,7 @@ import secrets
 
 from agent_runtime_storage.contract.errors import LeaseLost, StoreInDoubt
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records.log import Job
+from agent_runtime_storage.contract.records.log import Job, StandingClaim
 from agent_runtime_storage.drivers.protocol import BatchMissed, Statement, Value
 from agent_runtime_storage.objects.bodies import unpack_body
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
@@ -43,14 +43,22 @@ class SqlJobs:
         return bool(rows[-1])
 
     async def claim(
-        self, kind: str, *, seconds: float, thread_id: str | None = None, key: str | None = None
+        self,
+        kind: str,
+        *,
+        seconds: float,
+        thread_id: str | None = None,
+        key: str | None = None,
+        holder: str = "",
+        void: str = "",
     ) -> Job | None:
         values: dict[str, Value] = {
             "kind": kind,
             "seconds": seconds,
             "thread_id": thread_id,
             "key": key,
-            "token": secrets.token_hex(16),
+            "token": f"{secrets.token_hex(16)} {holder}".rstrip(),
+            "void": void,
         }
         try:
             [rows] = await self._scope.batch([self._scope.statement("claim_job", values)])
@@ -69,6 +77,12 @@ class SqlJobs:
             codec, data = blobs[0] if blobs else ("lost", None)
         payload = unpack_body(payload, codec, data, {"job": identity})
         return Job(identity, thread, job_kind, job_key, payload, attempts, token)
+
+    async def standing(self, thread_id: str, kind: str) -> list[StandingClaim]:
+        rows = await self._scope.read("standing_claims", thread_id=thread_id, kind=kind)
+        return [
+            StandingClaim(str(key), str(token).partition(" ")[2], str(token)) for key, token in rows
+        ]
 
     async def finish(self, job: Job) -> None:
         await self._end(job, self._scope.statement("finish_job", _key(job), rows=1))

@@ -47,13 +47,28 @@ def test_nothing_is_observed_below_half_the_threshold() -> None:
 
 
 def test_chunks_are_consecutive_from_the_oldest_node() -> None:
-    entries = thread(*[50] * 20)
+    entries = thread(*[50] * 19)
 
     first = next_chunk(measure(entries, [], 1.0), BANDS)
     second = next_chunk(measure(entries, [observed(1, 1, 4)], 1.0), BANDS)
 
     assert [one.seq for one in first] == [1, 2, 3, 4]
     assert [one.seq for one in second] == [5, 6, 7, 8]
+
+
+def test_at_the_threshold_a_chunk_has_all_that_waits_up_to_a_limit() -> None:
+    late = next_chunk(measure(thread(*[50] * 20), [observed(1, 1, 4)], 1.0), BANDS)
+    later = next_chunk(measure(thread(*[50] * 200), [observed(1, 1, 4)], 1.0), BANDS)
+
+    assert [one.seq for one in late] == list(range(5, 17))
+    assert sum(one.tokens for one in later) == BANDS.observe
+
+
+def test_the_more_is_raw_the_more_an_activation_removes() -> None:
+    entries = thread(*[50] * 200)
+
+    assert not activation_due(measure(entries, [observed(1, 1, 58)], 1.0), BANDS)
+    assert activation_due(measure(entries, [observed(1, 1, 59)], 1.0), BANDS)
 
 
 def test_tokens_are_multiplied_by_the_calibration() -> None:

@@ -141,6 +141,27 @@ async def test_each_job_is_claimed_once(user: UserStore) -> None:
     assert await user.jobs.claim("observe", seconds=60, thread_id="t9") is None
 
 
+async def test_a_void_claim_is_taken_over_by_its_token(user: UserStore) -> None:
+    await user.threads.ensure("t1")
+    await user.jobs.enqueue("t1", "observe", "a", b"")
+    dead = await user.jobs.claim("observe", seconds=60, holder="who held it")
+    assert dead is not None
+    assert await user.jobs.standing("t1", "reflect") == []
+    [standing] = await user.jobs.standing("t1", "observe")
+    assert (standing.key, standing.holder, standing.token) == ("a", "who held it", dead.token)
+
+    assert await user.jobs.claim("observe", seconds=60, key="a", void="another token") is None
+    taken = await user.jobs.claim("observe", seconds=60, key="a", void=dead.token)
+    assert taken is not None and taken.attempts == 2
+    with pytest.raises(LeaseLost):
+        await user.jobs.finish(dead)
+    await user.jobs.fail(taken, retry_after=60, detail="")
+
+    assert await user.jobs.standing("t1", "observe") == []
+    # A job that waits for its next attempt is claimed by nobody.
+    assert await user.jobs.claim("observe", seconds=60, key="a", void=taken.token) is None
+
+
 async def test_an_expired_claim_is_claimed_again_and_the_first_is_fenced(user: UserStore) -> None:
     await user.threads.ensure("t1")
     await user.jobs.enqueue("t1", "observe", "a", b"")

@@ -245,6 +245,15 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class StandingClaim:
+    """A claim on a job: its key, who said to hold it, and its token."""
+
+    key: str
+    holder: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class NewNode:
     """A node to append; `seq` must be the thread's next one."""
 

@@ -11,6 +11,11 @@ RETURNING id;
 SELECT id, thread_id, kind, key, payload, blob, attempts, token FROM jobs
 WHERE user_id = :user_id AND kind = :kind AND status = 'claimed' AND token = :token;
 
+-- name: standing_claims
+SELECT key, token FROM jobs
+WHERE user_id = :user_id AND thread_id = :thread_id AND kind = :kind
+  AND status = 'claimed' AND due_at > {now};
+
 -- name: finish_job
 -- Accepts a job that the same token has finished, so that it can be repeated if its answer is lost.
 UPDATE jobs SET status = 'done', finished_at = {now}
