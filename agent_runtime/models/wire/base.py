@@ -195,6 +195,7 @@ def load(data: bytes) -> Any:
             raise
     try:
         return json.loads(data)
+    # orjson has a limit of its own for depth; the standard library has Python's.
     except RecursionError:
         raise ValueError("JSON that is nested too deeply") from None
 

@@ -110,12 +110,14 @@ class ChatWire:
             "model": target.model,
             "messages": join([*_with_following(pieces)]),
             "stream": True,
+            # Without it most servers report no usage, which budgets are settled by.
             "stream_options": {"include_usage": True},
             self._limit_field: limit,
         }
         if request.tools:
             body["tools"] = orjson.Fragment(tools)
         ignored = self._set(body, settings, bool(request.tools))
+        # Equal prefixes reach the same machine, and with it the same cache.
         if request.session and server.routes and target.own_host:
             body["prompt_cache_key"] = cache_key(request.session)
         body = merge(body, settings.extra_body)
@@ -203,6 +205,7 @@ class ChatWire:
         opaque: Json = {}
         if message.opaque is not None and message.opaque.model == self._target.name:
             opaque = message.opaque.data
+        # OpenRouter's form holds signatures, so it goes back instead of the plain text.
         if details := opaque.get("reasoning_details"):
             wire["reasoning_details"] = details
             return wire
@@ -284,6 +287,7 @@ class ChatDecoder:
 
     def _delta(self, delta: Json) -> Iterator[ModelEvent]:
         reasoning = delta.get("reasoning_content")
+        # Some servers send both names with the same text.
         if reasoning is None:
             reasoning = delta.get("reasoning")
         if isinstance(reasoning, str):

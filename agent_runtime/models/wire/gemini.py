@@ -167,6 +167,7 @@ class GeminiWire:
             for call, signature in itertools.zip_longest(message.calls, signatures)
             if call is not None
         ]
+        # Of parallel calls only the first is signed, and only its signature is checked.
         if calls and self._family.signs:
             calls[0].setdefault("thoughtSignature", _UNSIGNED)
         parts = _ordered(message.text, calls, opaque)
@@ -224,8 +225,10 @@ class GeminiDecoder:
         ended = self._builder.word
         # A token stands for the answer up to its chunk: what followed would be streamed again.
         goes_on = ended == _CONTINUATION or (not ended and not self._unsaved)
+        # A token that was used already would repeat the same stream.
         if not goes_on or not self._token or self._token == self._resumed:
             return None
+        # The next stream counts from zero.
         self._spent, self._usage = self._total(), {}
         self._resumed = self._token
         self._builder.word = ""
@@ -436,6 +439,7 @@ def _dumped(arguments: Any) -> str:
     try:
         return orjson.dumps(arguments).decode()
     except TypeError:
+        # Half of a surrogate pair, or a number beyond 64 bits.
         return encodable(json.dumps(arguments, ensure_ascii=False))
 
 

@@ -102,6 +102,7 @@ class MessagesWire:
         target, settings = self._target, request.settings
         sent = [piece for piece in _marked(request, pieces) if piece.data]
         turns = [piece for piece in sent if piece.role != "system"]
+        # The first message has to be the user's; after an activation it may be an answer.
         if not turns or turns[0].role != "user":
             turns.insert(0, _CONTINUES)
         body: Json = {
@@ -174,6 +175,7 @@ class MessagesWire:
         """Return an answer's blocks, in their original order if this model made them."""
         text = self._with_names(message.text, files, inside=False)
         data: Json = {}
+        # Signatures are checked: those of another model are refused.
         if message.opaque is not None and message.opaque.model == self._target.name:
             data = message.opaque.data
         thinking = cast("list[Json]", data.get("thinking_blocks") or [])
@@ -259,6 +261,7 @@ class MessagesDecoder:
         sent = load_object(event.data)
         kind = sent.get("type") or event.name
         try:
+            # First, because nearly all events are deltas.
             if kind == "content_block_delta":
                 return self._delta(sent["index"], sent["delta"])
             if kind == "content_block_start":
@@ -289,6 +292,7 @@ class MessagesDecoder:
         """
         builder = self._builder
         if not self.finished:
+            # A reason for the end may have arrived before the connection broke.
             builder.word = ""
             return builder.answer()
         cut = reason_of(builder.word) in ("length", "window")
@@ -380,6 +384,7 @@ class MessagesDecoder:
         counts = self._counts
         if "input_tokens" not in counts and "output_tokens" not in counts:
             return None
+        # `input_tokens` leaves out what was read from the cache and written to it.
         read = counts.get("cache_read_input_tokens", 0)
         hour = counts.get("ephemeral_1h_input_tokens", 0)
         written = hour + counts.get("ephemeral_5m_input_tokens", 0)
@@ -485,4 +490,5 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 def _url(base: str) -> str:
     if base.endswith("/messages"):
         return base
+    # Users give the base with and without the version, as for the provider's own client.
     return f"{base}/messages" if _BASE_VERSION.search(base) else f"{base}/v1/messages"

@@ -126,6 +126,7 @@ class _Form:
         if asked is None:
             return
         if asked == "none" or (isinstance(asked, int) and asked <= 0):
+            # One that always thinks can only be asked for little.
             if can.off is None:
                 self._adapt("low")
             elif can.off:
@@ -147,6 +148,7 @@ class _Form:
     def _budget(self, wanted: int) -> None:
         # A quarter of the answer is kept for what follows the thinking.
         budget = max(_LEAST_BUDGET, min(wanted, self.limit - self.limit // 4))
+        # The budget has to be below the limit, which may be less than the least budget.
         if budget >= self.limit:
             self.ignored.append("reasoning")
         elif _loop_thinks(self.request.messages, self.target.name):
@@ -156,6 +158,7 @@ class _Form:
         temperature, top_p = self.request.settings.temperature, self.request.settings.top_p
         can, thinks = self.can, self.thinking in ("enabled", "adaptive")
         if temperature is not None:
+            # With thinking only the default of 1 is taken.
             if can.sampling and temperature <= can.hottest and (temperature == 1 or not thinks):
                 self.fields["temperature"] = temperature
             else:
@@ -173,6 +176,7 @@ class _Form:
         if settings.tool_choice == "none":
             choice = {"type": "none"}
         elif settings.tool_choice not in (None, "auto"):
+            # A budget of thinking and a forced call exclude each other; an effort does not.
             if not self.can.forced or self.thinking == "enabled":
                 self.ignored.append("tool_choice")
             elif settings.tool_choice == "required":

@@ -151,6 +151,7 @@ class ResponsesWire:
             body["instructions"] = orjson.Fragment(system)
         if request.tools:
             body["tools"] = orjson.Fragment(tools)
+        # Tools and instructions first: what changes least begins the cached prefix.
         body |= {
             "input": orjson.Fragment(given),
             "stream": True,

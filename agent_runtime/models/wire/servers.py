@@ -129,6 +129,7 @@ def wire_of(name: str, server: Server, entry: Mapping[str, Any], *, own_host: bo
         return server.wire
     if name.startswith("responses/"):
         return "responses"
+    # Servers that are compatible with OpenAI's seldom have more than the chat wire.
     if server.keys[:1] != ("OPENAI_API_KEY",) or not own_host:
         return "chat"
     wanted = entry.get("mode") == "responses" or _RESPONSES_MODEL.match(name)
