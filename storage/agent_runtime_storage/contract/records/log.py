@@ -354,6 +354,8 @@ class Commit:
     """The amount to reserve on the root for the next model call."""
     limits: Limits = NO_LIMITS
     """The limits that the reservation has to fit, in addition to the tree's budget."""
+    unplanned: bool = False
+    """Whether the reservation was planned without a budget; it misses if the tree has one."""
     keep: Amount | None = None
     """Of a root: the amount that runs below have to leave for its next calls from now on."""
     steps: int | None = None
