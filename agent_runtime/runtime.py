@@ -400,6 +400,7 @@ class Runtime(RunControl):
             limit, spec = taken.step_limit, RunSpec.of(run)
             state = self._state(taken.log, setup, task=taken.task, limit=limit, spec=spec)
             state.settled, state.decided = taken.unverified, decided
+            state.guard.resumed = taken.resumed
             if isinstance(agent, Workflow):
                 state.gate = replace(state.gate, asks=agent.asking)
             # Then the nodes of a workflow that failed last run again.

@@ -34,6 +34,7 @@ from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import new_nonce
 from agent_runtime.prompt.view import Entry, View
 from agent_runtime.prompt.window import plan_activation
+from agent_runtime.run.guard.repeats import Resumed
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.takeover import end_dead, end_if_dead, finish_on_error, take_log
 from agent_runtime.run.tool_calls import reopen
@@ -94,6 +95,7 @@ class TakenOverRun:
 
     log: RunLog
     step_limit: int
+    resumed: Resumed
     task: Entry | None = None
     unverified: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
 
@@ -334,7 +336,8 @@ async def take_over(
             # The head may have moved until the lease was taken.
             await _check_head(store, run, log.head)
         log.limits = setup.limits
-        taken = TakenOverRun(log, step_limit=step_limit(run, setup))
+        resumed = Resumed(ended, max(run.max_steps, run.steps), setup.max_steps)
+        taken = TakenOverRun(log, step_limit(run, setup), resumed)
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)

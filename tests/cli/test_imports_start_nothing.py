@@ -369,6 +369,8 @@ def test_ids_of_an_import_cannot_control_the_terminal(desk: Desk) -> None:
     records = changed(desk.records, "thread", id=hostile)
     refused = desk.take(changed(records, "log", thread=hostile))
     assert refused.exit_code != 0 and "cannot be shown" in refused.stderr
+    long = desk.take(changed(desk.records, "thread", title="x" * 501))
+    assert long.exit_code != 0 and "the thread's title has 501 characters" in long.stderr
     assert desk.take(changed(desk.records, "thread", title=hostile)).exit_code == 0
 
     main_end, other = pty.openpty()
