@@ -257,9 +257,10 @@ class RunControl:
         return [Question.of(row) for row in await store.questions.list(status=status, limit=1000)]
 
     async def interrupted(self, run_id: str, *, user: str | None = None) -> list[InterruptedCall]:
-        """Return the calls of a run whose end nobody recorded; `resume` takes decisions about them.
+        """Return the calls whose end nobody recorded, of a run and of sub-agents below it.
 
-        Of a run that is at work, these are the calls in progress.  Raises `NotFound`.
+        `resume` of the run takes decisions about them.  Of a run that is at work, these are the
+        calls in progress.  Raises `NotFound`.
         """
         store = self.store_of(user)
         return await interrupted_calls(store, await store.runs.get(run_id))

@@ -298,8 +298,12 @@ async def take_over(
     on_event: Callable[[Event], None],
     *,
     decided: Mapping[str, Resolution] = MappingProxyType({}),
+    kept: Collection[str] = (),
 ) -> TakenOverRun:
     """Take over a run that `check_free` accepts, with decisions about interrupted calls by id.
+
+    Args:
+        kept: child runs that it resumes as they are, whatever call made them.
 
     Raises:
         ThreadBusy: another process took it over first, or another run is active on its thread.
@@ -343,7 +347,8 @@ async def take_over(
             log.exchange, taken.unverified = reopen(node, setup.tools)
             await _name_left_commands(run, owner, log.exchange, taken.unverified)
             _apply(decided, log.exchange, taken.unverified)
-        await _end_children(store, run, _unknown_calls(log.exchange, taken.unverified))
+        again = _unknown_calls(log.exchange, taken.unverified)
+        await _end_children(store, run, again, kept)
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
         start = run_start_event(agent, setup, taken.step_limit, made=run.steps, decided=decided)
@@ -468,18 +473,21 @@ async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
         )
 
 
-async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> None:
+async def _end_children(
+    store: UserStore, run: Run, again: Collection[str], kept: Collection[str]
+) -> None:
     """End the descendants that died with the process that the run is taken over from.
 
     Args:
         again: the ids of the calls that run again; they resume the sub-agents that they began.
+        kept: runs that are resumed in any case.
     """
     tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
     ended = {run.id}
     # Parents begin before their children, so one pass in this order reaches whole subtrees.
     for child in sorted(tree, key=lambda child: child.created_at):
         record = delegation_record(child) if child.parent_run_id == run.id else None
-        if record is not None and record.call in again:
+        if child.id in kept or (record is not None and record.call in again):
             continue
         if child.parent_run_id in ended and leases.is_dead(child):
             ended.add(child.id)
