@@ -95,7 +95,7 @@ def validate_record_body(section: Section, fields: Fields, vet: Vet) -> int:
         InvalidExport: the engine could not read the body.
     """
     kind = section.name.removesuffix("s")
-    if kind not in ("node", "call", "observation", "plan"):
+    if kind not in ("node", "call", "observation", "plan", "document"):
         return 0
     try:
         role, calls = vet(kind, fields.bodies["body"])

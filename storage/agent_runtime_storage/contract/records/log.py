@@ -408,7 +408,7 @@ class NewRun:
     """The engine's data of the run, apart from the caller's `spec`."""
 
 
-Vet = Callable[[Literal["node", "call", "observation", "plan"], bytes], tuple[str, int]]
+Vet = Callable[[Literal["node", "call", "observation", "plan", "document"], bytes], tuple[str, int]]
 """Reads a body as the engine writes it; raises `ValueError` if it is another.
 
 For a node it returns the role and the number of calls; for others the result is ignored.

@@ -103,10 +103,10 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 's
   AND (:was{as_text} IS NULL OR status = :was);
 
 -- name: adopt_run
--- Whoever wrote the import chose its limits.
+-- Whoever wrote the import chose its limits, and the time that it had worked.
 UPDATE runs
 SET stop_reason = CASE WHEN status = 'failed' THEN 'error' ELSE 'cancelled' END,
-    max_steps = steps, budget_tokens = :tokens, budget_cost = :cost
+    max_steps = steps, budget_tokens = :tokens, budget_cost = :cost, worked_seconds = 0
 WHERE user_id = :user_id AND id = :run_id AND stop_reason = 'imported'
   AND parent_run_id IS NULL;
 
