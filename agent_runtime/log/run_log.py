@@ -455,12 +455,14 @@ class RunLog:
             undisturbed=undisturbed,
             events=(*events, *_end_events(finish)),
         )
+        await self._write_unplanned(commit, then=lambda: self._set(view, None))
+
+    async def _write_unplanned(self, commit: Commit, then: Callable[[], None]) -> None:
         try:
-            await self.write(commit, then=lambda: self._set(view, None))
+            await self.write(commit, then)
         except BudgetExceeded:
-            # The results must not wait for the next call, which has to be planned anew.
-            commit = replace(commit, reserve=None)
-            await self.write(commit, then=lambda: self._set(view, None))
+            # The results must not wait for the next call, which has to be planned again.
+            await self.write(replace(commit, reserve=None), then)
 
     def open_exchange(self) -> Exchange:
         """Return the open exchange."""

@@ -109,7 +109,6 @@ async def resolve_run(
     Args:
         default: the model of agents that name none.
         offline: makes the model that is used where none is set.
-        budget: the budget of the run's tree.
         remembers: False turns observational memory off, whatever the settings say.
 
     Raises:

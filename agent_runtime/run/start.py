@@ -310,12 +310,7 @@ async def take_over(
         RunCancelled: its cancellation was requested while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread has continued without it.
     """
-    check_own(run)
-    if RunSpec.of(run).upkeep:
-        raise Conflict(
-            f"Run {run.id} maintained the memory of its thread; it has no task to resume.",
-            cure="Start a new run on the thread.",
-        )
+    _check_resumable(run)
     ended = run.status not in ACTIVE
     if ended:
         await _check_head(store, run, (await store.threads.get(run.thread_id)).head)
@@ -392,6 +387,15 @@ async def _name_left_commands(
         else:
             continue
         unverified[index] = replace(result, text=f"{result.text} {text}")
+
+
+def _check_resumable(run: Run) -> None:
+    check_own(run)
+    if RunSpec.of(run).upkeep:
+        raise Conflict(
+            f"Run {run.id} maintained the memory of its thread; it has no task to resume.",
+            cure="Start a new run on the thread.",
+        )
 
 
 def check_own(run: Run) -> None:

@@ -42,7 +42,7 @@ class Parted(NamedTuple):
         return f"{self.digest.hex()}.{self.codec}"
 
     def key(self, thread_id: str) -> str:
-        """Return what the blob's row has in the place of an object's key."""
+        """Return what the blob's row has instead of an object's key."""
         return f"{PREFIX}{self.number}/{self.name}/{thread_id}"
 
     def hash_of(self, number: int) -> bytes:
