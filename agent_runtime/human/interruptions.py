@@ -198,7 +198,9 @@ async def interrupted_calls(store: UserStore, run: Run) -> list[InterruptedCall]
     """
     own = await _own_calls(store, run)
     found, ids = list(own), {one.call_id for one in own}
-    nodes = {(one.name, one.arguments.get("iteration")) for one in own}
+    # Only a workflow's nodes: a model may give any value as an argument of this name.
+    workflow = RunSpec.of(run).workflow
+    nodes = {(one.name, one.arguments.get("iteration")) for one in own if workflow}
     for child in await store.runs.list(parent_run_id=run.id, status=ACTIVE, limit=10_000):
         spec = RunSpec.of(child)
         made_by = spec.delegation

@@ -421,3 +421,19 @@ async def test_a_call_of_a_workflow_s_agent_is_decided_with_the_workflow(play: P
         child = await world.store.runs.get(posting.run_id)
         assert await world.results(child.thread_id) == [("ok", "a posted")]
         assert ran == ["a", "a"]
+
+
+async def test_a_call_may_have_any_argument_called_iteration(play: Play) -> None:
+    """The arguments of a workflow's nodes have one, which is a number."""
+
+    @tool
+    async def repeat(iteration: list[int], context: ToolContext) -> str:
+        """Die with the process."""
+        await interrupt(context.store, context.run_id)
+        return str(iteration)
+
+    async with play([call("repeat", iteration=[1])]) as world:
+        with pytest.raises(LeaseLost):
+            await world.run(Agent(tools=[repeat]), thread="t")
+        [found] = await world.runtime.interrupted(world.run_id)
+        assert found.arguments == {"iteration": [1]}

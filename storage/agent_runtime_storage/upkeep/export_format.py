@@ -421,7 +421,7 @@ def replace_ids_in_document(body: bytes, ids: Mapping[str, str]) -> bytes:
     joined = _Joined(ids)
     try:
         return orjson.dumps(replace_ids(orjson.loads(body), joined))
-    except (orjson.JSONDecodeError, TypeError):
+    except (orjson.JSONDecodeError, TypeError, RecursionError):
         return body
 
 

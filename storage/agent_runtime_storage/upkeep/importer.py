@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anyio.to_thread
 import orjson
 
 from agent_runtime_storage.contract.documents import COLLECTIONS, is_segment
@@ -215,7 +216,7 @@ class Importer:
         if place[0] not in COLLECTIONS or not all(map(is_segment, place)):
             fields.fail("a document has a name that none can have.")
         if self._state.renames:
-            body = replace_ids_in_document(body, self._state.ids)
+            body = await anyio.to_thread.run_sync(replace_ids_in_document, body, self._state.ids)
         if not await self._store.put_document(self._state.current.id, place, body):
             fields.fail(f"the document {'/'.join(place)} is there twice.")
 
