@@ -66,17 +66,28 @@ async def list_document_keys(objects: ObjectStore) -> AsyncGenerator[str]:
 async def thread_documents(
     objects: Objects, user_id: str, thread_id: str
 ) -> AsyncGenerator[tuple[str, str, str]]:
-    """Yield collection, scope and name of each document that belongs to a thread."""
+    """Yield collection, scope and name of each document that belongs to a thread.
+
+    The names of what another program put below them may have slashes.
+    """
     # Such a thread can have none, and its id could lead out of the folder.
     if not is_segment(thread_id):
         return
     for collection in sorted(COLLECTIONS):
         prefix = f"{owner_prefix(user_id)}/{collection}"
         for scope in await objects.folders(prefix):
-            async with aclosing(objects.list(f"{prefix}/{scope}/{thread_id}")) as chunks:
+            folder = f"{prefix}/{scope}/{thread_id}"
+            async with aclosing(objects.list(folder)) as chunks:
                 async for chunk in chunks:
                     for info in chunk:
-                        yield collection, scope, info.key.rpartition("/")[2]
+                        yield collection, scope, info.key.removeprefix(f"{folder}/")
+
+
+def is_document_place(thread_id: str, collection: str, scope: str, name: str) -> bool:
+    """Return whether a thread can have a document of this name; others could leave its folder."""
+    # A node's name may be as long as a segment can be, without the endings.
+    stem = name.removesuffix(_COMPRESSED).removesuffix(".json")
+    return collection in COLLECTIONS and all(map(is_segment, (thread_id, scope, stem)))
 
 
 def thread_document_key(

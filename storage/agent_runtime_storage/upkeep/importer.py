@@ -12,13 +12,13 @@ from typing import Any
 import anyio.to_thread
 import orjson
 
-from agent_runtime_storage.contract.documents import COLLECTIONS, is_segment
 from agent_runtime_storage.contract.errors import Conflict, InvalidExport
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import TextOf, Vet
 from agent_runtime_storage.contract.records.search import NodeText, VectorItem
 from agent_runtime_storage.drivers.protocol import BatchMissed, Statement, Value
 from agent_runtime_storage.objects.bodies import BodyWriter
+from agent_runtime_storage.objects.documents import is_document_place
 from agent_runtime_storage.upkeep.export_format import (
     BODY_KINDS,
     BROKEN_EXPORT_CURE,
@@ -213,7 +213,8 @@ class Importer:
         """Write a document of the current thread."""
         values, body = fields.values, fields.bodies["body"]
         place = values["collection"], values["scope"], values["name"]
-        if place[0] not in COLLECTIONS or not all(map(is_segment, place)):
+        # The id of the thread is a part of the key, too, and the file may have chosen it.
+        if not is_document_place(self._state.current.id, *place):
             fields.fail("a document has a name that none can have.")
         if self._state.renames:
             body = await anyio.to_thread.run_sync(replace_ids_in_document, body, self._state.ids)

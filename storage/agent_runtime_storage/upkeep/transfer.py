@@ -21,6 +21,7 @@ from agent_runtime_storage.drivers.protocol import Row, Value
 from agent_runtime_storage.log.threads import thread_busy
 from agent_runtime_storage.objects.bodies import THREAD_BYTES
 from agent_runtime_storage.objects.documents import (
+    is_document_place,
     plain_document,
     thread_document_key,
     thread_documents,
@@ -172,6 +173,8 @@ class SqlUpkeep:
             return
         async with aclosing(thread_documents(objects, user_id, thread_id)) as places:
             async for place in places:
+                if not is_document_place(thread_id, *place):
+                    continue
                 key = thread_document_key(user_id, thread_id, *place)
                 # Deleted since it was listed: the thread has one less.
                 if (stored := await objects.read(key)) is None:

@@ -428,6 +428,10 @@ MEMORY = (
 )
 
 
+LONG = "m" * 128
+"""The longest id that a node can have."""
+
+
 @pytest.mark.parametrize("rename", [None, "t2"])
 async def test_documents_of_a_thread_are_exported_with_it(
     pair: tuple[UserStore, UserStore], rename: str | None
@@ -436,13 +440,13 @@ async def test_documents_of_a_thread_are_exported_with_it(
     lease = await begin(source)
     await source.runs.commit(lease, Commit(finish=Finish("failed", "error")))
     packed = zstandard.ZstdCompressor().compress(MEMORY)
-    for key, data in (("app/t1/n.json", MEMORY), ("app/t1/m.json.zst", packed)):
+    for key, data in (("app/t1/n.json", MEMORY), (f"app/t1/{LONG}.json.zst", packed)):
         assert await source.documents.write(f"node_memory/{key}", data, replaces=None)
     # Another conversation's.
     assert await source.documents.write("node_memory/app/t9/n.json", MEMORY, replaces=None)
     records = await exported(source, "t1")
     names = {one["name"] for one in records if one["section"] == "documents"}
-    assert names == {"m.json.zst", "n.json"}
+    assert names == {f"{LONG}.json.zst", "n.json"}
 
     [thread] = await place.upkeep.import_thread(stream(records), rename=rename)
 
@@ -450,7 +454,7 @@ async def test_documents_of_a_thread_are_exported_with_it(
     # Its turns name the runs that made them.
     expected = MEMORY.replace(b"r1.r1", f"{run.id}.{run.id}".encode())
     plain = await place.documents.read(f"node_memory/app/{thread}/n.json")
-    small = await place.documents.read(f"node_memory/app/{thread}/m.json.zst")
+    small = await place.documents.read(f"node_memory/app/{thread}/{LONG}.json.zst")
     assert plain is not None and json.loads(plain.data) == json.loads(expected)
     assert small is not None
     assert json.loads(zstandard.ZstdDecompressor().decompress(small.data)) == json.loads(expected)
@@ -493,6 +497,25 @@ async def test_a_hostile_document_of_an_export_is_refused(
     with pytest.raises(InvalidExport, match=problem):
         await place.upkeep.import_thread(stream(_sealed([*records[:-1], again, records[-1]])))
     assert [info async for infos in place.documents.list("node_memory") for info in infos] == []
+
+
+@pytest.mark.parametrize("thread", ["../../../../outside", "/outside", "a/../b", ".."])
+async def test_the_id_of_a_thread_leads_no_document_out_of_its_folder(
+    pair: tuple[UserStore, UserStore], tmp_path: Path, thread: str
+) -> None:
+    source, place = pair
+    lease = await begin(source)
+    await source.runs.commit(lease, Commit(finish=Finish("failed", "error")))
+    await source.documents.write("node_memory/app/t1/n.json", MEMORY, replaces=None)
+    before = sorted(tmp_path.parent.rglob("*.json"))
+    own = {"thread": "id", "log": "thread"}
+    records = [
+        one | {own[one["section"]]: thread} if one["section"] in own else one
+        for one in await exported(source, "t1")
+    ]
+    with pytest.raises(InvalidExport, match="has a name that none can have"):
+        await place.upkeep.import_thread(stream(_sealed(records)))
+    assert sorted(tmp_path.parent.rglob("*.json")) == before
 
 
 async def test_documents_need_an_object_store_to_be_imported(
