@@ -17,7 +17,7 @@ from agent_runtime.concurrency import finished
 from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable
-from agent_runtime.human.interruptions import Resolution, bind_resolutions, resolutions_of
+from agent_runtime.human.interruptions import Decisions, resolutions_of
 from agent_runtime.human.questions import OnQuestion
 from agent_runtime.log import branches, leases
 from agent_runtime.log.run_log import RunLog
@@ -49,7 +49,7 @@ from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run
 from agent_runtime.run.results import RunResult, result_of, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
-from agent_runtime.run.tool_context import ToolContexts, child_listener
+from agent_runtime.run.tool_context import ToolContexts, child_resumption
 from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
 from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
@@ -243,8 +243,9 @@ class Runtime(RunControl):
         raises `NodeFailed`.  A run that had used up its steps gets as many again.
 
         Args:
-            rerun, accept, fail: what is to become of such calls, by tool, node or call id: run it
-                again; take a value as its result; let it fail, with a reason if it is a mapping.
+            rerun, accept, fail: what is to become of such calls, also of sub-agents' (see
+                `interrupted`), by tool, node or id: run it again; take a value as its result; let
+                it fail, with a reason if it is a mapping.
             imported: also continue an imported run, whose file its model believes.  Calls that
                 waited were refused; approvals, budget and steps are those of this owner.
 
@@ -257,13 +258,13 @@ class Runtime(RunControl):
                 interrupted call has a name that was given.
         """
         store, listener = self.store_of(user), EventListener(on_event)
-        given = resolutions_of(rerun, accept, fail)
+        decisions = Decisions(resolutions_of(rerun, accept, fail))
 
         async def resumed() -> RunResult:
             run = await store.runs.get(run_id)
             if imported:
                 run = await vouch_for(store, run, tree_budget(self.settings))
-            return await self._resume(store, run, agent, deps, listener, given)
+            return await self._resume(store, run, agent, listener, deps=deps, decisions=decisions)
 
         result = await self.host.admitted(listener, resumed, run_id)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
@@ -373,8 +374,8 @@ class Runtime(RunControl):
         # Marked before the lease exists: no process may take its owner for idle in between.
         with leases.at_work(run_id):
             log, first = await begin_new_run(store, setup, request)
-            limit = setup.max_steps
-            state = self._state(log, setup, task=first, limit=limit, spec=request.spec)
+            limit, spec = setup.max_steps, request.spec
+            state = self._state(log, setup, spec, Decisions(), task=first, limit=limit)
             return await self._drive(state, agent, node)
 
     async def _resume(
@@ -382,9 +383,10 @@ class Runtime(RunControl):
         store: UserStore,
         run: Run,
         agent: Runnable,
-        deps: Any,
         on_event: Callable[[Event], None],
-        resolutions: Mapping[str, Resolution] = MappingProxyType({}),
+        *,
+        deps: Any,
+        decisions: Decisions,
     ) -> RunResult:
         """Take over a run and drive it to its end; `ThreadBusy` if it changed since it was read."""
         agent = checked_runnable(agent)
@@ -394,30 +396,20 @@ class Runtime(RunControl):
         setup = await self._resolve(agent, store, run.thread_id, budget, deps, child=child)
         check_free(run)
         await check_answered(store, run)
-        decided = await bind_resolutions(store, run, resolutions)
+        decided = await decisions.of(store, run)
         with leases.at_work(run.id):
-            taken = await take_over(store, run, setup, agent.name, on_event, decided=decided)
-            limit, spec = taken.step_limit, RunSpec.of(run)
-            state = self._state(taken.log, setup, task=taken.task, limit=limit, spec=spec)
+            taken = await take_over(
+                store, run, setup, agent.name, on_event, decided=decided, kept={*decisions.bound}
+            )
+            limit, spec, task = taken.step_limit, RunSpec.of(run), taken.task
+            state = self._state(taken.log, setup, spec, decisions, task=task, limit=limit)
             state.settled, state.decided = taken.unverified, decided
+            state.guard.resumed = taken.resumed
             if isinstance(agent, Workflow):
                 state.gate = replace(state.gate, asks=agent.asking)
             # Then the nodes of a workflow that failed last run again.
             retry = run.stop_reason in ("error", "budget")
             return await self._drive(state, agent, resume_node_run(run), retry=retry)
-
-    async def _resume_child(
-        self,
-        parent: RunLog,
-        deps: Any,
-        run: Run,
-        child: Runnable,
-        /,
-        *,
-        on_event: Callable[[Event], None] | None = None,
-    ) -> RunResult:
-        listener = child_listener(parent, on_event)
-        return await self._resume(parent.store, run, child, deps, listener)
 
     async def _resolve(
         self,
@@ -446,9 +438,17 @@ class Runtime(RunControl):
         return setup
 
     def _state(
-        self, log: RunLog, setup: RunSetup, /, *, task: Entry | None, limit: int, spec: RunSpec
+        self,
+        log: RunLog,
+        setup: RunSetup,
+        spec: RunSpec,
+        decisions: Decisions,
+        *,
+        task: Entry | None,
+        limit: int,
     ) -> RunState:
-        resume = partial(self._resume_child, log, setup.deps)
+        again = partial(self._resume, deps=setup.deps, decisions=decisions)
+        resume = child_resumption(log, again)
         context = ToolContexts(
             log=log,
             deps=setup.deps,

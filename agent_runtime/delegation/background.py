@@ -134,7 +134,8 @@ async def begin_background_task(
         finally:
             work.answered.set()
     run = again or await own_run(context, request.record)
-    if run is None:
+    # Without an id an earlier run was not resumed: nothing works, and no message will come.
+    if run is None or not work.run_id:
         raise work.failure or ToolError("The task did not begin.")
     # A resumed run keeps its attempt number.
     attempt = request.attempt - (again is not None and again is not request.own)

@@ -150,10 +150,7 @@ async def store_file(
         InvalidFile: it is empty, too large, or cannot be read.
         NotFound: there is no such thread.
     """
-    if isinstance(file.content, bytes) and len(file.content) <= IN_THREAD:
-        new = _new_file(file, origin, max_bytes)
-    else:
-        new = await anyio.to_thread.run_sync(_new_file, file, origin, max_bytes)
+    new = await new_file(file, max_bytes, origin=origin)
     await store.files.put(thread_id, new)
     return FileRef(
         new.kind,
@@ -163,6 +160,19 @@ async def store_file(
         size=len(new.content),
         pixels=pixels_of(new.content) if new.kind == "image" else 0,
     )
+
+
+async def new_file(
+    file: File, max_bytes: int = MAX_BYTES, *, origin: FileOrigin = "upload"
+) -> NewFile:
+    """Return a file as it is stored, with its content read, and its media type known.
+
+    Raises:
+        InvalidFile: it is empty, too large, or cannot be read.
+    """
+    if isinstance(file.content, bytes) and len(file.content) <= IN_THREAD:
+        return _new_file(file, origin, max_bytes)
+    return await anyio.to_thread.run_sync(_new_file, file, origin, max_bytes)
 
 
 async def keep_made(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-from agent_runtime.files.attach import File, store_file
+from agent_runtime.files.attach import File, new_file
 from agent_runtime.messages import encodable
+from agent_runtime_storage.contract.records.files import NewFile
 from agent_runtime_storage.contract.store import UserStore
 
 MESSAGE_CHARS = 200_000
@@ -36,14 +37,27 @@ async def keep_long_text(
         InvalidFile: it is larger than a file may be.
         NotFound: there is no such thread.
     """
+    shortened, file = await split_long_text(text, most, max_bytes, name=name)
+    if file is not None:
+        await store.files.put(thread_id, file)
+    return shortened
+
+
+async def split_long_text(
+    text: str, most: int, max_bytes: int, *, name: str
+) -> tuple[str, NewFile | None]:
+    """Return what `keep_long_text` does, and the file that is to be stored, if there is one.
+
+    Raises:
+        InvalidFile: it is larger than a file may be.
+    """
     if len(text) <= most:
-        return text
+        return text, None
     if kept := _KEPT.search(text):
-        return _reference(text[: min(most, kept.start())], kept["length"], kept["uri"])
+        return _reference(text[: min(most, kept.start())], kept["length"], kept["uri"]), None
     content = encodable(text).encode()
-    file = File(content, f"{name}.txt", "text/plain", "document")
-    ref = await store_file(store, thread_id, file, max_bytes)
-    return _reference(text[:most], f"{len(text):,}", ref.uri)
+    file = await new_file(File(content, f"{name}.txt", "text/plain", "document"), max_bytes)
+    return _reference(text[:most], f"{len(text):,}", f"{file.origin}:{file.id}"), file
 
 
 def _reference(part: str, length: str, uri: str) -> str:

@@ -8,7 +8,7 @@ because what it is about may be interrupted again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import orjson
@@ -18,7 +18,7 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import AssistantMessage, ToolResult, decode_message, encodable
 from agent_runtime.tools.results import result_of_value
-from agent_runtime_storage.contract.records.log import CallRow, Lease, Node, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, CallRow, Lease, Node, Run
 from agent_runtime_storage.contract.records.questions import QuestionRow
 from agent_runtime_storage.contract.store import UserStore
 
@@ -58,11 +58,19 @@ class InterruptedCall:
         name: of the tool or the node.
         call_id: of the call; it names one of several with the same name.
         arguments: as they were written; those of a node have its `iteration`.
+        run_id: of the run that made the call: the run that was asked about, or a sub-agent's below
+            it, which is resumed with it.
     """
 
     name: str
     call_id: str
     arguments: Mapping[str, Any]
+    run_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """What names this call among those of all runs of a tree."""
+        return f"{self.run_id}/{self.call_id}"
 
 
 # By arguments of a resume
@@ -119,28 +127,59 @@ def plain_value(value: Any) -> Any:
         raise ValueError(encodable(str(error))) from error
 
 
-async def bind_resolutions(
-    store: UserStore, run: Run, resolutions: Mapping[str, Resolution]
-) -> dict[str, Resolution]:
-    """Return the resolutions by the ids of the calls that they are for.
+@dataclass(slots=True)
+class Decisions:
+    """What a resume decides about interrupted calls: of its run, and of sub-agents below it.
 
-    Raises:
-        ConfigError: a name is that of no interrupted call of the run, or of several.
+    Attributes:
+        named: by the names that the resume gives.
+        bound: by run and id of the call, once the names are bound; a run above such a call has an
+            entry, too.
     """
-    if not resolutions:
-        return {}
+
+    named: Mapping[str, Resolution] = field(default_factory=dict[str, Resolution])
+    bound: dict[str, dict[str, Resolution]] = field(
+        default_factory=dict[str, dict[str, Resolution]]
+    )
+
+    async def of(self, store: UserStore, run: Run) -> Mapping[str, Resolution]:
+        """Return the decisions about a run's calls, by their ids; each is returned once.
+
+        The first run that asks is the one that is resumed; its call binds the names.
+
+        Raises:
+            ConfigError: a name is that of no interrupted call of the run, or of several.
+        """
+        if self.named:
+            self.bound, self.named = await _bind(store, run, self.named), {}
+        # A sub-agent may be resumed again meanwhile; then other calls were interrupted.
+        return self.bound.pop(run.id, {})
+
+
+async def _bind(
+    store: UserStore, run: Run, resolutions: Mapping[str, Resolution]
+) -> dict[str, dict[str, Resolution]]:
     calls = await interrupted_calls(store, run)
-    bound: dict[str, Resolution] = {}
+    bound: dict[str, dict[str, Resolution]] = {}
     for name, resolution in resolutions.items():
-        meant = [one for one in calls if name in (one.call_id, one.name)]
-        if len(meant) != 1 or meant[0].call_id in bound:
+        # A sub-agent's calls may have the same ids as those of the run itself, which come first.
+        own = [one for one in calls if (one.run_id, one.call_id) == (run.id, name)]
+        meant = own or [one for one in calls if name in (one.id, one.call_id, one.name)]
+        if len(meant) != 1 or meant[0].call_id in bound.get(meant[0].run_id, {}):
             raise _unclear(run, name, meant or calls, known=bool(meant))
-        bound[meant[0].call_id] = resolution
+        bound.setdefault(meant[0].run_id, {})[meant[0].call_id] = resolution
+    for one in list(bound):
+        above = await store.runs.get(one)
+        while above.id != run.id and above.parent_run_id is not None:
+            above = await store.runs.get(above.parent_run_id)
+            bound.setdefault(above.id, {})
     return bound
 
 
 def _unclear(run: Run, name: str, calls: Sequence[InterruptedCall], *, known: bool) -> ConfigError:
-    those = ", ".join(f"{one.name} ({one.call_id})" for one in calls) or "none"
+    those = ", ".join(
+        f"{one.name} ({one.call_id if one.run_id == run.id else one.id})" for one in calls
+    )
     if known:
         return ConfigError(
             f"{name!r} names several interrupted calls of run {run.id}, or one for a second time.",
@@ -148,12 +187,31 @@ def _unclear(run: Run, name: str, calls: Sequence[InterruptedCall], *, known: bo
         )
     return ConfigError(
         f"No interrupted call of run {run.id} is called {name!r}.",
-        cure=f"Its interrupted calls are: {those}.",
+        cure=f"Its interrupted calls are: {those or 'none'}.",
     )
 
 
 async def interrupted_calls(store: UserStore, run: Run) -> list[InterruptedCall]:
-    """Return the calls of a run whose end was not recorded, in their order."""
+    """Return the calls whose end was not recorded: of a run, then of sub-agents below it.
+
+    Sub-agents count that are resumed with the run, because a call of these made them.
+    """
+    own = await _own_calls(store, run)
+    found, ids = list(own), {one.call_id for one in own}
+    # Only a workflow's nodes: a model may give any value as an argument of this name.
+    workflow = RunSpec.of(run).workflow
+    nodes = {(one.name, one.arguments.get("iteration")) for one in own if workflow}
+    for child in await store.runs.list(parent_run_id=run.id, status=ACTIVE, limit=10_000):
+        spec = RunSpec.of(child)
+        made_by = spec.delegation
+        delegated = made_by is not None and made_by.call in ids and not made_by.background
+        if delegated or (spec.node and (spec.node, spec.iteration) in nodes):
+            found += await interrupted_calls(store, child)
+    return found
+
+
+async def _own_calls(store: UserStore, run: Run) -> list[InterruptedCall]:
+    """Return those that the run itself made, in their order."""
     found: dict[object, InterruptedCall] = {}
     if RunSpec.of(run).workflow:
         # A workflow closes its exchanges; its function asks again for what was interrupted.
@@ -162,23 +220,23 @@ async def interrupted_calls(store: UserStore, run: Run) -> list[InterruptedCall]
         if head is not None and run.task_id is not None and head >= run.task_id:
             nodes = await store.log.branch(run.thread_id, head, first=run.task_id)
         for node in nodes:
-            for row, one in _calls(node):
+            for row, one in _calls(node, run.id):
                 key = one.name, one.arguments.get("iteration")
                 found.pop(key, None)
                 if row.outcome == "interrupted":
                     found[key] = one
     if run.open_node is not None:
-        for row, one in _calls(await store.log.node(run.thread_id, run.open_node)):
+        for row, one in _calls(await store.log.node(run.thread_id, run.open_node), run.id):
             if row.status == "started":
                 found[one.call_id] = one
     return list(found.values())
 
 
-def _calls(node: Node) -> Iterable[tuple[CallRow, InterruptedCall]]:
+def _calls(node: Node, run_id: str) -> Iterable[tuple[CallRow, InterruptedCall]]:
     message = decode_message(node.body) if node.calls else None
     if isinstance(message, AssistantMessage):
         for row, call in zip(node.calls, message.calls, strict=True):
-            yield row, InterruptedCall(call.name, call.id, call.arguments)
+            yield row, InterruptedCall(call.name, call.id, call.arguments, run_id)
 
 
 def resolved_result(resolution: Accept | Fail) -> ToolResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_runtime.files.long_texts import HEAD_CHARS, NOTE_CHARS, keep_long_text
+from agent_runtime.files.long_texts import HEAD_CHARS, NOTE_CHARS, split_long_text
 from agent_runtime.messages import encodable
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
@@ -42,11 +42,7 @@ async def post_message(store: UserStore, run: Run, text: str, limits: InboxLimit
     # All that waits is read in one step, and has to fit into one prompt together.
     room = limits.chars - sum(len(one.body) for one in waiting)
     most = limits.chars if len(text) <= room else max(room, HEAD_CHARS)
-    # One that will be refused leaves no file behind.
-    if len(waiting) < limits.messages:
-        text = await keep_long_text(
-            store, run.thread_id, text, most, limits.file_bytes, name="message"
-        )
+    text, file = await split_long_text(text, most, limits.file_bytes, name="message")
     await store.inbox.post(
         run.thread_id,
         STEER,
@@ -54,4 +50,5 @@ async def post_message(store: UserStore, run: Run, text: str, limits: InboxLimit
         run_id=run.id,
         most=limits.messages,
         most_of_user=limits.of_user,
+        file=file,
     )

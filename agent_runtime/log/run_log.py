@@ -15,6 +15,7 @@ from typing import Any, cast
 import anyio
 
 from agent_runtime.concurrency import run_shielded
+from agent_runtime.errors import BudgetExceeded
 from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
 from agent_runtime.log.exchange import Billing, Exchange
@@ -247,15 +248,26 @@ class RunLog:
         """Return what is in the thread's inbox."""
         return await self.store.inbox.pending(self.lease.thread_id)
 
-    async def reserve(self, amount: Amount, *, unsettle: Amount | None = None) -> None:
+    async def reserve(
+        self, amount: Amount, *, unsettle: Amount | None = None, unplanned: bool = False
+    ) -> None:
         """Reserve the next call, or (with `unsettle`) the next attempt after a lost one.
 
+        Args:
+            unplanned: whether it was planned without a budget.
+
         Raises:
-            BudgetExceeded: it does not fit; nothing was written.
+            BudgetExceeded: it does not fit, or there is a budget now; nothing was written.
         """
         # In one commit, so that no other run takes what this one gives back for its own next call.
         await self.write(
-            Commit(release=self.reserved, unsettle=unsettle, reserve=amount, limits=self.limits)
+            Commit(
+                release=self.reserved,
+                unsettle=unsettle,
+                reserve=amount,
+                limits=self.limits,
+                unplanned=unplanned,
+            )
         )
 
     @property
@@ -402,13 +414,13 @@ class RunLog:
             done: the results that are not recorded yet, by call index.
             shown: for every call, how many characters of its result prompts show; None for all.
             reserve: returns what to reserve for the next call, given the view after this commit;
-                None leaves that to `RunLog.reserve`.
+                None leaves that to `RunLog.reserve`.  If the tree has got a budget meanwhile,
+                nothing is reserved either.
             finish: ends the run with this commit.
             undisturbed: whether to write nothing if other items wait in the inbox, or a cancel is
                 requested.
 
         Raises:
-            BudgetExceeded: the reservation does not fit; nothing was written.
             InboxWaiting: `undisturbed` is set, and something waits; nothing was written.
         """
         exchange = self.open_exchange()
@@ -428,23 +440,29 @@ class RunLog:
             NewEvent("note", row.seq, {"source": n.source})
             for n, row in zip(notes, rows, strict=True)
         ]
-        await self.write(
-            Commit(
-                done=tuple(exchange.done_row(i, result) for i, result in done.items()),
-                # Recorded, because a reload must show the same as this prompt.
-                shown=_truncations(entry),
-                close=(exchange.seq,),
-                nodes=tuple(rows),
-                head=rows[-1].seq if rows else exchange.seq,
-                drained=tuple(item.id for item in drained),
-                release=self.reserved if finish is not None else None,
-                reserve=None if finish is not None else reserve(view),
-                finish=finish,
-                undisturbed=undisturbed,
-                events=(*events, *_end_events(finish)),
-            ),
-            then=lambda: self._set(view, None),
+        commit = Commit(
+            done=tuple(exchange.done_row(i, result) for i, result in done.items()),
+            # Recorded, because a reload must show the same as this prompt.
+            shown=_truncations(entry),
+            close=(exchange.seq,),
+            nodes=tuple(rows),
+            head=rows[-1].seq if rows else exchange.seq,
+            drained=tuple(item.id for item in drained),
+            release=self.reserved if finish is not None else None,
+            reserve=None if finish is not None else reserve(view),
+            unplanned=True,
+            finish=finish,
+            undisturbed=undisturbed,
+            events=(*events, *_end_events(finish)),
         )
+        await self._write_unplanned(commit, then=lambda: self._set(view, None))
+
+    async def _write_unplanned(self, commit: Commit, then: Callable[[], None]) -> None:
+        try:
+            await self.write(commit, then)
+        except BudgetExceeded:
+            # The results must not wait for the next call, which has to be planned again.
+            await self.write(replace(commit, reserve=None), then)
 
     def open_exchange(self) -> Exchange:
         """Return the open exchange."""

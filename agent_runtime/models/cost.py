@@ -121,8 +121,13 @@ def require_price(info: ModelInfo, in_money: bool, settings: Settings) -> None:
             "The price of %s is unknown: the budget in dollars does not count it.", info.name
         )
         return
-    raise ConfigError(
-        f"The price of {info.name!r} is unknown, so a budget in dollars cannot be kept.",
+    raise unknown_price(info.name)
+
+
+def unknown_price(model: str) -> ConfigError:
+    """Return the error for a limit in dollars on a model whose price is not known."""
+    return ConfigError(
+        f"The price of {model!r} is unknown, so a budget in dollars cannot be kept.",
         cure="Set AGENT_RUNTIME_PRICE_INPUT and AGENT_RUNTIME_PRICE_OUTPUT ($ per million "
         "tokens), or limit tokens by AGENT_RUNTIME_BUDGET_TOKENS and set "
         "AGENT_RUNTIME_UNKNOWN_PRICE=tokens.",

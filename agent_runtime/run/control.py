@@ -36,6 +36,7 @@ from agent_runtime_storage.contract.records.questions import (
     NewApproval,
     QuestionStatus,
 )
+from agent_runtime_storage.contract.records.spending import UNCHANGED, Unchanged
 
 
 class RunControl:
@@ -81,28 +82,36 @@ class RunControl:
         self,
         run_id: str,
         *,
-        tokens: int | None = None,
-        usd: float | None = None,
+        tokens: int | Unchanged | None = UNCHANGED,
+        usd: float | Unchanged | None = UNCHANGED,
         user: str | None = None,
     ) -> None:
-        """Set the budget of a run and its sub-agents, including what they have spent already.
+        """Set what a run and its sub-agents may spend, including what they have spent already.
 
-        None leaves a limit as it is.  A running run keeps to it from its next call on, and gets a
-        note if there is room again; a run that its budget ended can be resumed.
+        None lifts a limit; one that is not given stays.  A running run keeps to them from its next
+        call on, in any process, and gets a note if there is room again; a run that its budget ended
+        can be resumed.
 
         Raises:
-            Conflict: it is a sub-agent's run, or has succeeded; or it is running and began without
-                a limit of this kind.
+            Conflict: it is a sub-agent's run, or has succeeded.
             ConfigError: a limit is not positive, or too large.
         """
-        if (tokens is not None and not 0 < tokens <= MAX_TOKENS) or (
-            usd is not None and not 0 < usd <= MAX_DOLLARS
+        store = self.store_of(user)
+        most_tokens = None if isinstance(tokens, Unchanged) else tokens
+        most_dollars = None if isinstance(usd, Unchanged) else usd
+        if (most_tokens is not None and not 0 < most_tokens <= MAX_TOKENS) or (
+            most_dollars is not None and not 0 < most_dollars <= MAX_DOLLARS
         ):
             raise ConfigError(
                 "This budget is out of range.",
                 cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
             )
-        await self.store_of(user).spending.set_budget(run_id, budget_of(tokens, usd))
+        budget = budget_of(most_tokens, most_dollars)
+        await store.spending.set_budget(
+            run_id,
+            tokens=tokens if isinstance(tokens, Unchanged) else budget.tokens,
+            cost=usd if isinstance(usd, Unchanged) else budget.cost,
+        )
 
     async def drain(self, drain: float | None = None, pause: float | None = None) -> None:
         """Begin no more runs, and leave none at work; those that do not end can be resumed.
@@ -248,9 +257,10 @@ class RunControl:
         return [Question.of(row) for row in await store.questions.list(status=status, limit=1000)]
 
     async def interrupted(self, run_id: str, *, user: str | None = None) -> list[InterruptedCall]:
-        """Return the calls of a run whose end nobody recorded; `resume` takes decisions about them.
+        """Return the calls whose end nobody recorded, of a run and of sub-agents below it.
 
-        Of a run that is at work, these are the calls in progress.  Raises `NotFound`.
+        `resume` of the run takes decisions about them.  Of a run that is at work, these are the
+        calls in progress.  Raises `NotFound`.
         """
         store = self.store_of(user)
         return await interrupted_calls(store, await store.runs.get(run_id))

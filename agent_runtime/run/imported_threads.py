@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from agent_runtime.errors import Conflict
+from agent_runtime.memory.node.document import read_node_document
 from agent_runtime.messages import AssistantMessage, decode_message, decode_result
 from agent_runtime.plan.model import decode_plan
 from agent_runtime.prompt.observation import decode_body
@@ -13,7 +14,7 @@ from agent_runtime_storage.contract.store import UserStore
 
 
 def check_imported_body(
-    kind: Literal["node", "call", "observation", "plan"], body: bytes
+    kind: Literal["node", "call", "observation", "plan", "document"], body: bytes
 ) -> tuple[str, int]:
     """Decode a body as the engine does; for a node, return its role and the number of its calls.
 
@@ -35,6 +36,8 @@ def check_imported_body(
             )  # fmt: skip
         case "plan":
             decode_plan(body, version=1, node_id=1, created_at=0.0)
+        case "document":
+            read_node_document(body)
     return "", 0
 
 

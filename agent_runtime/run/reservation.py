@@ -19,6 +19,7 @@ from agent_runtime.models.cost import (
     max_call_cost,
     negate_amount,
     scale_amount,
+    unknown_price,
 )
 from agent_runtime.models.pricing.charge import CallTerms, affordable_prompt
 from agent_runtime.prompt.build import extend_view
@@ -70,6 +71,7 @@ class Reservation:
         calling: whether a model call is in progress, or was answered and is not recorded yet.
         lost: failed attempts of it that may be billed and are not recorded yet.
         bound_for: the model for which the last bound was made.
+        limited: whether the run tree has a budget, or its runs have limits, as last seen.
     """
 
     log: RunLog
@@ -83,11 +85,14 @@ class Reservation:
     calling: bool = False
     lost: int = 0
     bound_for: str = ""
+    limited: bool = False
 
     @classmethod
     def of(cls, log: RunLog, setup: RunSetup) -> Reservation:
         """Return the reservation of a run's first call; nothing is reserved yet."""
-        return cls(log, setup, setup.room, setup.max_output, setup.output_limit)
+        return cls(
+            log, setup, setup.room, setup.max_output, setup.output_limit, limited=setup.limited
+        )
 
     @property
     def usual_output(self) -> int:
@@ -138,7 +143,7 @@ class Reservation:
         if not (assumed or self.limited_by == "budget"):
             return False
         left = None
-        if self.setup.limited:
+        if self.limited:
             left = add_amounts(least_left(await self.budgets()), negate_amount(spent))
         view, before = self.log.view, (self.raised, self.max_output)
         prompt_tokens = self.setup.calibration.estimate(view.tokens)
@@ -175,18 +180,22 @@ class Reservation:
 
         Raises:
             BudgetExceeded: it would not fit even if all others gave back what they hold, or those
-                that hold it have died.
+                that hold it have died; or dollars are limited, and a model has no price.
         """
         alone = False
         for waited in itertools.count():
-            left = least_left(await self.budgets()) if self.setup.limited else None
+            left = await self._left()
             wanted = self.bound(self.log.view, left)
             try:
-                await self.log.reserve(wanted)
+                await self.log.reserve(wanted, unplanned=left is None)
                 return
             except BudgetExceeded as error:
+                if left is None:
+                    # The tree has got a budget since the run last looked.
+                    self.limited = True
+                    continue
                 # What is left counts reservations as unspent: waiting for others cannot help.
-                if left is None or wanted.tokens > left.tokens or wanted.cost > left.cost:
+                if wanted.tokens > left.tokens or wanted.cost > left.cost:
                     raise
                 if error.budget == "steps" and not await self._steps_may_return():
                     raise
@@ -234,7 +243,7 @@ class Reservation:
         Raises:
             BudgetExceeded: the next attempt might exceed the budget, so it must not be made.
         """
-        if not self.setup.limited or not self.lost:
+        if not self.limited or not self.lost:
             return
         amount = self.log.reserved or Amount()
         # If the reservation is refused, no attempt is in progress that `finish` has to count.
@@ -270,6 +279,21 @@ class Reservation:
         """Return the budgets that the run must keep to, as they are now."""
         return await allowances(self.log.store, self.log.lease, self.log.limits)
 
+    async def _left(self) -> Amount | None:
+        """Return what the budgets have left; None if the run has no limits as far as it knows.
+
+        Raises:
+            BudgetExceeded: dollars are limited, and the price of a model is not known.
+        """
+        if not self.limited:
+            return None
+        budgets = await self.budgets()
+        if self.setup.unpriced is not None and any(one.limit.cost is not None for one in budgets):
+            # The limit is newer than the run, which would have been refused with it.
+            unknown = unknown_price(self.setup.unpriced)
+            raise BudgetExceeded(unknown.message, budget="run", cure=unknown.cure)
+        return least_left(budgets)
+
     # What a root leaves for its own next call
 
     async def affordable_results(self) -> int | None:
@@ -277,7 +301,7 @@ class Reservation:
 
         None for a child run, or if nothing is limited.
         """
-        if not self.setup.limited or self.log.lease.is_child:
+        if not self.limited or self.log.lease.is_child:
             return None
         price, left = self.setup.info.price, NO_END
         bare = self._with_results(self.log.open_exchange(), "")
@@ -300,7 +324,7 @@ class Reservation:
 
         It applies while the exchange's calls run.
         """
-        if not self.setup.limited or self.log.lease.is_child:
+        if not self.limited or self.log.lease.is_child:
             return lambda exchange: None
         budgets = await self.budgets()
 

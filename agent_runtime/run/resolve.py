@@ -57,7 +57,8 @@ class RunSetup:
         max_output: tokens of an answer, where window and budget have room; set by `output_limit`.
         memory: what observational memory works with; None where it is off.
         state_notes: functions whose texts make up the state note.
-        limited: whether its run tree has a budget, or its runs have limits.
+        limited: whether its run tree has a budget, or its runs have limits, when it begins.
+        unpriced: the name of a model that no limit in dollars allows, as its price is not known.
         max_result_tokens: for a tool that sets no limit of its own.
         idle: seconds after which the provider's cache counts as expired; None for never.
     """
@@ -80,6 +81,7 @@ class RunSetup:
     deps: Any = None
     limits: Limits = NO_LIMITS
     limited: bool = False
+    unpriced: str | None = None
     max_result_tokens: int = 8000
     idle: float | None = None
 
@@ -107,7 +109,6 @@ async def resolve_run(
     Args:
         default: the model of agents that name none.
         offline: makes the model that is used where none is set.
-        budget: the budget of the run's tree.
         remembers: False turns observational memory off, whatever the settings say.
 
     Raises:
@@ -146,6 +147,7 @@ async def resolve_run(
         deps=deps,
         limits=limits,
         limited=budget != UNLIMITED or limits != NO_LIMITS,
+        unpriced=_unpriced(choice, settings),
         max_result_tokens=settings.max_result_tokens,
         idle=settings.activate_after_idle or None,
     )
@@ -191,6 +193,12 @@ async def _calibration(store: UserStore, model: Model, info: ModelInfo) -> Calib
         # These prompts are of any of the owner's threads: none extends another.
         calibration.reset_anchor()
     return calibration
+
+
+def _unpriced(choice: ModelChoice, settings: Settings) -> str | None:
+    if settings.unknown_price == "tokens":
+        return None
+    return next((one.name for one in choice.infos if one.price is None), None)
 
 
 def _output_limit(

@@ -34,6 +34,7 @@ from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import new_nonce
 from agent_runtime.prompt.view import Entry, View
 from agent_runtime.prompt.window import plan_activation
+from agent_runtime.run.guard.repeats import Resumed
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.takeover import end_dead, end_if_dead, finish_on_error, take_log
 from agent_runtime.run.tool_calls import reopen
@@ -94,6 +95,7 @@ class TakenOverRun:
 
     log: RunLog
     step_limit: int
+    resumed: Resumed
     task: Entry | None = None
     unverified: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
 
@@ -296,20 +298,19 @@ async def take_over(
     on_event: Callable[[Event], None],
     *,
     decided: Mapping[str, Resolution] = MappingProxyType({}),
+    kept: Collection[str] = (),
 ) -> TakenOverRun:
     """Take over a run that `check_free` accepts, with decisions about interrupted calls by id.
+
+    Args:
+        kept: child runs that it resumes as they are, whatever call made them.
 
     Raises:
         ThreadBusy: another process took it over first, or another run is active on its thread.
         RunCancelled: its cancellation was requested while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread has continued without it.
     """
-    check_own(run)
-    if RunSpec.of(run).upkeep:
-        raise Conflict(
-            f"Run {run.id} maintained the memory of its thread; it has no task to resume.",
-            cure="Start a new run on the thread.",
-        )
+    _check_resumable(run)
     ended = run.status not in ACTIVE
     if ended:
         await _check_head(store, run, (await store.threads.get(run.thread_id)).head)
@@ -334,13 +335,15 @@ async def take_over(
             # The head may have moved until the lease was taken.
             await _check_head(store, run, log.head)
         log.limits = setup.limits
-        taken = TakenOverRun(log, step_limit=step_limit(run, setup))
+        resumed = Resumed(ended, max(run.max_steps, run.steps), setup.max_steps)
+        taken = TakenOverRun(log, step_limit(run, setup), resumed)
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)
             await _name_left_commands(run, owner, log.exchange, taken.unverified)
             _apply(decided, log.exchange, taken.unverified)
-        await _end_children(store, run, _unknown_calls(log.exchange, taken.unverified))
+        again = _unknown_calls(log.exchange, taken.unverified)
+        await _end_children(store, run, again, kept)
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
         start = run_start_event(agent, setup, taken.step_limit, made=run.steps, decided=decided)
@@ -384,6 +387,15 @@ async def _name_left_commands(
         else:
             continue
         unverified[index] = replace(result, text=f"{result.text} {text}")
+
+
+def _check_resumable(run: Run) -> None:
+    check_own(run)
+    if RunSpec.of(run).upkeep:
+        raise Conflict(
+            f"Run {run.id} maintained the memory of its thread; it has no task to resume.",
+            cure="Start a new run on the thread.",
+        )
 
 
 def check_own(run: Run) -> None:
@@ -465,18 +477,21 @@ async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
         )
 
 
-async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> None:
+async def _end_children(
+    store: UserStore, run: Run, again: Collection[str], kept: Collection[str]
+) -> None:
     """End the descendants that died with the process that the run is taken over from.
 
     Args:
         again: the ids of the calls that run again; they resume the sub-agents that they began.
+        kept: runs that are resumed in any case.
     """
     tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
     ended = {run.id}
     # Parents begin before their children, so one pass in this order reaches whole subtrees.
     for child in sorted(tree, key=lambda child: child.created_at):
         record = delegation_record(child) if child.parent_run_id == run.id else None
-        if record is not None and record.call in again:
+        if child.id in kept or (record is not None and record.call in again):
             continue
         if child.parent_run_id in ended and leases.is_dead(child):
             ended.add(child.id)

@@ -259,7 +259,7 @@ class RunState:
         """Return what to reserve for the next call with the commit before it, if anything."""
         # With budgets the answer may have to shrink, or the run to wait, and an activation changes
         # the prompt: then `next_prompt` reserves.
-        if self.setup.limited or self.due(view) is not None:
+        if self.reservation.limited or self.due(view) is not None:
             return None
         return self.reservation.bound(view)
 
@@ -271,7 +271,7 @@ class RunState:
             steps.append((await log.store.runs.count_tree_steps(log.lease.root_run_id), most))
         return self.wrap_up.notes(
             steps=steps,
-            budgets=await self.reservation.budgets() if self.setup.limited else (),
+            budgets=await self.reservation.budgets() if self.reservation.limited else (),
             call=self.reservation.usual_bound(log.view),
         )
 

@@ -143,3 +143,17 @@ def child_listener(
             log.emit(event)
 
     return listen
+
+
+def child_resumption(
+    log: RunLog,
+    resume: Callable[[UserStore, Run, Runnable, Callable[[Event], None]], Awaitable[RunResult]],
+) -> ResumeChild:
+    """Return the function that resumes the child runs of a log's run."""
+
+    async def resumed(
+        run: Run, child: Runnable, /, *, on_event: Callable[[Event], None] | None = None
+    ) -> RunResult:
+        return await resume(log.store, run, child, child_listener(log, on_event))
+
+    return resumed

@@ -29,7 +29,7 @@ from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.log.runs import SqlRuns
 from agent_runtime_storage.log.spending import SqlSpending
 from agent_runtime_storage.log.threads import SqlThreads
-from agent_runtime_storage.objects.documents import ObjectDocuments
+from agent_runtime_storage.objects.documents import ObjectDocuments, objects_needed
 from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.search.full_text import SqlTextSearch, TextIndexer
@@ -71,12 +71,7 @@ class SqlUserStore:
     @property
     def documents(self) -> Documents:
         if self._objects is None:
-            raise ConfigError(
-                "Documents such as node memories need an object store, and none is set for a "
-                "database on a server.",
-                cure="Set AGENT_RUNTIME_OBJECT_STORE_URL to a bucket, or to a folder that all "
-                "machines share.",
-            )
+            raise objects_needed()
         return ObjectDocuments(self._objects, self.user_id)
 
 

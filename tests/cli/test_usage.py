@@ -74,6 +74,8 @@ def test_a_run_that_exhausted_its_budget_gets_a_larger_one(machine: Machine) -> 
     assert still.exit_code == exits.STOPPED and len(machine.server.requests) == 0
     changed = machine.invoke("budget", run, "--tokens", "500000", "--json")
     assert json.loads(changed.stdout)["limit"] == {"tokens": 500_000, "cost_usd": 2.0}
+    lifted = machine.invoke("budget", run, "--unlimited", "usd", "--json")
+    assert json.loads(lifted.stdout)["limit"] == {"tokens": 500_000, "cost_usd": None}
     done = machine.invoke("resume", run, "--json", **prices)
     spent = json.loads(done.stdout)["cost_usd"]
     assert done.exit_code == exits.SUCCESS
@@ -87,6 +89,7 @@ def test_invalid_budgets_are_refused(machine: Machine) -> None:
     for arguments in (
         ("budget", "r"),
         ("budget", "r", "--usd", "nan"),
+        ("budget", "r", "--usd", "1", "--unlimited", "usd"),
         ("budget", "r", "--tokens", "0"),
         ("budget", "r", "--tokens", "1" + "0" * 18),
         ("run", "Say hello.", "--budget-usd", "inf"),

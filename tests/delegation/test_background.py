@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import anyio
+import orjson
 import pytest
 
-from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, tool
+from agent_runtime import Agent, Delegation, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.delegation.background import JOB, MOST_RUNNING, tasks_of
 from agent_runtime.delegation.tasks_tool import tasks_note
 from agent_runtime.models.base import ModelAnswer, ModelRequest
@@ -229,6 +231,23 @@ async def test_closing_the_runtime_leaves_a_task_resumable(database_url: str) ->
     assert [(run.id, run.status) for run in runs] == [(task.run_id, "succeeded")]
     ends = [event.kind for event in events if event.kind in ("run-suspend", "run-finish")]
     assert ends == ["run-suspend", "run-finish"]
+
+
+async def test_a_task_that_cannot_be_resumed_reports_it_at_once(database_url: str) -> None:
+    first = Script(begin(), say("Bye."))
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        await runtime.run(first.agent(), "Go.", thread="t")
+
+    second = Script(begin(), say("Bye."), begin(model="nonsense"), say("Then not."))
+    agent = replace(second.agent(), delegation=Delegation(models=("nonsense",)))
+    # The model has no price, so no limit in dollars allows it.
+    settings = Settings(database_url=database_url, day_budget_usd=5.0)
+    async with Runtime.open(settings) as runtime:
+        await runtime.run(agent, "Go on.", thread="t")
+        store = runtime.store.of("local")
+        assert await statuses(store) == {"k": "interrupted"}
+    outcome = orjson.loads(second.requests[-1].messages[-1].text)
+    assert outcome["status"] in ("failed", "refused") and "nonsense" in str(outcome["blockers"])
 
 
 async def test_a_message_arrives_although_its_sender_died_while_sending(

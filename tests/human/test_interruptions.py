@@ -15,6 +15,7 @@ from agent_runtime import (
     NodeFailed,
     Rerun,
     RunResult,
+    ScriptedModel,
     ToolContext,
     Workflow,
     WorkflowContext,
@@ -22,7 +23,9 @@ from agent_runtime import (
 )
 from agent_runtime.errors import AgentRuntimeError, ConfigError, InvalidAnswer, LeaseLost
 from agent_runtime.human.interruptions import Resolution
-from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from tests.delegation.helpers import is_child, step
 from tests.human.interrupting import interrupt
 from tests.support.worlds import Play, World
 
@@ -336,3 +339,101 @@ async def test_a_node_that_is_interrupted_again_is_asked_about_again(play: Play)
         assert again.id != question.id and ran == ["before", "a", "a"]
         await world.runtime.answer(again.id, Rerun())
         assert (await _go_on(world, flow)).ok and ran == ["before", "a", "a", "a", "z"]
+
+
+@tool
+async def post(name: str, context: ToolContext) -> str:
+    """Post something; the first time the process dies, and with it the whole tree of runs."""
+    ran.append(name)
+    if name in crashes:
+        crashes.remove(name)
+        run = await context.store.runs.get(context.run_id)
+        for run_id in (run.id, run.root_run_id):
+            await interrupt(context.store, run_id)
+    return f"{name} posted"
+
+
+def order(*tools: str) -> Any:
+    """Return a call that delegates a task."""
+    return raw_call("delegate", role="worker", instructions="Work.", tools=list(tools))
+
+
+def working(request: ModelRequest) -> Scripted:
+    """Delegate to one sub-agent after another, or post as one of them."""
+    done = step(request)
+    if is_child(request):
+        return say("Posted.") if done else calls(raw_call("post", name="a"))
+    return say("Done.") if done else calls(order("post"))
+
+
+@pytest.mark.parametrize("named", ["by name", "by id"])
+@pytest.mark.parametrize("way", ["rerun", "accept", "fail"])
+async def test_an_interrupted_call_of_a_sub_agent_is_decided_with_its_root(
+    play: Play, way: str, named: str
+) -> None:
+    agent = Agent(tools=[post], delegation=True)
+    async with play(working) as world:
+        crashes.append("a")
+        with pytest.raises(LeaseLost):
+            await world.run(agent, thread="t")
+        [root] = await world.store.runs.list(thread_id="t")
+        [child] = await world.store.runs.list(parent_run_id=root.id)
+
+        delegating, posting = await world.runtime.interrupted(root.id)
+        assert (delegating.name, delegating.run_id) == ("delegate", root.id)
+        assert (posting.name, posting.run_id) == ("post", child.id)
+        # Both are the first call of their thread, so the id alone names the root's own.
+        assert posting.call_id == delegating.call_id != posting.id
+        with pytest.raises(ConfigError, match=f"called 'send'.* post \\({posting.id}\\)"):
+            await world.runtime.resume(root.id, agent, rerun={"send"})
+
+        name = "post" if named == "by name" else posting.id
+        given: dict[str, Any] = {"rerun": {name}, "accept": {name: "Seen."}, "fail": {name: "No."}}
+        assert (await world.runtime.resume(root.id, agent, **{way: given[way]})).ok
+
+        expected = {
+            "rerun": ("ok", "a posted"),
+            "accept": ("ok", "Seen."),
+            "fail": ("error", f"{FAILED} They say: No."),
+        }
+        assert await world.results(child.thread_id) == [expected[way]]
+        assert ran == (["a", "a"] if way == "rerun" else ["a"])
+        assert await world.runtime.interrupted(root.id) == []
+
+
+async def test_a_call_of_a_workflow_s_agent_is_decided_with_the_workflow(play: Play) -> None:
+    poster = Agent(ScriptedModel([call("post", name="a"), say("Posted.")] * 2), tools=[post])
+
+    async def flow(context: WorkflowContext) -> str:
+        return str(await context.agent("poster", poster))
+
+    workflow = Workflow(flow)
+    async with play() as world:
+        crashes.append("a")
+        with pytest.raises(LeaseLost):
+            await world.runtime.run(workflow, "Post.", thread="t")
+        [root] = await world.store.runs.list(thread_id="t")
+        node, posting = await world.runtime.interrupted(root.id)
+        assert (node.name, posting.name, ran) == ("poster", "post", ["a"])
+
+        assert (await world.runtime.resume(root.id, workflow, rerun={"post"})).ok
+
+        child = await world.store.runs.get(posting.run_id)
+        assert await world.results(child.thread_id) == [("ok", "a posted")]
+        assert ran == ["a", "a"]
+
+
+async def test_a_call_may_have_any_argument_called_iteration(play: Play) -> None:
+    """The arguments of a workflow's nodes have one, which is a number."""
+
+    @tool
+    async def repeat(iteration: list[int], context: ToolContext) -> str:
+        """Die with the process."""
+        await interrupt(context.store, context.run_id)
+        return str(iteration)
+
+    async with play([call("repeat", iteration=[1])]) as world:
+        with pytest.raises(LeaseLost):
+            await world.run(Agent(tools=[repeat]), thread="t")
+        [found] = await world.runtime.interrupted(world.run_id)
+        assert found.arguments == {"iteration": [1]}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +89,29 @@ async def test_messages_to_a_run_cannot_fill_its_prompt(play: Play) -> None:
         assert all(f"note {number} words" in text for number in range(5))
         assert len(OPENS.findall(text)) == len(await world.runtime.files.of("t")) == 5
         assert (await world.runtime.run(Agent(tools=[listen]), "And?", thread="t")).ok
+
+
+async def test_a_refused_long_message_leaves_no_file_behind(play: Play) -> None:
+    """The limit of all threads of a user is checked with the message, after the thread's own."""
+    run_id = ""
+
+    @tool
+    async def listen() -> str:
+        """Work while the user writes."""
+        # Incompressible, so that each is an object.
+        await world.runtime.steer(run_id, os.urandom(300_000).hex())
+        with pytest.raises(InboxFull):
+            await world.runtime.steer(run_id, os.urandom(300_000).hex())
+        return "listened"
+
+    settings = {"max_user_inbox_messages": 1}
+    async with play([call("listen"), say("Done.")], settings=settings) as world:
+        async with world.runtime.stream(Agent(tools=[listen]), "Go.", thread="t") as stream:
+            async for event in stream:
+                run_id = event.run_id
+        assert len(await world.runtime.files.of("t")) == 1
+        folder = Path(world.database_url.removeprefix("file:")).with_suffix(".objects")
+        assert len([path for path in folder.rglob("*") if path.is_file()]) == 1
 
 
 @pytest.mark.parametrize(("text", "times"), [("\U00013000" * 20_000, 3), ("no " * 40, 100)])

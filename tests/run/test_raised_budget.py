@@ -13,11 +13,12 @@ from agent_runtime.prompt.view import Entry
 from agent_runtime.run.wrap_up import ROOM_AGAIN, WrapUp
 from agent_runtime_storage.contract.records.log import Amount, Budget
 from tests.run.test_wrap_up import NEARLY_USED_UP, notes
+from tests.support.elsewhere import agent, elsewhere
 from tests.support.worlds import Play, double
 
 pytestmark = pytest.mark.backends("file")
+SHARED = pytest.mark.backends("file", "postgres")
 LEAST = {"budget_tokens": 30_000}
-UNLIMITED = "is at work, and began without such a limit"
 
 
 def limit_notes(request: ModelRequest) -> list[str]:
@@ -34,15 +35,15 @@ def works_until_room(request: ModelRequest) -> Scripted:
 
 
 async def test_a_run_that_its_budget_ended_resumes_with_a_larger_one(play: Play) -> None:
-    agent = Agent(ScriptedModel(works_until_room), tools=[double])
+    worker = Agent(ScriptedModel(works_until_room), tools=[double])
     async with play(settings=LEAST) as world:
-        ended = await world.run(agent)
+        ended = await world.run(worker)
         assert ended.stop_reason == "budget"
         # Unchanged, the budget does not let it continue.
-        assert (await world.resume(agent)).stop_reason == "budget"
+        assert (await world.resume(worker)).stop_reason == "budget"
 
         await world.runtime.set_budget(ended.run_id, tokens=200_000)
-        result = await world.resume(agent)
+        result = await world.resume(worker)
         assert (result.output, result.stop_reason) == ("Done.", "completed")
         assert result.steps == ended.steps + 1
         [first, again] = await notes(world, result.thread_id)
@@ -75,10 +76,10 @@ async def test_a_working_run_learns_that_there_is_room_again(play: Play) -> None
 
 
 async def test_a_run_that_gets_more_steps_learns_so(play: Play) -> None:
-    agent = Agent(ScriptedModel(works_until_room), tools=[double], max_steps=10)
+    worker = Agent(ScriptedModel(works_until_room), tools=[double], max_steps=10)
     async with play() as world:
-        assert (await world.run(agent)).stop_reason == "max_steps"
-        result = await world.resume(agent)
+        assert (await world.run(worker)).stop_reason == "max_steps"
+        result = await world.resume(worker)
         assert (result.output, result.steps) == ("Done.", 11)
 
 
@@ -95,15 +96,88 @@ async def test_a_budget_below_what_is_spent_ends_the_run_at_its_next_call(play: 
         assert "of 1 tokens" in result.detail
 
 
-async def test_only_the_budget_of_a_resumable_limited_root_can_change(play: Play) -> None:
+@SHARED
+async def test_another_process_limits_a_run_at_work_and_lifts_the_limit(play: Play) -> None:
+    async with play() as world:
+        async with elsewhere(world.database_url) as other:
+            run_id = str((await other.until("tool-start"))["run_id"])
+            await world.runtime.set_budget(run_id, tokens=1)
+            await other.release()
+            ended = await other.until("run-finish")
+        # The call that was in progress is in the log: only the next one is refused.
+        assert ended["data"]["stop_reason"] == "budget" and "of 1 tokens" in ended["data"]["detail"]
+        assert [result for result, _ in await world.results("t")] == ["ok"]
+
+        # This process, which takes the run over, sees the same limit until it is lifted.
+        again = agent("wait")
+        assert (await world.runtime.resume(run_id, again)).stop_reason == "budget"
+        await world.runtime.set_budget(run_id, tokens=None)
+        assert (await world.runtime.resume(run_id, again)).output == "done"
+        assert (await world.store.runs.get(run_id)).budget == Budget()
+
+
+async def test_a_run_that_gets_a_limit_at_work_is_told_to_finish_before_it_is_reached(
+    play: Play,
+) -> None:
+    @tool
+    async def limit(context: ToolContext) -> str:
+        """Give the run a budget."""
+        await world.runtime.set_budget(context.run_id, tokens=LEAST["budget_tokens"])
+        return "Limited."
+
+    def respond(request: ModelRequest) -> Scripted:
+        if len(request.messages) == 2:
+            return call("limit")
+        return say("Done.") if limit_notes(request) else call("double", number=1)
+
+    async with play() as world:
+        worker = Agent(ScriptedModel(respond), tools=[limit, double])
+        result = await world.run(worker)
+        assert result.output == "Done." and len(await notes(world, result.thread_id)) == 1
+
+
+async def test_a_sub_agent_at_work_obeys_a_limit_given_to_its_root(play: Play) -> None:
+    @tool
+    async def limit(context: ToolContext) -> str:
+        """Give the root of this tree a budget."""
+        run = await world.store.runs.get(context.run_id)
+        await world.runtime.set_budget(run.root_run_id, tokens=1)
+        return "Limited."
+
+    @tool
+    async def delegate(context: ToolContext) -> str:
+        """Run a sub-agent."""
+        model = ScriptedModel([call("limit"), say("Not reached.")])
+        child = Agent(model, tools=[limit], name="child")
+        return (await context.run_agent(child, "Work.")).stop_reason or ""
+
+    async with play([call("delegate"), say("Not reached.")]) as world:
+        result = await world.run(Agent(tools=[delegate]))
+        assert result.stop_reason == "budget"
+        assert await world.results(result.thread_id) == [("ok", "budget")]
+
+
+async def test_dollars_cannot_limit_a_run_at_work_whose_model_has_no_price(play: Play) -> None:
+    @tool
+    async def limit(context: ToolContext) -> str:
+        """Limit the dollars of the run."""
+        await world.runtime.set_budget(context.run_id, usd=5.0)
+        return "Limited."
+
+    model = ScriptedModel([call("limit"), say("Done.")], name="unpriced", price=None)
+    async with play() as world:
+        result = await world.run(Agent(model, tools=[limit]))
+        assert result.stop_reason == "budget" and "'unpriced' is unknown" in result.detail
+        await world.runtime.set_budget(result.run_id, usd=None)
+        assert (await world.resume(Agent(model, tools=[limit]))).output == "Done."
+
+
+async def test_only_the_budget_of_a_resumable_root_can_change(play: Play) -> None:
     refusals: list[str] = []
 
     @tool
     async def limit(context: ToolContext) -> str:
-        """Limit a run that began without a limit."""
-        with pytest.raises(Conflict) as refused:
-            await world.runtime.set_budget(context.run_id, usd=1.0)
-        refusals.append(str(refused.value))
+        """Limit a sub-agent."""
         child = await context.run_agent(Agent(ScriptedModel([say("Done.")]), name="child"), "Work.")
         with pytest.raises(Conflict) as refused:
             await world.runtime.set_budget(child.run_id, tokens=5)
@@ -113,7 +187,7 @@ async def test_only_the_budget_of_a_resumable_limited_root_can_change(play: Play
     async with play([call("limit"), say("Done.")]) as world:
         result = await world.run(Agent(tools=[limit]))
         assert result.ok
-        assert UNLIMITED in refusals[0] and "which it works for" in refusals[1]
+        assert "which it works for" in refusals[0]
         with pytest.raises(Conflict, match="is over: succeeded"):
             await world.runtime.set_budget(result.run_id, tokens=5)
         with pytest.raises(NotFound):

@@ -412,8 +412,8 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "spending.of_thread": {"": lambda user, to: user.spending.of_thread(to.thread)},
     "runs.count_tree_steps": {"": lambda user, to: user.runs.count_tree_steps(to.run)},
     "spending.set_budget": {
-        "": lambda user, to: user.spending.set_budget(to.run, Budget(tokens=1)),
-        "child": lambda user, to: user.spending.set_budget(to.child, Budget(tokens=1)),
+        "": lambda user, to: user.spending.set_budget(to.run, tokens=1),
+        "child": lambda user, to: user.spending.set_budget(to.child, tokens=1),
     },
     "spending.reserving_runs": {"": lambda user, to: user.spending.reserving_runs()},
     "runs.active_seconds": {"": lambda user, to: user.runs.active_seconds(to.run)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -48,21 +49,38 @@ def usage(thread: str | None, run_id: str | None, as_json: bool) -> None:
 @click.argument("run_id", metavar="RUN")
 @click.option("--usd", type=Positive(MAX_DOLLARS), help="The most dollars.")
 @click.option("--tokens", type=click.IntRange(1, MAX_TOKENS), help="The most tokens.")
+@click.option(
+    "--unlimited",
+    "lifted",
+    type=click.Choice(["usd", "tokens"]),
+    multiple=True,
+    help="Lift this limit.",
+)
 @json_object_option
-def budget(run_id: str, usd: float | None, tokens: int | None, as_json: bool) -> None:
+def budget(
+    run_id: str, usd: float | None, tokens: int | None, lifted: Sequence[str], as_json: bool
+) -> None:
     """Set what RUN and its sub-agents may spend in total, including what they already spent.
 
-    An active run obeys it from its next call, in any process, and gets a note if it has room
-    again. Continue a run that its budget ended with `resume`.
+    A limit that is not named stays. An active run obeys a new one from its next call, in any
+    process, and gets a note if it has room again. Continue a run that its budget ended with
+    `resume`.
     """
     from agent_runtime.run.budget import spending_of_tree
 
     async def change(runtime: Runtime) -> BudgetState:
-        await runtime.set_budget(run_id, usd=usd, tokens=tokens)
+        await runtime.set_budget(run_id, **limits)
         return await spending_of_tree(user_store(runtime), run_id)
 
-    if usd is None and tokens is None:
-        raise click.UsageError("Give --usd or --tokens; `agent-runtime usage --run` shows them.")
+    given = {"usd": usd, "tokens": tokens}
+    limits: dict[str, Any] = {name: most for name, most in given.items() if most is not None}
+    if both := limits.keys() & set(lifted):
+        raise click.UsageError(f"Give --{min(both)} or --unlimited {min(both)}, not both.")
+    limits |= dict.fromkeys(lifted)
+    if not limits:
+        raise click.UsageError(
+            "Give --usd, --tokens or --unlimited; `agent-runtime usage --run` shows the limits."
+        )
     found = with_runtime(change)
     if as_json:
         write_json(_json(found))

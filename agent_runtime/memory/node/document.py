@@ -107,6 +107,14 @@ async def decode_node_document(data: bytes, place: str) -> NodeDocument:
     return _decode(data, place)
 
 
+def read_node_document(data: bytes) -> NodeDocument:
+    """Return the content of a plain document. Raises `ValueError` if it is none."""
+    try:
+        return _decode(data, PLAIN)
+    except CorruptDocument as error:
+        raise ValueError(error.message) from None
+
+
 async def encode_node_document(content: NodeDocument, *, compressed: bool) -> bytes:
     """Return the bytes of a document."""
     if compressed or sum(len(one.content) for one in content.messages) > CODE_IN_THREAD:

@@ -41,6 +41,9 @@ GO_ON = {
     "steps": "You were stopped because you had used up your steps. The user says: go on; you have "
     "as many again.",
 }
+OVERRULED = (
+    "You were stopped before the task was done. The user now lets you make more steps: go on."
+)
 STOPPED = {
     "repeats": "It repeated itself",
     "plan": "Its plan did not move",
@@ -48,6 +51,26 @@ STOPPED = {
 }
 OWN = ("guard", "limits", "limits_raised", "plan")
 """Sources of notes that do not interrupt a repetition: nobody but the runtime said anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A run as it was when it was resumed.
+
+    Attributes:
+        over: whether it was over, and not suspended.
+        steps: its limit of steps, or the steps that it had made if these were more.
+        most_steps: the limit with which it was resumed.
+    """
+
+    over: bool
+    steps: int
+    most_steps: int
+
+    @property
+    def overrules(self) -> bool:
+        """Whether resuming it overrules the person who did not let it continue."""
+        return self.over and self.most_steps > self.steps
 
 
 @dataclass(slots=True)
@@ -60,6 +83,7 @@ class LoopGuard:
         asks: whether a person can be asked if the run may continue.
         seconds: how long they have for the answer.
         plan: watches the run's plan.
+        resumed: the run as it was resumed, if it was.
     """
 
     log: RunLog
@@ -67,6 +91,7 @@ class LoopGuard:
     asks: bool
     seconds: float
     plan: PlanStall
+    resumed: Resumed | None = None
     _repeats: int = field(default=0, init=False)
     """How many exchanges in a row were identical when the last one was closed."""
 
@@ -152,11 +177,15 @@ class LoopGuard:
         if allows(question):
             # As the user's words: a note of the guard's own would not interrupt the repetition.
             return Note(f"{GO_ON[about]} {reason}".strip(), source="steer")
+        if self.resumed is not None and self.resumed.overrules:
+            return Note(OVERRULED, source="steer")
         why = reason or "nobody said in time that it may continue"
         if question.status == "answered":
             why = f"the user stopped it{': ' + reason if reason else ''}"
         stop_reason = "max_steps" if about == "steps" else "no_progress"
-        return Finish("failed", stop_reason, f"{STOPPED[about]}, and {why}.")
+        steps = self.log.steps if self.resumed is None else self.resumed.steps
+        cure = f"With a limit of more than {steps} steps (`max_steps`) it can be resumed."
+        return Finish("failed", stop_reason, f"{STOPPED[about]}, and {why.rstrip('.')}. {cure}")
 
 
 def _content(message: AssistantMessage, results: Iterable[ToolResult]) -> list[tuple[object, ...]]:

@@ -75,7 +75,7 @@ class Threads:
         return await self._of(user).threads.get(thread)
 
     async def rename(self, thread: str, title: str, *, user: str | None = None) -> Thread:
-        """Set a thread's title. Raises `NotFound`."""
+        """Set a thread's title. Raises `NotFound`, and `StoreError` for one that is too long."""
         return await self._of(user).threads.update(thread, title=title)
 
     async def messages(

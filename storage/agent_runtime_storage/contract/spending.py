@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from agent_runtime_storage.contract.records.log import Lease
-from agent_runtime_storage.contract.records.spending import Budget, Spending
+from agent_runtime_storage.contract.records.spending import UNCHANGED, Spending, Unchanged
 from agent_runtime_storage.contract.records.usage import Usage, UsageTotal
 
 
@@ -69,16 +69,23 @@ class SpendingStore(Protocol):
         """Return the spending of the run trees whose root is on the thread."""
         ...
 
-    async def set_budget(self, run_id: str, budget: Budget) -> None:
-        """Set the budget of a run tree; it includes what the tree has spent already.
+    async def set_budget(
+        self,
+        run_id: str,
+        *,
+        tokens: int | Unchanged | None = UNCHANGED,
+        cost: int | Unchanged | None = UNCHANGED,
+    ) -> None:
+        """Set limits of a run tree's budget; they include what the tree has spent already.
 
-        A limit of None leaves the present limit.  A running tree obeys the budget from its next
-        reservation on.
+        None lifts a limit.  A running tree obeys the budget from its next reservation on.
+
+        Args:
+            cost: in nanodollars.
 
         Raises:
             NotFound: there is no such run.
-            Conflict: the run has a parent, has succeeded, or is running and the budget adds a
-                limit that it did not have.
+            Conflict: the run has a parent, or has succeeded.
         """
         ...
 

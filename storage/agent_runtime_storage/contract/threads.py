@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
+from agent_runtime_storage.contract.records.files import NewFile
 from agent_runtime_storage.contract.records.log import EventRow, InboxItem, Thread
 
 
@@ -14,7 +15,11 @@ class ThreadStore(Protocol):
     async def ensure(
         self, thread_id: str, *, title: str = "", metadata: Mapping[str, Any] | None = None
     ) -> Thread:
-        """Return the thread; create it, with this title and metadata, if it does not exist."""
+        """Return the thread; create it, with this title and metadata, if it does not exist.
+
+        Raises:
+            StoreError: the id or the title is too long, or holds what cannot be stored.
+        """
         ...
 
     async def get(self, thread_id: str) -> Thread:
@@ -61,12 +66,14 @@ class InboxStore(Protocol):
         run_id: str | None = None,
         most: int | None = None,
         most_of_user: int | None = None,
+        file: NewFile | None = None,
     ) -> int:
         """Append to the thread's inbox, without a lease; return the item's id.
 
         Args:
             most: how many items of this kind may wait on the thread, this one included.
             most_of_user: the same, on all threads of the owner.
+            file: to store with the thread; a refused item leaves none behind.
 
         Raises:
             InboxFull: as many wait already.

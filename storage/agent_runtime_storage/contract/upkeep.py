@@ -49,7 +49,9 @@ class Upkeep(Protocol):
         """
         ...
 
-    def export_thread(self, thread_id: str) -> AsyncGenerator[Mapping[str, Any]]:
+    def export_thread(
+        self, thread_id: str, *, documents: bool = True
+    ) -> AsyncGenerator[Mapping[str, Any]]:
         """Yield a thread, and the threads of its sub-agents, as JSON records.
 
         The records hold everything but the text index, leases and secrets; `upkeep.export_format`
@@ -57,8 +59,13 @@ class Upkeep(Protocol):
         so an import takes one consistent state of the thread.  Close the generator
         (`contextlib.aclosing`) when you leave it early.
 
+        Args:
+            documents: whether to include the threads' documents, such as node memories.  Each is
+                as it is when it is read.
+
         Raises:
             NotFound: there is no such thread.
+            CorruptDocument: a document is damaged.
             ThreadBusy: one of its runs has a live lease.
             ObjectLost: a body is lost.
             Conflict: the thread was changed during the export.
@@ -82,7 +89,8 @@ class Upkeep(Protocol):
 
         Runs whose parent is not in the export become roots.  Nothing of the import is visible
         until all of it is written.  After a failure or cancellation its rows are deleted; after a
-        crash they stay hidden until `clean_up`, or the next import 5 minutes later.
+        crash they stay hidden until `clean_up`, or the next import 5 minutes later.  Only the
+        documents, such as node memories, can be seen as they are written.
 
         Args:
             rename: another id for the thread; sub-agents' threads, runs and jobs get new ids.
@@ -95,7 +103,8 @@ class Upkeep(Protocol):
         Raises:
             InvalidExport: the records are not a complete export, or of another version.
             ThreadExists: one of its threads exists already.
-            Conflict: another id of it is taken.
+            Conflict: another id of it is taken, or there are documents of one of its threads.
+            ConfigError: it has documents, and the database has no object store.
         """
         ...
 

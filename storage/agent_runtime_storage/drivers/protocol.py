@@ -133,6 +133,17 @@ class Measuring(Protocol):
 
 
 @runtime_checkable
+class LimitedValues(Protocol):
+    """A driver whose database takes no large values.
+
+    Attributes:
+        part_bytes: the most bytes of a value.
+    """
+
+    part_bytes: int
+
+
+@runtime_checkable
 class Scrubbing(Protocol):
     """A driver whose database retains deleted data for a while and can erase it on request."""
 

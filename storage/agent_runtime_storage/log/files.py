@@ -10,7 +10,7 @@ import orjson
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records.files import FileRow, NewFile
-from agent_runtime_storage.drivers.protocol import BatchMissed
+from agent_runtime_storage.drivers.protocol import BatchMissed, Value
 from agent_runtime_storage.objects.bodies import THREAD_BYTES, unpack_body
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_file
@@ -27,16 +27,7 @@ class SqlFiles:
             raise StoreError(f"The file's id {problem}.", cure="Use a UUID.")
         bodies = self._scope.bodies(thread_id)
         await bodies.pack([], blobs=[file.content])
-        values = {
-            "thread_id": thread_id,
-            "id": file.id,
-            "kind": file.kind,
-            "origin": file.origin,
-            "name": file.name,
-            "media_type": file.media_type,
-            "bytes": len(file.content),
-            "blob": bodies.blob(file.content).hash,
-        }
+        values = file_values(thread_id, file, bodies.blob(file.content).hash)
         batch = [
             self._scope.statement("touch_thread", {"thread_id": thread_id}, rows=1),
             *bodies.statements(),
@@ -71,3 +62,17 @@ class SqlFiles:
         if len(data or b"") <= THREAD_BYTES:
             return unpack_body(inline, codec, data, {"file": file_id})
         return await anyio.to_thread.run_sync(unpack_body, inline, codec, data, {"file": file_id})
+
+
+def file_values(thread_id: str, file: NewFile, blob: bytes | None) -> dict[str, Value]:
+    """Return the values of a file's row."""
+    return {
+        "thread_id": thread_id,
+        "id": file.id,
+        "kind": file.kind,
+        "origin": file.origin,
+        "name": file.name,
+        "media_type": file.media_type,
+        "bytes": len(file.content),
+        "blob": blob,
+    }

@@ -302,11 +302,13 @@ class RunStatements:
         reserve: Amount | None = None,
         keep: Amount | None = None,
         below: bool,
+        unplanned: bool = False,
     ) -> Statement:
         values: dict[str, Value] = {
             "root_run_id": root,
             "reserving": int(reserve is not None),
             "below": int(below),
+            "unplanned": int(unplanned),
             "keep_tokens": keep.tokens if keep else None,
             "keep_cost": keep.cost if keep else None,
         }

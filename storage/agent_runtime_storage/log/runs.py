@@ -241,6 +241,7 @@ class SqlRuns:
                     reserve=commit.reserve,
                     keep=commit.keep,
                     below=lease.is_child or commit.limits.spare,
+                    unplanned=commit.unplanned,
                 )
             )
         if commit.finish is not None:

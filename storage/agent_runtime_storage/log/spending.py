@@ -6,9 +6,14 @@ from collections.abc import Sequence
 
 from agent_runtime_storage.contract.errors import Conflict, StoreError
 from agent_runtime_storage.contract.records.log import Commit, Lease, Run
-from agent_runtime_storage.contract.records.spending import Amount, Budget, Spending
+from agent_runtime_storage.contract.records.spending import (
+    UNCHANGED,
+    Amount,
+    Spending,
+    Unchanged,
+)
 from agent_runtime_storage.contract.records.usage import Usage, UsageTotal
-from agent_runtime_storage.drivers.protocol import BatchMissed, Row
+from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Value
 from agent_runtime_storage.log.run_statements import RunStatements, missed_error
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_run, to_usage, to_usage_total
@@ -97,8 +102,17 @@ class SqlSpending:
     async def of_thread(self, thread_id: str) -> Spending:
         return _spending(await self._scope.read("spending_of_thread", thread_id=thread_id))
 
-    async def set_budget(self, run_id: str, budget: Budget) -> None:
-        values = {"run_id": run_id, "tokens": budget.tokens, "cost": budget.cost}
+    async def set_budget(
+        self,
+        run_id: str,
+        *,
+        tokens: int | Unchanged | None = UNCHANGED,
+        cost: int | Unchanged | None = UNCHANGED,
+    ) -> None:
+        values: dict[str, Value] = {"run_id": run_id}
+        for name, limit in (("tokens", tokens), ("cost", cost)):
+            changes = not isinstance(limit, Unchanged)
+            values |= {f"set_{name}": int(changes), name: limit if changes else None}
         try:
             update = self._scope.statement("set_budget", values, rows=1)
             await self._scope.batch([update], tree=run_id, repeatable=True)
@@ -118,12 +132,7 @@ def _why_not_set(run: Run | None, run_id: str) -> StoreError:
             f"Run {run_id} spends from the budget of run {run.root_run_id}, which it works for.",
             cure=f"Change the budget of run {run.root_run_id}.",
         )
-    if run.status == "succeeded":
-        return Conflict(f"Run {run_id} is over: succeeded.", cure="Start a new run on its thread.")
-    return Conflict(
-        f"Run {run_id} is at work, and began without such a limit.",
-        cure="Pause it, change its budget, and resume it.",
-    )
+    return Conflict(f"Run {run_id} is over: succeeded.", cure="Start a new run on its thread.")
 
 
 def _spending(rows: list[Row]) -> Spending:

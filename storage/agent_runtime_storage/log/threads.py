@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInDoubt, ThreadBusy
-from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.names import name_problem, title_problem
 from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.drivers.protocol import BatchMissed
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
@@ -26,6 +26,7 @@ class SqlThreads:
     ) -> Thread:
         if problem := name_problem(thread_id):
             raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
+        _check_title(title)
         # Nearly always the thread exists, and a read takes no lock.
         if rows := await self._scope.read("thread", thread_id=thread_id):
             return to_thread(rows[0])
@@ -63,6 +64,7 @@ class SqlThreads:
     async def update(
         self, thread_id: str, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> Thread:
+        _check_title(title)
         # Merged here and not in SQL, so that every dialect gives the same.  The update misses if
         # the row has changed since it was read, and the merge is repeated on the new row.
         for _ in range(_TRIES):
@@ -109,6 +111,11 @@ class SqlThreads:
                     cure="Read the thread again.",
                 ) from error
             raise not_found("closed node", head) from error
+
+
+def _check_title(title: str | None) -> None:
+    if title is not None and (problem := title_problem(title)):
+        raise StoreError(f"The thread's title {problem}.", cure="Give the thread a short title.")
 
 
 def thread_busy(

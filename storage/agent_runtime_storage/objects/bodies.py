@@ -1,6 +1,7 @@
 """Store bodies compressed: small ones in their row, large ones in the thread's blobs.
 
-The largest are objects outside of the database; their blob's row holds only the key.
+The largest are objects outside of the database; their blob's row holds only the key.  Without an
+object store, a database that takes no value of that size gets them in parts (`parts`).
 
 A body in its row is a zstd frame if it begins as one, else the body itself.
 """
@@ -25,6 +26,7 @@ from agent_runtime_storage.objects.object_store import (
     object_key,
     object_lost,
 )
+from agent_runtime_storage.objects.parts import Parted
 
 INLINE_BYTES = 4096
 # From this compressed size on, a commit takes no longer with an object than with a blob's data.
@@ -86,14 +88,21 @@ class BodyWriter:
 
     Args:
         objects: the object store for the largest; None stores them in the database.
+        part_bytes: the most bytes of a value in the database; None for any number.
     """
 
     def __init__(
-        self, put_blob: str, user_id: str, thread_id: str, objects: Objects | None = None
+        self,
+        put_blob: str,
+        user_id: str,
+        thread_id: str,
+        objects: Objects | None = None,
+        part_bytes: int | None = None,
     ) -> None:
         self._put_blob = put_blob
         self._key = {"user_id": user_id, "thread_id": thread_id}
         self._objects = objects
+        self._part_bytes = part_bytes
         self._packed: dict[bytes, Packed] = {}
 
     async def pack(self, bodies: Iterable[bytes], *, blobs: Iterable[bytes] = ()) -> None:
@@ -143,6 +152,19 @@ class BodyWriter:
 
     def statements(self) -> list[Statement]:
         """Return the statements that write the blobs; rows that refer to them come later."""
+        rows: list[Packed] = []
+        for packed in self._packed.values():
+            if self._part_bytes is None or len(packed.data) <= self._part_bytes:
+                rows.append(packed)
+                continue
+            assert packed.hash is not None
+            parted = Parted.of(packed.hash, packed.codec, packed.data, self._part_bytes)
+            key = parted.key(self._key["thread_id"])
+            rows.append(replace(packed, data=b"", object=key, object_bytes=len(packed.data)))
+            for number in range(parted.number):
+                start = number * self._part_bytes
+                part = packed.data[start : start + self._part_bytes]
+                rows.append(Packed(b"", parted.hash_of(number), "raw", part))
         return [
             Statement(
                 self._put_blob,
@@ -155,7 +177,7 @@ class BodyWriter:
                     "object_bytes": packed.object_bytes,
                 },
             )
-            for packed in self._packed.values()
+            for packed in rows
         ]
 
 
@@ -175,15 +197,28 @@ async def fetch_bodies(objects: Objects | None, keys: Collection[str]) -> Mappin
 
     async def fetch(key: str) -> bytes:
         data = await store.get(key)
-        if len(data) > THREAD_BYTES:
-            body = await anyio.to_thread.run_sync(_verified, key, data)
-        else:
-            body = _verified(key, data)
-        if body is None:
-            raise object_damaged(key, store.shown)
-        return body
+        return await verified_body(key, data, key, store.shown)
 
     return await in_parallel(fetch, keys)
+
+
+async def verified_body(name: str, data: bytes, key: str, shown: str) -> bytes:
+    """Return a body from the data that was stored for it.
+
+    Args:
+        name: ends in its hash and its codec.
+        key, shown: what holds the data, and where, for the error.
+
+    Raises:
+        ObjectLost: the data is not what was stored.
+    """
+    if len(data) > THREAD_BYTES:
+        body = await anyio.to_thread.run_sync(_verified, name, data)
+    else:
+        body = _verified(name, data)
+    if body is None:
+        raise object_damaged(key, shown)
+    return body
 
 
 def _verified(key: str, data: bytes) -> bytes | None:

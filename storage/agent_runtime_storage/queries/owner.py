@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, NotFound, ObjectLost, StoreError
-from agent_runtime_storage.drivers.protocol import ConstraintFailed, Driver, Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import (
+    ConstraintFailed,
+    Driver,
+    LimitedValues,
+    Row,
+    Statement,
+    Value,
+)
 from agent_runtime_storage.drivers.signals import topic_of
-from agent_runtime_storage.objects.bodies import BodyWriter, fetch_bodies
+from agent_runtime_storage.objects.bodies import BodyWriter, fetch_bodies, verified_body
 from agent_runtime_storage.objects.object_store import Objects
+from agent_runtime_storage.objects.parts import PREFIX, Parted
 from agent_runtime_storage.queries.row_decoding import BODIES, objects_in, with_bodies
 from agent_runtime_storage.sql.loader import load_queries
 
@@ -38,18 +46,39 @@ class OwnerScope:
         if not columns or not (keys := objects_in(rows, columns)):
             return rows
         try:
-            bodies = await fetch_bodies(self.objects, keys)
+            bodies = await self._fetch(keys)
         except ObjectLost:
             # If the thread was deleted since the read, its rows are gone by now: they are deleted
             # before the objects.
             rows = await self.driver.read(self.sql[name], values, owner=self.user_id)
             if objects_in(rows, columns) >= keys:
                 raise
-            bodies = await fetch_bodies(self.objects, objects_in(rows, columns))
+            bodies = await self._fetch(objects_in(rows, columns))
         return with_bodies(rows, columns, bodies)
 
+    async def _fetch(self, keys: Set[str]) -> Mapping[str, bytes]:
+        """Return the bodies in these objects, or in parts, by their keys."""
+        parted = {key for key in keys if key.startswith(PREFIX)}
+        bodies = dict(await fetch_bodies(self.objects, keys - parted))
+        for key in parted:
+            bodies[key] = await self._whole(key)
+        return bodies
+
+    async def _whole(self, key: str) -> bytes:
+        parted, thread_id = Parted.parse(key)
+        data = bytearray()
+        # One at a time: servers limit their answers.
+        for number in range(parted.number):
+            place = {"thread_id": thread_id, "hash": parted.hash_of(number)}
+            values = {"user_id": self.user_id, **place}
+            for row in await self.driver.read(self.sql["blob"], values, owner=self.user_id):
+                data += row[1]
+        return await verified_body(parted.name, bytes(data), key, "the database")
+
     def bodies(self, thread_id: str) -> BodyWriter:
-        return BodyWriter(self.sql["put_blob"], self.user_id, thread_id, self.objects)
+        driver = self.driver
+        part_bytes = driver.part_bytes if isinstance(driver, LimitedValues) else None
+        return BodyWriter(self.sql["put_blob"], self.user_id, thread_id, self.objects, part_bytes)
 
     def statement(
         self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""

@@ -44,9 +44,20 @@ _ALL = 2**62
 _COMMON: WeakKeyDictionary[Driver, dict[str, float]] = WeakKeyDictionary()
 _COMMON_SECONDS = 600.0
 _MOST_COMMON = 10_000
+# By owner.  The secret of a database changes only if its index is built again.
+_KEYS: WeakKeyDictionary[Driver, dict[str, bytes]] = WeakKeyDictionary()
 # BM25's k1 and b; `search.sql` holds constants that follow from them.
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
+
+
+async def index_key(scope: OwnerScope) -> bytes:
+    """Return the key that hashes the words of an owner in the database's index."""
+    keys = _KEYS.setdefault(scope.driver, {})
+    if (key := keys.get(scope.user_id)) is None:
+        [(secret,)] = await scope.read("search_secret")
+        key = keys[scope.user_id] = owner_key(scope.user_id, bytes(secret))
+    return key
 
 
 class TextIndexer:
@@ -57,7 +68,7 @@ class TextIndexer:
 
     async def statements(self, thread_id: str, texts: Iterable[NodeText]) -> list[Statement]:
         """Return the statements that index texts; one that is indexed already changes nothing."""
-        key = owner_key(self._scope.user_id)
+        key = await index_key(self._scope)
         batch: list[Statement] = []
         for text in texts:
             terms = await terms_of(text.text, key)
@@ -95,7 +106,7 @@ class SqlTextSearch:
     ) -> list[TextHit]:
         if thread_id is not None:
             await self._scope.require_thread(thread_id)
-        words = self._words_as_terms(query, every_word=every_word)
+        words = await self._words_as_terms(query, every_word=every_word)
         if not words or limit < 1:
             return []
         terms = list(dict.fromkeys(itertools.chain.from_iterable(words)))
@@ -117,9 +128,9 @@ class SqlTextSearch:
             for thread, node, call, score in rows
         ]
 
-    def _words_as_terms(self, query: str, *, every_word: bool) -> list[list[str]]:
+    async def _words_as_terms(self, query: str, *, every_word: bool) -> list[list[str]]:
         """Return the query's words, each as the terms of its forms."""
-        key = owner_key(self._scope.user_id)
+        key = await index_key(self._scope)
         if every_word:
             # As they were written, for a query that names something exactly.
             return [[term] for term in query_terms(query, key, plain=True)]
@@ -184,10 +195,9 @@ def _weights(
     weights: list[tuple[str, float, int]] = []
     room = POSTINGS
     present = [{term: counts[term] for term in forms if term in counts} for forms in words]
-    # Ties are broken by the terms, so that every database uses the same words.
-    for number, forms in sorted(
-        enumerate(present), key=lambda word: (sum(word[1].values()), sorted(word[1]))
-    ):
+    # Of equally rare words the first one in the query comes first, so that every database uses the
+    # same words.
+    for number, forms in sorted(enumerate(present), key=lambda word: sum(word[1].values())):
         count = sum(forms.values())
         if weights and count > room:
             break

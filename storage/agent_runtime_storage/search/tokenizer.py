@@ -157,9 +157,14 @@ def query_terms(text: str, key: bytes, *, plain: bool) -> list[str]:
     return [hash_term(word, key) for word in query_words(text, plain=plain)]
 
 
-def owner_key(user_id: str) -> bytes:
-    """Return the key that hashes an owner's words."""
-    return hashlib.blake2b(user_id.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+def owner_key(user_id: str, secret: bytes = b"") -> bytes:
+    """Return the key that hashes an owner's words.
+
+    Args:
+        secret: the database's; none for an index from before there was one.
+    """
+    owner = user_id.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(owner, key=secret, digest_size=32).digest()
 
 
 @functools.lru_cache(maxsize=32_768)

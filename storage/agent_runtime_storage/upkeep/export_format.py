@@ -2,7 +2,8 @@
 
 The first record is a header; the last one has the counts and the checksum of all others.  Between
 them come the threads, each with its runs: the exported thread, then those of its sub-agents.  Then
-follow, for each thread in the same order, a record `log` that names it, and its `SECTIONS`.
+follow, for each thread in the same order, a record `log` that names it, its `SECTIONS`, its vectors
+and its documents, such as node memories.
 
 A body is text if it is UTF-8 (`"body": "…"`), else base64 (`"body": {"base64": "…"}`).  The
 checksum is over the records as JSON with sorted keys, so it does not depend on how a file is
@@ -175,7 +176,12 @@ VECTORS = Section(
     "vectors",
     _columns("model:text source:text source_id:int part:int values:body"),
 )
-SECTIONS_BY_NAME = {section.name: section for section in (THREAD, RUNS, LOG, *SECTIONS, VECTORS)}
+# Objects and no rows.  A compressed one is exported plain, and compressed again by the import, so
+# that no file can promise to fill the memory.
+DOCUMENTS = Section("documents", _columns("collection:text scope:text name:text body:body"))
+SECTIONS_BY_NAME = {
+    section.name: section for section in (THREAD, RUNS, LOG, *SECTIONS, VECTORS, DOCUMENTS)
+}
 
 
 def to_record(section: Section, row: Row) -> dict[str, Any]:
@@ -216,6 +222,19 @@ def encode_export_body(body: bytes) -> Any:
         return body.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(body).decode()}
+
+
+def document_record(place: tuple[str, str, str], body: bytes) -> dict[str, Any]:
+    """Return a document, by its collection, scope and name, as a record."""
+    collection, scope, name = place
+    return {
+        "section": DOCUMENTS.name,
+        "version": DOCUMENTS.version,
+        "collection": collection,
+        "scope": scope,
+        "name": name,
+        "body": encode_export_body(body),
+    }
 
 
 class Checksum:
@@ -392,3 +411,24 @@ def replace_ids(value: Any, ids: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [replace_ids(item, ids) for item in cast("Sequence[Any]", value)]
     return value
+
+
+def replace_ids_in_document(body: bytes, ids: Mapping[str, str]) -> bytes:
+    """Return a document with new ids, also in strings that are ids joined by dots.
+
+    A document that is no JSON is returned unchanged.
+    """
+    joined = _Joined(ids)
+    try:
+        return orjson.dumps(replace_ids(orjson.loads(body), joined))
+    except (orjson.JSONDecodeError, TypeError, RecursionError):
+        return body
+
+
+class _Joined(dict[str, str]):
+    """New ids by the old ones; finds joined ids as well."""
+
+    def get(self, value: str, default: Any = None) -> Any:
+        parts = value.split(".")
+        known = all(part in self for part in parts)
+        return ".".join(self[part] for part in parts) if known else default

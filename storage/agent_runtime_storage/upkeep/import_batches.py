@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from agent_runtime_storage.contract.errors import ThreadExists
+from contextlib import aclosing
+
+import anyio.to_thread
+
+from agent_runtime_storage.contract.errors import Conflict, ThreadExists
 from agent_runtime_storage.contract.records.search import NodeText, VectorItem
 from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.objects.documents import (
+    objects_needed,
+    stored_document,
+    thread_document_key,
+    thread_documents,
+)
 from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.search.full_text import TextIndexer
 from agent_runtime_storage.search.vectors import SqlVectors
@@ -49,6 +59,32 @@ class ImportBatches:
                 f"Thread {thread_id} is there already.",
                 cure="Import it under another id, or delete the existing thread first.",
             )
+
+    async def require_no_documents(self, thread_id: str) -> None:
+        """Raise `Conflict` if there are documents that a thread of this id would get."""
+        objects = self._scope.objects
+        if objects is None:
+            return
+        async with aclosing(thread_documents(objects, self._scope.user_id, thread_id)) as places:
+            async for place in places:
+                raise Conflict(
+                    f"There is a document of a thread {thread_id} already: {'/'.join(place)}.",
+                    cure="Import the thread under another id, or delete the node memories of this "
+                    "conversation first.",
+                )
+
+    async def put_document(self, thread_id: str, place: tuple[str, str, str], body: bytes) -> bool:
+        """Write a plain document of a thread; return False if there is one already.
+
+        Raises:
+            ConfigError: the database has no object store.
+        """
+        objects = self._scope.objects
+        if objects is None:
+            raise objects_needed()
+        data = await anyio.to_thread.run_sync(stored_document, place[-1], body)
+        key = thread_document_key(self._scope.user_id, thread_id, *place)
+        return await objects.replace(key, data, None)
 
     async def vector_statements(
         self, model: str, item: VectorItem, known: set[tuple[str, int]]

@@ -14,6 +14,7 @@ from typing import Any, cast, get_args
 
 import orjson
 
+from agent_runtime_storage.contract.names import title_problem
 from agent_runtime_storage.contract.records.files import FileKind, FileOrigin
 from agent_runtime_storage.contract.records.log import (
     ACTIVE,
@@ -65,6 +66,8 @@ def strip_to_history(section: Section, fields: Fields) -> bool:
     _bound(section, fields)
     match section.name:
         case "thread":
+            if problem := title_problem(fields.values["title"]):
+                fields.fail(f"the thread's title {problem}.")
             fields.values |= {"active_run": None, "last_activation": 0, "last_inbox": 0}
             # The same path is another folder on this machine.
             metadata = fields.values["metadata"]
@@ -92,7 +95,7 @@ def validate_record_body(section: Section, fields: Fields, vet: Vet) -> int:
         InvalidExport: the engine could not read the body.
     """
     kind = section.name.removesuffix("s")
-    if kind not in ("node", "call", "observation", "plan"):
+    if kind not in ("node", "call", "observation", "plan", "document"):
         return 0
     try:
         role, calls = vet(kind, fields.bodies["body"])

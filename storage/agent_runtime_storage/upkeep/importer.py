@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anyio.to_thread
 import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, InvalidExport
@@ -17,9 +18,11 @@ from agent_runtime_storage.contract.records.log import TextOf, Vet
 from agent_runtime_storage.contract.records.search import NodeText, VectorItem
 from agent_runtime_storage.drivers.protocol import BatchMissed, Statement, Value
 from agent_runtime_storage.objects.bodies import BodyWriter
+from agent_runtime_storage.objects.documents import is_document_place
 from agent_runtime_storage.upkeep.export_format import (
     BODY_KINDS,
     BROKEN_EXPORT_CURE,
+    DOCUMENTS,
     LOG,
     RUNS,
     THREAD,
@@ -32,6 +35,7 @@ from agent_runtime_storage.upkeep.export_format import (
     check_header,
     read_fields,
     replace_ids,
+    replace_ids_in_document,
     section_of,
 )
 from agent_runtime_storage.upkeep.import_batches import ImportBatches
@@ -124,6 +128,9 @@ class Importer:
             self._state.check_calls(
                 section, fields, validate_record_body(section, fields, self._vet)
             )
+        if section is DOCUMENTS:
+            await self._put_document(fields)
+            return
         self._rows.append(_Row(section, fields))
         # 200 bytes for the columns that are no bodies.
         self._bytes += 200 + sum(len(body) for body in fields.bodies.values())
@@ -159,6 +166,9 @@ class Importer:
         await self._flush()
         new = self._state.name_thread(fields)
         await self._store.require_free(new)
+        if not self._trusted:
+            # A withdrawn import deletes what belongs to its threads.
+            await self._store.require_no_documents(new)
         values = fields.values
         create = self._store.statement(
             "import_thread",
@@ -198,6 +208,18 @@ class Importer:
         await self._flush()
         if self._state.logs:
             self._state.check_log(line)
+
+    async def _put_document(self, fields: Fields) -> None:
+        """Write a document of the current thread."""
+        values, body = fields.values, fields.bodies["body"]
+        place = values["collection"], values["scope"], values["name"]
+        # The id of the thread is a part of the key, too, and the file may have chosen it.
+        if not is_document_place(self._state.current.id, *place):
+            fields.fail("a document has a name that none can have.")
+        if self._state.renames:
+            body = await anyio.to_thread.run_sync(replace_ids_in_document, body, self._state.ids)
+        if not await self._store.put_document(self._state.current.id, place, body):
+            fields.fail(f"the document {'/'.join(place)} is there twice.")
 
     async def _flush(self) -> None:
         """Write the waiting rows in one batch."""

@@ -57,13 +57,14 @@ async def _copy(
     seen = _Seen()
     try:
         there = await _is_there(place, thread_id)
-        async with aclosing(origin.upkeep.export_thread(thread_id)) as records:
+        # Documents are copied by themselves, as those without a thread are.
+        async with aclosing(origin.upkeep.export_thread(thread_id, documents=False)) as records:
             if there:
                 # Only to compare: an earlier copy may have been interrupted after this thread.
                 await export_checksum(seen.watch(records))
             else:
                 await place.upkeep.import_thread(seen.watch(records), texts=texts, trusted=True)
-        async with aclosing(place.upkeep.export_thread(thread_id)) as records:
+        async with aclosing(place.upkeep.export_thread(thread_id, documents=False)) as records:
             same = await export_checksum(records) == seen.digest
     except Conflict as error:
         return seen.threads, CopiedThread(origin.user_id, thread_id, "conflict", error.message)

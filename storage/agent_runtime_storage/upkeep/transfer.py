@@ -20,6 +20,12 @@ from agent_runtime_storage.contract.records.search import VectorItem
 from agent_runtime_storage.drivers.protocol import Row, Value
 from agent_runtime_storage.log.threads import thread_busy
 from agent_runtime_storage.objects.bodies import THREAD_BYTES
+from agent_runtime_storage.objects.documents import (
+    is_document_place,
+    plain_document,
+    thread_document_key,
+    thread_documents,
+)
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.search.full_text import TextIndexer
 from agent_runtime_storage.search.vectors import SqlVectors
@@ -32,6 +38,7 @@ from agent_runtime_storage.upkeep.export_format import (
     Checksum,
     ExportRecord,
     Section,
+    document_record,
     encode_export_body,
     header,
     to_record,
@@ -67,11 +74,14 @@ class SqlUpkeep:
     async def clean_up(self) -> list[str]:
         return await self._retention.clean_up()
 
-    async def export_thread(self, thread_id: str) -> AsyncGenerator[ExportRecord]:
+    async def export_thread(
+        self, thread_id: str, *, documents: bool = True
+    ) -> AsyncGenerator[ExportRecord]:
         before = await self._stamp(thread_id)
         yield header(thread_id, _writer())
         checksum = Checksum()
-        async with aclosing(self._records([str(member[0]) for member in before])) as records:
+        threads = [str(member[0]) for member in before]
+        async with aclosing(self._records(threads, documents=documents)) as records:
             async for record in records:
                 await _aside(checksum.add, record, weight=_weight(record))
                 yield record
@@ -132,7 +142,9 @@ class SqlUpkeep:
             raise thread_busy(str(busy), str(run_id))
         return sorted(rows, key=lambda row: row[0] != thread_id)
 
-    async def _records(self, threads: Sequence[str]) -> AsyncGenerator[ExportRecord]:
+    async def _records(
+        self, threads: Sequence[str], *, documents: bool
+    ) -> AsyncGenerator[ExportRecord]:
         # All runs before all logs: an inbox or a usage may refer to a run of another thread.
         for thread_id in threads:
             for row in await self._scope.read("export_thread", thread_id=thread_id):
@@ -150,6 +162,25 @@ class SqlUpkeep:
                 for model, item in page:
                     yield _vector_record(model, item)
                 cursor = page[-1]
+            if documents:
+                async with aclosing(self._documents(thread_id)) as records:
+                    async for record in records:
+                        yield record
+
+    async def _documents(self, thread_id: str) -> AsyncGenerator[ExportRecord]:
+        objects, user_id = self._scope.objects, self._scope.user_id
+        if objects is None:
+            return
+        async with aclosing(thread_documents(objects, user_id, thread_id)) as places:
+            async for place in places:
+                if not is_document_place(thread_id, *place):
+                    continue
+                key = thread_document_key(user_id, thread_id, *place)
+                # Deleted since it was listed: the thread has one less.
+                if (stored := await objects.read(key)) is None:
+                    continue
+                body = await _aside(plain_document, key, stored[0], weight=len(stored[0]))
+                yield document_record(place, body)
 
     async def _rows(self, section: Section, thread_id: str) -> AsyncGenerator[Row]:
         """Yield the rows of a section in the order of its key, in pages of limited size."""

@@ -166,7 +166,29 @@ async def test_a_run_that_used_up_its_steps_asks_whether_to_continue(
             assert "Be quick." in str(model.requests[-1].messages)
         else:
             assert (result.status, result.stop_reason, result.steps) == ("failed", "max_steps", 2)
-            assert "the user stopped it: Be quick." in result.detail
+            assert (
+                "the user stopped it: Be quick. With a limit of more than 2 steps" in result.detail
+            )
+
+
+@pytest.mark.backends("file")
+@pytest.mark.parametrize("about", ["steps", "repeats"])
+async def test_a_refused_run_goes_on_with_a_larger_limit_on_request(play: Play, about: str) -> None:
+    steps = 2 if about == "steps" else 9
+    asks = Agent(tools=[double], asking=True, max_steps=steps)
+    more = Agent(tools=[double], asking=True, max_steps=steps + 1)
+    calls = [call("double", number=1)] * 2 if about == "steps" else [SAME] * 6
+    async with play([*calls, say("Done.")], settings=GUARD) as world:
+        [question] = (await world.run(asks, thread="t")).questions
+        await world.runtime.answer(question.id, Decision(False, "Enough."))
+        # The refusal holds for this resume, whatever its limit, and for each with the same one.
+        for again in (more, asks):
+            refused = await world.resume(again)
+            assert (refused.status, "more than" in refused.detail) == ("failed", True)
+        result = await world.resume(more)
+        assert (result.output, result.steps) == ("Done.", len(calls) + 1)
+        model: Any = world.model
+        assert "lets you make more steps" in str(model.requests[-1].messages)
 
 
 @pytest.mark.backends("file")

@@ -351,33 +351,51 @@ async def test_a_changed_budget_applies_to_the_next_reservation(user: UserStore)
     with pytest.raises(BudgetExceeded):
         await reserve(user, child, Limits())
 
-    await user.spending.set_budget("r1", Budget(tokens=600))
+    await user.spending.set_budget("r1", tokens=600)
     await reserve(user, child, Limits())
     assert (await user.runs.get("r1")).budget == Budget(tokens=600)
 
-    await user.spending.set_budget("r1", Budget(tokens=1))
+    await user.spending.set_budget("r1", tokens=1)
     await settle(user, lease)
     with pytest.raises(BudgetExceeded, match="of 1 tokens, 100 tokens are spent"):
         await reserve(user, lease, Limits())
 
 
+async def test_a_limit_given_to_a_tree_at_work_refuses_what_was_planned_without(
+    user: UserStore,
+) -> None:
+    lease = await begin(user)
+    unplanned = Commit(reserve=Amount(100), unplanned=True)
+    await user.runs.commit(lease, unplanned)
+    await user.runs.commit(lease, Commit(release=Amount(100)))
+    await user.spending.set_budget("r1", tokens=1_000, cost=10**12)
+    with pytest.raises(BudgetExceeded):
+        await user.runs.commit(lease, unplanned)
+    await user.runs.commit(lease, Commit(reserve=Amount(100)))
+    # Each limit is lifted by itself; without any, the tree is as it was.
+    await user.spending.set_budget("r1", tokens=None)
+    assert (await user.runs.get("r1")).budget == Budget(cost=10**12)
+    with pytest.raises(BudgetExceeded):
+        await user.runs.commit(lease, unplanned)
+    await user.spending.set_budget("r1", cost=None)
+    await user.runs.commit(lease, unplanned)
+
+
 async def test_some_budgets_cannot_be_changed(user: UserStore, stranger: UserStore) -> None:
     lease = await begin(user, budget=Budget(tokens=500))
     await begin_child(user, "r1", "r2", "t2")
-    with pytest.raises(Conflict, match="began without such a limit"):
-        await user.spending.set_budget("r1", Budget(tokens=500, cost=1))
-    await user.spending.set_budget("r1", Budget())
+    await user.spending.set_budget("r1")
     with pytest.raises(Conflict, match="from the budget of run r1"):
-        await user.spending.set_budget("r2", Budget(tokens=1))
+        await user.spending.set_budget("r2", tokens=1)
     for store, run_id in ((stranger, "r1"), (user, "r9")):
         with pytest.raises(NotFound):
-            await store.spending.set_budget(run_id, Budget(tokens=1))
+            await store.spending.set_budget(run_id, tokens=1)
     assert (await user.runs.get("r1")).budget == Budget(tokens=500)
 
     await user.runs.commit(lease, Commit(finish=Finish("failed", "budget")))
-    await user.spending.set_budget("r1", Budget(cost=7))
+    await user.spending.set_budget("r1", cost=7)
     assert (await user.runs.get("r1")).budget == Budget(tokens=500, cost=7)
     lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     await user.runs.commit(lease, Commit(finish=SUCCEEDED))
     with pytest.raises(Conflict, match="is over: succeeded"):
-        await user.spending.set_budget("r1", Budget(tokens=1))
+        await user.spending.set_budget("r1", tokens=1)

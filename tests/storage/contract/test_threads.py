@@ -46,6 +46,16 @@ async def test_metadata_is_merged_by_key_and_none_removes_a_key(user: UserStore)
     assert (await user.threads.get("t1")).metadata == {"a": {"y": 1}, "c": 3}
 
 
+@pytest.mark.parametrize("title", ["x" * 501, "a\0b"])
+async def test_a_title_that_no_list_can_show_is_refused(user: UserStore, title: str) -> None:
+    await user.threads.ensure("t1", title="x" * 500)
+    with pytest.raises(StoreError, match=r"title (has 501 characters|holds a zero byte)"):
+        await user.threads.ensure("t2", title=title)
+    with pytest.raises(StoreError, match="title"):
+        await user.threads.update("t1", title=title)
+    assert [thread.id for thread in await user.threads.list()] == ["t1"]
+
+
 async def test_the_title_can_be_changed_alone(user: UserStore) -> None:
     await user.threads.ensure("t1", title="old", metadata={"a": 1})
 

@@ -12,6 +12,8 @@ from agent_runtime_storage import MigrationError, NodeText, StoreError, UserStor
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.queries.migrations import apply_migrations
+from agent_runtime_storage.queries.owner import OwnerScope
+from agent_runtime_storage.search.full_text import index_key
 from agent_runtime_storage.search.tokenizer import owner_key, query_terms
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartPostgres
@@ -151,8 +153,13 @@ async def test_an_owners_role_reaches_no_words_of_others(logins: Logins) -> None
             await begin(user(driver, name), f"run of {name}", "t")
             await user(driver, name).search.index("t", [NodeText(1, None, "salamander")])
         assert len(await user(driver, "bob").search.find("salamander")) == 1
-        [word] = query_terms("salamander", owner_key("bob"), plain=True)
+        key = await index_key(OwnerScope(driver, "bob"))
+        # With the secret of the database one could test for the words of others.
+        assert key not in (owner_key("bob"), await index_key(OwnerScope(driver, "ann")))
+        [word] = query_terms("salamander", key, plain=True)
         for statement in (
+            "SELECT * FROM search_secrets",
+            "UPDATE search_secrets SET secret = ''",
             "SELECT * FROM search_index",
             "DELETE FROM search_index",
             "UPDATE search_index SET terms = NULL",

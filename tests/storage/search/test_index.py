@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.records.log import NewNode
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.queries.migrations import apply_migrations
+from agent_runtime_storage.queries.owner import OwnerScope
+from agent_runtime_storage.search.full_text import index_key
 from agent_runtime_storage.search.tokenizer import owner_key, query_terms
-from agent_runtime_storage.sql.loader import load_queries
+from agent_runtime_storage.sql.loader import load_migrations, load_queries
+from agent_runtime_storage.store import SqlStore
+from agent_runtime_storage.urls import open_driver
 from tests.storage.helpers import begin
 
 MARKER = "xylophonequartz"
@@ -56,9 +63,13 @@ async def test_deleted_texts_are_not_found_and_do_not_affect_ranks(
         assert await user.search.find(query) == await other.search.find(query)
 
 
+async def _term(driver: PostgresDriver, owner: str) -> str:
+    return query_terms("rare", await index_key(OwnerScope(driver, owner)), plain=True)[0]
+
+
 async def _fill(driver: PostgresDriver) -> None:
     """Write 4,000 texts for each of two owners; 40 of each have a word in common."""
-    rare = {owner: query_terms("rare", owner_key(owner), plain=True)[0] for owner in ("ann", "bob")}
+    rare = {owner: await _term(driver, owner) for owner in ("ann", "bob")}
     for owner in rare:
         texts = """
             WITH t AS (
@@ -94,7 +105,7 @@ async def test_queries_use_the_index_despite_row_level_security(postgres_url: st
     await _fill(driver)
     assert (await driver.isolation()).wall == "role", await driver.isolation()
     sql = load_queries("postgres")
-    term = query_terms("rare", owner_key("ann"), plain=True)[0]
+    term = await _term(driver, "ann")
     for block in ("search_any", "search_all", "search_figures"):
         values = {
             "user_id": "ann",
@@ -128,3 +139,53 @@ async def test_queries_use_the_index_despite_row_level_security(postgres_url: st
     owners = await driver.read("SELECT DISTINCT user_id FROM search_texts", {}, owner="ann")
     assert owners == [("ann",)]
     await driver.close()
+
+
+SECRET_SINCE = 24
+"""The migration that brought the secret of the index."""
+OLD_TEXT = (
+    "INSERT INTO threads (user_id, id, title, metadata, created_at, updated_at) "
+    "VALUES ('ann', 't', '', '{}', 0, 0)",
+    # An empty body, as both dialects have it: SQLite takes no text for bytes.
+    "INSERT INTO nodes (user_id, thread_id, id, kind, status, role, activation_id, body, tokens, "
+    "created_at) SELECT 'ann', 't', 1, 'message', 'closed', 'user', 0, {no_bytes}, 0, 0",
+    "INSERT INTO search_texts (user_id, thread_id, node_id, call, length) "
+    "VALUES ('ann', 't', 1, -1, 3)",
+)
+
+
+@pytest.mark.parametrize("old", [True, False])
+async def test_a_new_database_has_a_secret_and_one_with_words_keeps_to_none(
+    empty_url: str, old: bool
+) -> None:
+    driver = await open_driver(empty_url)
+    try:
+        known = load_migrations(driver.dialect)
+        await apply_migrations(driver, [one for one in known if one.version < SECRET_SINCE])
+        if old:
+            no_bytes = load_queries(driver.dialect)["no_bytes"]
+            texts = [text.replace("{no_bytes}", no_bytes) for text in OLD_TEXT]
+            await driver.batch([Statement(text, {}) for text in texts], owner=None)
+        await apply_migrations(driver)
+        keys = {await index_key(OwnerScope(driver, name)) for name in ("ann", "bob")}
+        plain = {owner_key(name) for name in ("ann", "bob")}
+        assert keys == plain if old else not keys & plain
+        user = SqlStore(driver).of("bob")
+        await begin(user, nodes=(indexed_message(1, "a heron"),))
+        assert len(await user.search.find("heron")) == 1
+    finally:
+        await driver.close()
+
+
+@pytest.fixture
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without a schema."""
+    if request.param == "file":
+        return f"file:{tmp_path / 'empty.db'}"
+    return request.getfixturevalue("empty_postgres_url")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Test with the databases whose migrations differ."""
+    if "empty_url" in metafunc.fixturenames:
+        metafunc.parametrize("empty_url", ["file", "postgres"], indirect=True)

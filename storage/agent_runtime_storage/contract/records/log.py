@@ -363,6 +363,8 @@ class Commit:
     """The amount to reserve on the root for the next model call."""
     limits: Limits = NO_LIMITS
     """The limits that the reservation has to fit, in addition to the tree's budget."""
+    unplanned: bool = False
+    """Whether the reservation was planned without a budget; it misses if the tree has one."""
     keep: Amount | None = None
     """Of a root: the amount that runs below have to leave for its next calls from now on."""
     steps: int | None = None
@@ -415,7 +417,7 @@ class NewRun:
     """The engine's data of the run, apart from the caller's `spec`."""
 
 
-Vet = Callable[[Literal["node", "call", "observation", "plan"], bytes], tuple[str, int]]
+Vet = Callable[[Literal["node", "call", "observation", "plan", "document"], bytes], tuple[str, int]]
 """Reads a body as the engine writes it; raises `ValueError` if it is another.
 
 For a node it returns the role and the number of calls; for others the result is ignored.

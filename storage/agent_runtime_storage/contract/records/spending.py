@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 
 from agent_runtime_storage.contract.errors import BudgetExceeded
 
@@ -19,6 +20,15 @@ class Budget:
 
 
 UNLIMITED = Budget()
+
+
+class Unchanged(Enum):
+    """The type of `UNCHANGED`, for a limit that stays as it is; None would lift it."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)

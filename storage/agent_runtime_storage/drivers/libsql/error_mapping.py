@@ -129,7 +129,8 @@ _MAPPING: tuple[tuple[tuple[str, ...], type[StoreError], str, str], ...] = (
         ("SQLITE_TOOBIG",),
         StoreError,
         "A value is larger than the server takes",
-        "Keep it as a file, or raise the server's `--max-response-size` to twice its size.",
+        "Raise the server's `--max-response-size` to twice its size, or set "
+        "AGENT_RUNTIME_OBJECT_STORE_URL, which takes large bodies out of the database.",
     ),
     (
         ("RESPONSE_TOO_LARGE",),

@@ -108,6 +108,8 @@ class RemoteDriver:
     """A libSQL server; see `Driver`.  It belongs to the event loop in which it was opened."""
 
     dialect: SqlDialect = "sqlite"
+    # Servers take half of what they answer at once, which is 10 MB by default.
+    part_bytes: int = 2_000_000
 
     def __init__(self, transport: Transport, shown: str, *, patience: float) -> None:
         self._transport = transport

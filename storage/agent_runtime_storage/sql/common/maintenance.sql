@@ -114,11 +114,16 @@ SELECT user_id, thread_id, id FROM runs
 WHERE status = 'running' AND coalesce(lease_until, 0) < {now} LIMIT :limit;
 
 -- name: check_orphan_blobs
+-- Not where a blob has parts: those are blobs to which no row refers.
 SELECT user_id, thread_id, count(*)
 FROM (
     SELECT user_id, thread_id, hash FROM blobs
     EXCEPT
     SELECT user_id, thread_id, blob FROM ({blobs_of_select}) AS used) AS unused
+WHERE NOT EXISTS (
+    SELECT 1 FROM blobs AS b
+    WHERE b.user_id = unused.user_id AND b.thread_id = unused.thread_id
+      AND substr(b.object, 1, 6) = 'parts/')
 GROUP BY user_id, thread_id LIMIT :limit;
 
 -- name: check_hidden

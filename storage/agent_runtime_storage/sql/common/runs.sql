@@ -103,10 +103,10 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 's
   AND (:was{as_text} IS NULL OR status = :was);
 
 -- name: adopt_run
--- Whoever wrote the import chose its limits.
+-- Whoever wrote the import chose its limits, and the time that it had worked.
 UPDATE runs
 SET stop_reason = CASE WHEN status = 'failed' THEN 'error' ELSE 'cancelled' END,
-    max_steps = steps, budget_tokens = :tokens, budget_cost = :cost
+    max_steps = steps, budget_tokens = :tokens, budget_cost = :cost, worked_seconds = 0
 WHERE user_id = :user_id AND id = :run_id AND stop_reason = 'imported'
   AND parent_run_id IS NULL;
 
@@ -149,7 +149,8 @@ WHERE r.user_id = :user_id AND r.id = :run_id AND r.epoch = :epoch AND r.status 
 
 -- name: spend
 -- On the root.  Spending is booked in any case: it has happened.  Only a new reservation has to fit
--- the budget; one of a run below the root also has to leave what the root keeps for itself.
+-- the budget; one of a run below the root also has to leave what the root keeps for itself.  One that
+-- was planned without a budget does not fit any: its run would not know of the limit.
 UPDATE runs
 SET tree_reserved_tokens = tree_reserved_tokens - :release_tokens + :reserve_tokens,
     tree_reserved_cost = tree_reserved_cost - :release_cost + :reserve_cost,
@@ -161,7 +162,8 @@ SET tree_reserved_tokens = tree_reserved_tokens - :release_tokens + :reserve_tok
     kept_cost = coalesce(:keep_cost, kept_cost)
 WHERE user_id = :user_id AND id = :root_run_id
   AND (:reserving = 0 OR (
-      (budget_tokens IS NULL
+      (:unplanned = 0 OR budget_tokens IS NULL AND budget_cost IS NULL)
+      AND (budget_tokens IS NULL
        OR tree_settled_tokens + :settle_tokens + tree_unsettled_tokens + :unsettle_tokens
           + tree_reserved_tokens - :release_tokens + :reserve_tokens
           + CASE WHEN :below = 1 THEN kept_tokens ELSE 0 END <= budget_tokens)
@@ -171,14 +173,11 @@ WHERE user_id = :user_id AND id = :root_run_id
           + CASE WHEN :below = 1 THEN kept_cost ELSE 0 END <= budget_cost)));
 
 -- name: set_budget
--- A running run plans with the kinds of limits that it began with; none can be added.
-UPDATE runs SET budget_tokens = coalesce(:tokens{as_bigint}, budget_tokens),
-    budget_cost = coalesce(:cost{as_bigint}, budget_cost)
+UPDATE runs
+SET budget_tokens = CASE WHEN :set_tokens = 1 THEN :tokens{as_bigint} ELSE budget_tokens END,
+    budget_cost = CASE WHEN :set_cost = 1 THEN :cost{as_bigint} ELSE budget_cost END
 WHERE user_id = :user_id AND id = :run_id AND root_run_id = id
-  AND status <> 'succeeded'
-  AND (status <> 'running'
-       OR (:tokens{as_bigint} IS NULL OR budget_tokens IS NOT NULL)
-          AND (:cost{as_bigint} IS NULL OR budget_cost IS NOT NULL));
+  AND status <> 'succeeded';
 
 -- name: unsettle_own
 -- A call that was never reported may have been billed, so its whole reservation counts as spent.

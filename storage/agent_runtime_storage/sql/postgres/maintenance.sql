@@ -85,4 +85,5 @@ SELECT user_id, thread_id, 'runs', octet_length(spec) + length(output) FROM runs
 UNION ALL
 SELECT user_id, thread_id, 'vectors', pg_column_size(embedding) FROM vectors
 UNION ALL
-SELECT user_id, thread_id, 'objects', object_bytes FROM blobs WHERE object_bytes IS NOT NULL
+SELECT user_id, thread_id, 'objects', object_bytes FROM blobs
+WHERE object_bytes IS NOT NULL AND substr(object, 1, 6) <> 'parts/'

@@ -14,6 +14,9 @@ SELECT user_id, thread_id, 1, length FROM added JOIN indexed USING (id)
 ON CONFLICT (user_id, thread_id) DO UPDATE
 SET texts = t.texts + 1, length = t.length + excluded.length;
 
+-- name: search_secret
+SELECT search_secret();
+
 -- name: purge_search
 WITH totals AS (
     DELETE FROM search_totals WHERE user_id = :user_id AND thread_id = :thread_id

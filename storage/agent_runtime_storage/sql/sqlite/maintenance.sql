@@ -56,4 +56,5 @@ SELECT user_id, thread_id, 'runs', length(spec) + length(output) FROM runs
 UNION ALL
 SELECT user_id, thread_id, 'vectors', length(embedding) FROM vectors
 UNION ALL
-SELECT user_id, thread_id, 'objects', object_bytes FROM blobs WHERE object_bytes IS NOT NULL
+SELECT user_id, thread_id, 'objects', object_bytes FROM blobs
+WHERE object_bytes IS NOT NULL AND substr(object, 1, 6) <> 'parts/'

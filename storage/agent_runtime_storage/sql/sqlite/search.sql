@@ -4,6 +4,9 @@
 INSERT INTO search_writer (user_id, thread_id, node_id, call, length, terms)
 VALUES (:user_id, :thread_id, :node_id, :call, :length, :terms);
 
+-- name: search_secret
+SELECT secret FROM search_secrets;
+
 -- name: purge_search
 DELETE FROM search_texts WHERE user_id = :user_id AND thread_id = :thread_id;
 
