@@ -5,8 +5,10 @@ the messages that answer them; each belongs to its own owner, and everything goe
 The embedder is the real MiniLM (see `benchmarks.retrieval.minilm`).  R@5 and R@10 are the shares of
 a question's evidence among the first five and ten messages found, `range` is the share within two
 before and one after these ten, and `tokens` is the size of that range.  `rank fusion` adds
-reciprocal ranks (k = 60) of full text and vectors; `hybrid` is the product's.  `--latency N`
-instead times searches of a user with N messages.
+reciprocal ranks (k = 60) of full text and vectors; `hybrid` is the product's.
+
+`--latency N` instead times searches of a user with N messages.  `--at URL` names a database to keep
+for it: the first run writes the messages, later ones use them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -28,7 +31,7 @@ from benchmarks.backends import empty_databases, parse_backends
 from benchmarks.frame import Report, Target, at_least, at_most, data_folder
 from benchmarks.memory import beam, locomo, longmemeval
 from benchmarks.memory.data import Conversation
-from benchmarks.retrieval.latency import measure_latency
+from benchmarks.retrieval.latency import QUERIES, measure_latency
 from benchmarks.retrieval.minilm import MiniLM
 from benchmarks.retrieval.threads import THREAD, Asked, Embed, Talk, embed, talk_of, write
 
@@ -69,13 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, help="conversations of each set")
     parser.add_argument("--cache", type=Path, metavar="FILE", help="keeps vectors between runs")
     parser.add_argument("--latency", type=int, metavar="N", help="time searches among N messages")
+    parser.add_argument("--at", action="append", metavar="URL", help="a database for --latency")
+    parser.add_argument("--queries", type=int, default=QUERIES, help="of --latency, for each mode")
 
 
 def run(args: argparse.Namespace) -> Report:
     """Ask every question of every system.  Blocks until it is done."""
     if args.latency:
-        times = anyio.run(measure_latency, args.backends, args.latency, MiniLM())
-        return Report("retrieval", times)
+        return Report("retrieval", _latencies(args))
     folder = data_folder(args)
     model = MiniLM(args.cache)
     rows: list[dict[str, Any]] = []
@@ -87,6 +91,20 @@ def run(args: argparse.Namespace) -> Report:
                 figures = anyio.run(measure, make(backend), talks, model)
                 rows += [{"set": name, "backend": backend, **row} for row in figures]
     return Report("retrieval", rows, _targets(rows))
+
+
+def _latencies(args: argparse.Namespace) -> list[dict[str, Any]]:
+    if args.at:
+        urls: list[str] = args.at
+        kept = {urlsplit(url).scheme: url for url in urls}
+        return anyio.run(measure_latency, kept, args.latency, args.queries)
+    rows: list[dict[str, Any]] = []
+    for backend in args.backends:
+        # One at a time: an idle server with its data would take memory from the next.
+        with empty_databases() as make:
+            databases = {backend: make(backend)}
+            rows += anyio.run(measure_latency, databases, args.latency, args.queries)
+    return rows
 
 
 async def measure(url: str, talks: Sequence[Talk], model: Embedder) -> list[dict[str, Any]]:

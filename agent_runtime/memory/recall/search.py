@@ -21,9 +21,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import anyio
+
+from agent_runtime.concurrency import single_error
 from agent_runtime.memory.recall.dates import best_fit, dates_named
 from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
 from agent_runtime_storage.contract.records.log import Outline
+from agent_runtime_storage.contract.records.search import TextHit, VectorHit
 from agent_runtime_storage.contract.store import UserStore
 
 SearchMode = Literal["hybrid", "text", "vectors"]
@@ -109,16 +113,16 @@ async def retrieve(
     """
     scores: dict[HitPlace, float] = defaultdict(float)
     with_vectors = mode != "text" and vector is not None and model is not None
-    if mode != "vectors" or not with_vectors:
-        hits = await store.search.find(query, thread_id=thread_id, limit=CANDIDATES)
-        for hit in hits:
-            # The scales of BM25 differ by database and query; relative to the best hit they are
-            # alike.
-            scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
-    if with_vectors and vector is not None and model is not None:
-        near = await store.vectors.nearest(
-            model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
-        )
+    hits, near = await _candidates(
+        store,
+        query if mode != "vectors" or not with_vectors else None,
+        (model, vector) if with_vectors and model is not None and vector is not None else None,
+        thread_id,
+    )
+    for hit in hits:
+        # The scales of BM25 differ by database and query; relative to the best hit they are alike.
+        scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
+    if near:
         best: dict[HitPlace, float] = {}
         for one in near:
             place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
@@ -140,6 +144,33 @@ async def retrieve(
         if place.address in known and (wanted is None or wanted(place.address))
     ]
     return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
+
+
+async def _candidates(
+    store: UserStore,
+    query: str | None,
+    embedded: tuple[str, Sequence[float]] | None,
+    thread_id: str | None,
+) -> tuple[list[TextHit], list[VectorHit]]:
+    """Return the hits of full text and of vectors, found at the same time."""
+    hits: list[TextHit] = []
+    near: list[VectorHit] = []
+
+    async def find_texts(query: str) -> None:
+        hits.extend(await store.search.find(query, thread_id=thread_id, limit=CANDIDATES))
+
+    async def find_vectors(model: str, vector: Sequence[float]) -> None:
+        found = await store.vectors.nearest(
+            model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
+        )
+        near.extend(found)
+
+    async with single_error(), anyio.create_task_group() as group:
+        if query is not None:
+            group.start_soon(find_texts, query)
+        if embedded is not None:
+            group.start_soon(find_vectors, *embedded)
+    return hits, near
 
 
 def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:

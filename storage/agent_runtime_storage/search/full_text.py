@@ -12,6 +12,8 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -39,13 +41,15 @@ only words that most of these have.
 _BATCH = 100
 _NO_CALL = -1
 _ALL = 2**62
-# The terms of words in very many texts, each until a time: counting them in every search cost
-# Postgres more than the search itself.
-_COMMON: WeakKeyDictionary[Driver, dict[str, float]] = WeakKeyDictionary()
-_COMMON_SECONDS = 600.0
-_MOST_COMMON = 10_000
 # By owner.  The secret of a database changes only if its index is built again.
 _KEYS: WeakKeyDictionary[Driver, dict[str, bytes]] = WeakKeyDictionary()
+_COUNTED_AGAIN_AFTER = 600.0
+"""Seconds for which a counted term need not be counted again, unless the owner's texts change."""
+_DRIFT = 100
+"""Counts hold until the owner's texts have become one of this many more or fewer."""
+_KEPT_FROM = 500
+"""Smaller counts are made in every search: that takes less than a millisecond."""
+_MOST_KEPT = 10_000
 # BM25's k1 and b; `search.sql` holds constants that follow from them.
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
@@ -148,22 +152,24 @@ class SqlTextSearch:
 
         The counts are empty if no text can match.
         """
-        common = _COMMON.setdefault(self._scope.driver, {})
-        now = time.monotonic()
-        uncommon = [term for term in terms if common.get(term, 0.0) <= now]
-        texts, length, counts = await self._figures(uncommon, POSTINGS + 1)
-        # Cleared whole: the terms that matter are counted again once.
-        if len(common) > _MOST_COMMON:
-            common.clear()
-        for term, count in counts.items():
-            if count > POSTINGS:
-                common[term] = now + _COMMON_SECONDS
-        if every_word and len(counts) < len(uncommon):
+        kept = _KeptCounts.of(self._scope.driver)
+        known = kept.recent(terms)
+        most = POSTINGS + 1
+        new = [term for term in terms if term not in known]
+        texts, length, counts = await self._figures(new, most)
+        if outdated := [term for term in known if known[term].is_outdated(texts)]:
+            counts |= (await self._figures(outdated, most))[2]
+        kept.add(counts, texts)
+        counts = {term: one.count for term, one in known.items() if term not in outdated} | counts
+        if every_word and len(counts) < len(terms):
             return texts, length, {}
-        if min(counts.values(), default=_ALL) > POSTINGS and texts > POSTINGS:
+        if min(counts.values(), default=0) > POSTINGS:
             # All words are common, and the rarest of them is used: count them exactly.
-            return await self._figures(terms, _ALL)
-        return texts, length, {**dict.fromkeys(set(terms) - set(uncommon), POSTINGS + 1), **counts}
+            capped = [term for term, count in counts.items() if count == most]
+            exact = (await self._figures(capped, _ALL))[2] if capped else {}
+            kept.add(exact, texts)
+            counts |= exact
+        return texts, length, counts
 
     async def _figures(self, terms: Sequence[str], most: int) -> tuple[int, int, dict[str, int]]:
         """Return the owner's number of texts and of words, and the number of texts with each term.
@@ -182,6 +188,51 @@ class SqlTextSearch:
             batch = await self._indexer.statements(thread_id, texts[first : first + _BATCH])
             if batch:
                 await self._scope.batch(batch, thread=thread_id, repeatable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptCount:
+    """The number of texts with a term, when the owner had `texts` texts."""
+
+    count: int
+    texts: int
+    until: float
+
+    def is_outdated(self, texts: int) -> bool:
+        return abs(texts - self.texts) > texts // _DRIFT
+
+
+class _KeptCounts:
+    """The counts of words in many texts, for each database.
+
+    Counting them in every search cost more than the search itself.
+    """
+
+    _of_drivers: ClassVar[WeakKeyDictionary[Driver, _KeptCounts]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        # By term: owners have no term in common.
+        self._counts: dict[str, _KeptCount] = {}
+
+    @classmethod
+    def of(cls, driver: Driver) -> _KeptCounts:
+        return cls._of_drivers.setdefault(driver, cls())
+
+    def recent(self, terms: Iterable[str]) -> dict[str, _KeptCount]:
+        now = time.monotonic()
+        kept = {term: self._counts[term] for term in terms if term in self._counts}
+        return {term: one for term, one in kept.items() if one.until > now}
+
+    def add(self, counts: Mapping[str, int], texts: int) -> None:
+        # Cleared whole: the terms that matter are counted again once.
+        if len(self._counts) > _MOST_KEPT:
+            self._counts.clear()
+        until = time.monotonic() + _COUNTED_AGAIN_AFTER
+        for term, count in counts.items():
+            if count >= _KEPT_FROM:
+                self._counts[term] = _KeptCount(count, texts, until)
+            else:
+                self._counts.pop(term, None)
 
 
 def _weights(

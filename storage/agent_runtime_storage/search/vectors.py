@@ -1,7 +1,8 @@
 """Vectors of the content of threads, separate for each model, searched by cosine similarity.
 
-They are float32.  SQLite compares every candidate; Postgres compares all if they are few, and uses
-an index if they are many (see `nearest_vectors` in its migrations).
+They are float32.  SQLite compares the signs of every candidate's numbers, then the best of these
+exactly; Postgres compares all if they are few, and uses an index if they are many (see
+`nearest_vectors` in its migrations).
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ MOST_DIMENSIONS = 16_000
 # Well within what float32 can square, as distances are computed in single precision.
 _SHORTEST, _LONGEST = 1e-12, 1e12
 _DISTANCE = "vec_distance_cosine"
+LEAST_SIGNS = 128
+"""The fewest numbers of a vector whose signs tell its direction well enough to sort by."""
+_OVERSAMPLING, _LEAST_CANDIDATES = 16, 2_000
+"""Candidates by their signs for each hit, and at least: up to these, a search is exact."""
+# A byte with the sign bit of a number, as the digit that stands for it.
+_SIGNS = b"1" * 128 + b"0" * 128
 _AT_A_TIME = 16
 """The vectors to pack before the event loop gets a turn: a few milliseconds."""
 
@@ -81,7 +88,7 @@ class SqlVectors:
                 raise not_found("thread", error.label.removeprefix("thread ")) from error
             known = await self._dimensions(model)
             raise _mismatch(model, known or 0, dimensions, _name(items[0])) from error
-        if due:
+        if due and (self._scope.driver.dialect == "postgres" or self._can_compare_signs):
             await self._make_index(model)
 
     async def nearest(
@@ -95,17 +102,21 @@ class SqlVectors:
     ) -> list[VectorHit]:
         values = _pack(query, "the query")
         _check_name(model, "embedder's name")
+        limit = min(max(limit, 0), 2**31 - 1)
         params: dict[str, Value] = {
             "user_id": self._scope.user_id,
             "model": model,
             "dimensions": len(values),
             "query": self._encode_vector(values),
             "sources": None if sources is None else _json(sources),
-            "limit": min(max(limit, 0), 2**31 - 1),
+            "limit": limit,
         }
         name = "search_vectors"
+        if self._can_compare_signs and (signs := _signs_of(values)):
+            name, params["signs"] = "search_signs", signs
+            params["candidates"] = max(_OVERSAMPLING * limit, _LEAST_CANDIDATES)
         if thread_id is not None:
-            name, params["thread_id"] = "search_vectors_of_thread", thread_id
+            name, params["thread_id"] = f"{name}_of_thread", thread_id
         sql = self._with_distance(self._scope.sql[name])
         rows = await self._scope.driver.read(sql, params, owner=self._scope.user_id)
         if not rows:
@@ -219,28 +230,31 @@ class SqlVectors:
     def put(self, model: str, item: VectorItem) -> Statement:
         """Return the statement that writes a vector, after those of `require_model`."""
         packed = _pack(item.values, _name(item))
-        return self._scope.statement(
-            "put_vector",
-            {
-                "thread_id": item.thread_id,
-                "model": model,
-                **_key(item),
-                "dimensions": len(packed),
-                "embedding": self._encode_vector(packed),
-                "digest": item.digest,
-            },
-            rows=1,
-            miss="dimensions",
-        )
+        values: dict[str, Value] = {
+            "thread_id": item.thread_id,
+            "model": model,
+            **_key(item),
+            "dimensions": len(packed),
+            "embedding": self._encode_vector(packed),
+            "digest": item.digest,
+        }
+        if self._scope.driver.dialect == "sqlite":
+            values["signs"] = _signs_of(packed)
+        return self._scope.statement("put_vector", values, rows=1, miss="dimensions")
+
+    @property
+    def _can_compare_signs(self) -> bool:
+        # libSQL's own functions cannot, but sqlite-vec's can.
+        driver = self._scope.driver
+        if driver.dialect != "sqlite":
+            return False
+        return not isinstance(driver, Measuring) or driver.vector_function == _DISTANCE
 
     def _encode_vector(self, values: array[float]) -> Value:
         if self._scope.driver.dialect == "postgres":
             # Nine digits tell every float32 from its neighbours.
             return f"[{','.join([format(value, '.9g') for value in values])}]"
-        if sys.byteorder == "big":
-            values = array("f", values)
-            values.byteswap()
-        return values.tobytes()
+        return _little_endian(values)
 
     def _with_distance(self, sql: str) -> str:
         """Return the search with the distance function that the database has.
@@ -293,6 +307,25 @@ def _pack(values: Sequence[float], what: str) -> array[float]:
             cure="Leave out what has an empty text; scale vectors to a length of about 1.",
         )
     return packed
+
+
+def _little_endian(values: array[float]) -> bytes:
+    if sys.byteorder == "big":
+        values = array("f", values)
+        values.byteswap()
+    return values.tobytes()
+
+
+def _signs_of(values: array[float]) -> bytes:
+    """Return the signs, as sqlite-vec's `vec_quantize_binary` does; empty if they tell too little.
+
+    Each is a bit, set unless the number is negative.
+    """
+    if len(values) < LEAST_SIGNS or len(values) % 8:
+        return b""
+    # The sign bit is in a number's last byte; the first number is the lowest bit.
+    digits = _little_endian(values)[3::4].translate(_SIGNS)[::-1]
+    return int(digits, 2).to_bytes(len(values) // 8, "little")
 
 
 def _mismatch(model: str, known: int, given: int, what: str) -> DimensionMismatch:

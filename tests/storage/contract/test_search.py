@@ -181,6 +181,19 @@ async def test_a_search_can_be_limited_and_orders_equal_hits(user: UserStore) ->
         await user.search.find("words", thread_id="c")
 
 
+async def test_a_thread_is_searched_whole_however_many_better_hits_others_have(
+    user: UserStore,
+) -> None:
+    better = [f"heron {'stork ' * number}" for number in range(30)]
+    await write_texts(user, *better, run="r1", thread="a")
+    await write_texts(user, "heron " + "gull " * 99, "heron " + "gull " * 50, run="r2", thread="b")
+
+    hits = await user.search.find("heron", thread_id="b", limit=2)
+
+    assert [(hit.thread_id, hit.node_id) for hit in hits] == [("b", 2), ("b", 1)]
+    assert await user.search.find("heron", thread_id="b", limit=1) == hits[:1]
+
+
 async def test_other_owners_texts_are_not_found_and_have_no_weight(
     user: UserStore, stranger: UserStore
 ) -> None:

@@ -163,12 +163,15 @@ async def test_an_owners_role_reaches_no_words_of_others(logins: Logins) -> None
             "SELECT * FROM search_index",
             "DELETE FROM search_index",
             "UPDATE search_index SET terms = NULL",
-            "INSERT INTO search_index (id, owner, length, terms) VALUES (99, 'ann', 1, '')",
+            "INSERT INTO search_index (id, terms) VALUES (99, '')",
+            "SELECT * FROM search_entries",
+            "DELETE FROM search_entries",
+            "INSERT INTO search_entries (id, owner, length, repeats) VALUES (99, 'ann', 1, '')",
         ):
             with pytest.raises(StoreError, match="permission denied"):
                 await driver.batch([Statement(statement, {})], owner="ann")
-        counts = "SELECT search_count(:word::tsquery, 10)"
-        matches = "SELECT count(*) FROM search_matches(:word::tsquery)"
+        counts = "SELECT search_count(:word, 10)"
+        matches = "SELECT count(*) FROM search_matches(:word)"
         for query in (counts, matches):
             assert await driver.read(query, {"word": word}, owner="ann") == [(0,)]
             assert await driver.read(query, {"word": word}, owner="bob") == [(1,)]
@@ -176,9 +179,11 @@ async def test_an_owners_role_reaches_no_words_of_others(logins: Logins) -> None
         [(text,)] = await driver.read(
             "SELECT id FROM search_texts WHERE user_id = 'bob'", {}, owner=None
         )
-        forge = "SELECT search_add(:id, 'forged'::tsvector)"
-        await driver.batch([Statement(forge, {"id": text})], owner="ann")
-        total = "SELECT count(*) FROM search_index WHERE terms @@ 'forged'::tsquery"
+        for forge in ("search_add", "search_rewrite"):
+            sql = f"SELECT {forge}(:id, 'forged'::tsvector)"
+            await driver.batch([Statement(sql, {"id": text})], owner="ann")
+        assert await driver.read(matches, {"word": word}, owner="bob") == [(1,)]
+        total = "SELECT count(*) FROM search_entries WHERE search_terms(id) @@ 'forged'::tsquery"
         assert await driver.read(total, {}, owner=None) == [(0,)]
 
 

@@ -7,10 +7,14 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import orjson
 import pytest
 
 from agent_runtime_storage import NewNode, Store, TextHit, UserStore, open_store
+from agent_runtime_storage.drivers.protocol import Row, Value
+from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.search import full_text as search
+from agent_runtime_storage.search.tokenizer import owner_key, query_terms
 from tests.services.libsql import Libsql
 from tests.storage.helpers import begin
 
@@ -123,6 +127,33 @@ async def test_words_of_too_many_texts_are_left_out_if_there_are_rarer_ones(
     # The same if the rarer word is in no text.
     assert len(await user.search.find("common missing", limit=50)) == 30
     assert await user.search.find("common missing", every_word=True) == []
+
+
+async def test_counts_of_common_words_are_kept_until_the_texts_change(
+    user: UserStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_KEPT_FROM", 5)
+    texts = {("t", seq): ["w1", *(["w2"] if seq == 3 else [])] for seq in range(1, 31)}
+    await _fill(user, texts)
+    query = ["w1", "w2"]
+    counted: list[list[str]] = []
+    read = OwnerScope.read
+
+    async def counting(scope: OwnerScope, name: str, **params: Value) -> list[Row]:
+        if name == "search_figures":
+            counted.append(orjson.loads(str(params["terms"])))
+        return await read(scope, name, **params)
+
+    monkeypatch.setattr(OwnerScope, "read", counting)
+    for _ in range(2):
+        _check_same(await user.search.find("w1 w2", limit=50), _bm25(texts, query))
+    common, rare = query_terms("w1 w2", owner_key("ann"), plain=True)
+    assert counted == [[common, rare], [rare]]
+    # A change of one in a hundred of the texts is enough, so of few texts any.
+    texts |= {("u", 1): ["w1"]}
+    await _fill(user, {("u", 1): ["w1"]})
+    _check_same(await user.search.find("w1 w2", limit=50), _bm25(texts, query))
+    assert counted[2:] == [[rare], [common]]
 
 
 async def test_repetitions_of_a_word_count_up_to_a_bound(user: UserStore) -> None:

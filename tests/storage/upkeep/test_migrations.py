@@ -100,10 +100,15 @@ async def test_processes_that_start_concurrently_all_open_the_store(path: Path) 
     assert sorted(thread.id for thread in threads) == ["t0", "t1", "t2", "t3"]
 
 
-def test_the_shipped_migrations_are_numbered_without_gaps() -> None:
-    versions = [migration.version for migration in load_migrations("sqlite")]
+def test_the_shipped_migrations_of_all_dialects_have_the_same_numbers_and_names() -> None:
+    sqlite, postgres = (
+        [(migration.version, migration.name) for migration in load_migrations(dialect)]
+        for dialect in ("sqlite", "postgres")
+    )
 
-    assert versions == list(range(1, len(versions) + 1))
+    assert sqlite == postgres
+    versions = [version for version, _ in sqlite]
+    assert versions == sorted(set(versions))
     assert all(migration.statements for migration in load_migrations("sqlite"))
 
 
