@@ -44,6 +44,7 @@ from agent_runtime.memory.observational.reflector.base import (
     reflect_or_fallback,
     size_of,
 )
+from agent_runtime.memory.observational.slots.extract import slots_of_nodes
 from agent_runtime.memory.observational.thresholds import (
     LEAST_CUT,
     MemoryThresholds,
@@ -348,6 +349,8 @@ class ObservationalMemory:
             notes=result.notes or ObservationNotes((NOTHING,)),
             # The ledger stays when notes are rewritten: later ledgers leave out what it lists.
             ledger=instead.ledger if instead else await ledger_of_nodes(entries, active),
+            # Rules make them whoever observes, and from the nodes alone.
+            slots=await slots_of_nodes(entries),
             origin=result.origin,
             provisional=outcome.provisional,
             model=result.model,
