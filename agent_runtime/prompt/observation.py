@@ -4,7 +4,7 @@ At level 0 an Observer wrote it of nodes; above, a Reflector wrote it of observa
 archive note.  Its content is derived from data by a model or by rules, so prompts fence it.  It is
 always rendered the same, byte for byte.
 
-Beside the notes it has slots and a ledger, which rules make whoever wrote the notes.
+It also has slots and a ledger, which rules make whoever wrote the notes.
 """
 
 from __future__ import annotations

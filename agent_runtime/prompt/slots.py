@@ -1,4 +1,4 @@
-"""Slots: facts of an interval that prompts keep beside its notes, as rules read them.
+"""Slots: facts of an interval that prompts keep next to its notes, as rules read them.
 
 They are the newest verdict of each check, what changed in each target, and what the user agreed to
 with a short answer.  An observation stores the slots of its own interval, so they are a function of

@@ -207,7 +207,7 @@ def tool(
             match in every form, relative ones from the process's folder.  If a pattern cannot
             decide, a person is asked.
         max_result_tokens: how much of a result prompts show, at any window; None for the setting.
-        observes: what memory keeps of a call beside its notes: a function of the call's arguments
+        observes: what memory keeps of a call next to its notes: a function of the call's arguments
             and its `ToolResult` that returns a `Verdict`, a `Change`, several, or None.  It is
             called once, and what it returns is stored with the result; if it fails, nothing is.
             Without it memory knows the arguments of common tools for edits and shells.

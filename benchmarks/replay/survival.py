@@ -16,10 +16,10 @@ from itertools import islice
 import anyio
 
 from agent_runtime.memory.observational.constraint_reader import read_constraints
+from agent_runtime.memory.observational.ledgers import ledger_sources
 from agent_runtime.memory.observational.observer.base import ObserverInput
 from agent_runtime.memory.observational.observer.rules import RuleObserver
-from agent_runtime.memory.observational.records import ledger_sources
-from agent_runtime.memory.observational.slots.extract import slots_of
+from agent_runtime.memory.observational.observer.slots.extract import slots_of
 from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.constraints import (

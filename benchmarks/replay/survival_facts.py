@@ -77,14 +77,14 @@ def count_facts(entries: Sequence[Entry], shown: str, kept: Kept) -> None:
     """Count the facts of nodes that left the prompt, and those that a text still tells."""
     plain = _plain(shown)
     for path, lines in written(entries):
-        told = path.rsplit("/", 1)[-1] in shown and any(line in plain for line in lines)
-        kept.count("edits", kept=told)
-    told = {int(node): word == "passed" for word, node in _VERDICT.findall(shown)}
+        named = path.rsplit("/", 1)[-1] in shown and any(line in plain for line in lines)
+        kept.count("edits", kept=named)
+    verdicts = {int(node): word == "passed" for word, node in _VERDICT.findall(shown)}
     for runs in test_runs(entries).values():
         last = runs[-1]
-        kept.count("verdicts", kept=told.get(last.node) == last.passed)
-        mentioned = [one.node for one in runs if one.node in told]
-        kept.stale += bool(mentioned) and told[mentioned[-1]] != last.passed
+        kept.count("verdicts", kept=verdicts.get(last.node) == last.passed)
+        mentioned = [one.node for one in runs if one.node in verdicts]
+        kept.stale += bool(mentioned) and verdicts[mentioned[-1]] != last.passed
         for name in last.failing:
             kept.count("failing tests", kept=name in shown)
     for sentence in proposed(entries):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_runtime import Change, ToolResult, Verdict, tool
-from agent_runtime.memory.observational.slots.extract import observed
+from agent_runtime.memory.observational.observer.slots.extract import observed
 from agent_runtime.messages import ToolCall, call_id, decode_result, encode_result
 from tests.tools.calling import call
 
@@ -62,7 +62,11 @@ def broken(arguments: dict[str, Any], result: ToolResult) -> Change:
     raise KeyError(result.text)
 
 
-@pytest.mark.parametrize("observes", [broken, lambda *_: ["text"], lambda *_: 3])
+def of_texts(*_: object) -> list[str]:
+    return ["text"]
+
+
+@pytest.mark.parametrize("observes", [broken, of_texts, None])
 async def test_a_bug_in_it_fails_no_call(observes: Any) -> None:
     @tool(observes=observes)
     def add(one: int, other: int) -> int:

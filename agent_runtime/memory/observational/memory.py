@@ -21,15 +21,15 @@ from agent_runtime.memory.observational.gaps import (
     stretch_to_observe,
     unbroken_rows,
 )
+from agent_runtime.memory.observational.ledgers import first_sent, ledger_of_nodes
 from agent_runtime.memory.observational.observer.base import (
     MemoryCall,
     Observer,
     ObserverInput,
     ObserverResult,
 )
+from agent_runtime.memory.observational.observer.slots.extract import slots_of_nodes
 from agent_runtime.memory.observational.records import (
-    first_sent,
-    ledger_of_nodes,
     observation_event,
     unreported,
     usage_rows,
@@ -44,7 +44,6 @@ from agent_runtime.memory.observational.reflector.base import (
     reflect_or_fallback,
     size_of,
 )
-from agent_runtime.memory.observational.slots.extract import slots_of_nodes
 from agent_runtime.memory.observational.thresholds import (
     LEAST_CUT,
     MemoryThresholds,

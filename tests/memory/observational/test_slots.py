@@ -9,15 +9,15 @@ import pytest
 
 from agent_runtime.memory.observational.observer.base import ObserverInput
 from agent_runtime.memory.observational.observer.rules import RuleObserver
+from agent_runtime.memory.observational.observer.slots.changes import changes_of
+from agent_runtime.memory.observational.observer.slots.checks import checks_of
+from agent_runtime.memory.observational.observer.slots.extract import observed, slots_of
 from agent_runtime.memory.observational.reflector.archive import archived
 from agent_runtime.memory.observational.reflector.base import (
     observation_of_reflection,
     reflection_of,
 )
 from agent_runtime.memory.observational.reflector.rules import RuleReflector
-from agent_runtime.memory.observational.slots.changes import changes_of
-from agent_runtime.memory.observational.slots.checks import checks_of
-from agent_runtime.memory.observational.slots.extract import observed, slots_of
 from agent_runtime.messages import (
     AssistantMessage,
     Change,
@@ -370,17 +370,23 @@ async def test_reflections_and_archives_keep_the_newest_verdicts() -> None:
     assert [one.verdict.check for one in archived(parts).slots.verdicts] == ["pytest"]
 
 
+def stored(body: bytes) -> Observation:
+    """Return the observation of a row with this body."""
+    return decode_body(
+        body, identity=4, level=0, parent_id=None, first=1, last=4, parts=(), provisional=False
+    )
+
+
 def test_slots_are_stored_and_older_rows_still_read() -> None:
     one = of(
         Slots((NotedVerdict(3, Verdict("pytest", True)),), (NotedChange(4, Change("a", "+ b")),)),
         1, 4, ObservationLine("", "info", "Hm", node=2),
     )  # fmt: skip
-    where = {"identity": 4, "level": 0, "parent_id": None, "first": 1, "last": 4, "parts": ()}
-    read = decode_body(encode_body(one), provisional=False, **where)
+    read = stored(encode_body(one))
     assert (read.slots, read.notes) == (one.slots, one.notes)
     old = b'{"notes":{"lines":[{"at":"","priority":"info","text":"Hm"}],"task":"","next_step":""},'
     old += b'"ledger":[],"origin":"rules","model":""}'
-    read = decode_body(old, provisional=False, **where)
+    read = stored(old)
     assert read.slots == Slots() and read.notes.lines[0].node == 0
 
 
@@ -396,7 +402,7 @@ async def test_notes_do_not_repeat_slots() -> None:
     lines = [line.text for line in seen.notes.lines]
     assert lines[0] == "User: Fix the cart"
     assert not any("Changed" in line or "4 passed" in line for line in lines)
-    # An earlier failure led to what follows, so it stays told.
+    # An earlier failure led to what follows, so it stays.
     assert any("test_x" in line for line in lines)
 
 

@@ -19,6 +19,7 @@ from typing import cast
 
 import anyio.lowlevel
 
+from agent_runtime.memory.observational.ledgers import ledger_of_nodes
 from agent_runtime.memory.observational.observer.base import ObserverInput, ObserverResult
 from agent_runtime.memory.observational.observer.select import STATEMENT, NoteItem, select_notes
 from agent_runtime.memory.observational.observer.sentences import (
@@ -35,8 +36,11 @@ from agent_runtime.memory.observational.observer.sentences import (
     weight_of,
     words,
 )
-from agent_runtime.memory.observational.records import ledger_of_nodes
-from agent_runtime.memory.observational.slots.extract import is_short, observed, slots_of_nodes
+from agent_runtime.memory.observational.observer.slots.extract import (
+    is_short,
+    observed,
+    slots_of_nodes,
+)
 from agent_runtime.memory.transcript import time_of
 from agent_runtime.messages import (
     ASK_USER,
@@ -155,7 +159,7 @@ class NoteExtractor:
 
         Args:
             slots: its slots, which the notes do not repeat.
-            listed: ledgers that stand beside the notes, whose identifiers they do not repeat.
+            listed: ledgers that stand next to the notes, whose identifiers they do not repeat.
         """
         self._kept = {(one.node, one.change.target) for one in slots.changes}
         self._judged = {one.verdict.check: one.node for one in slots.verdicts}

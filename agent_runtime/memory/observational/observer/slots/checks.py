@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_runtime.memory.observational.slots.shell import commands
+from agent_runtime.memory.observational.observer.slots.shell import commands
 from agent_runtime.prompt.text import shorten
 
 Family = Literal["test", "build", "script"]

@@ -15,7 +15,7 @@ from agent_runtime.memory.observational.observer.sentences import (
     exit_code,
     read_part,
 )
-from agent_runtime.memory.observational.slots.checks import Check
+from agent_runtime.memory.observational.observer.slots.checks import Check
 from agent_runtime.messages import ToolResult, Verdict
 from agent_runtime.prompt.text import one_line, shorten
 

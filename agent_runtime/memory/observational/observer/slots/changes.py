@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, cast
 
-from agent_runtime.memory.observational.slots.shell import Command, commands
+from agent_runtime.memory.observational.observer.slots.shell import Command, commands
 from agent_runtime.messages import Change
 from agent_runtime.prompt.slots import SEPARATOR
 from agent_runtime.prompt.text import one_line, shorten
@@ -45,7 +45,6 @@ _PATCH_FILE = re.compile(
     r"^(?:\*\*\* (?P<how>Update|Add|Delete) File: (?P<own>[^\n]+)"
     r"|\+\+\+ (?:[ab]/)?(?P<plain>[^\n\t]+)|diff --git a/\S+ b/(?P<git>\S+))",
 )
-_BRACES = re.compile(r"[\s{}()\[\];,:.]*")
 _SED = re.compile(r"-[a-zA-Z]*i")
 _OPENED = re.compile(
     r"(?:open\(\s*(?P<quote>['\"])(?P<path>[^'\"\n]{1,300})(?P=quote)\s*,\s*['\"][wax]"
@@ -153,7 +152,7 @@ def _shown(added: Sequence[str], removed: Sequence[str]) -> str:
 def _telling(lines: Sequence[str]) -> list[str]:
     """Return the lines that say something, each on one line."""
     plain = [one_line(line) for line in lines]
-    return [line for line in plain if line and not _BRACES.fullmatch(line)]
+    return [line for line in plain if any(map(str.isalnum, line))]
 
 
 def _some(lines: Sequence[str], chars: int) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import anyio.to_thread
 
-from agent_runtime.memory.observational.slots.changes import changes_of, script_of
-from agent_runtime.memory.observational.slots.checks import checks_of
-from agent_runtime.memory.observational.slots.verdicts import verdict_of
+from agent_runtime.memory.observational.observer.slots.changes import changes_of, script_of
+from agent_runtime.memory.observational.observer.slots.checks import checks_of
+from agent_runtime.memory.observational.observer.slots.verdicts import verdict_of
 from agent_runtime.memory.transcript import characters
 from agent_runtime.messages import (
     AssistantMessage,
