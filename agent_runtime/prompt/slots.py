@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 TOKENS_PER_THOUSAND = 100
 """Tokens of slots for each thousand tokens that leave the prompt; on average they need a fourth."""
-LEAST_TOKENS = 800
+LEAST_TOKENS = 650
 """Tokens that the slots of a short interval may have all the same."""
-STATE_TOKENS = 400
+STATE_TOKENS = 300
 """Tokens of verdicts in the state note."""
 SEPARATOR = " / "
 """Stands between the lines of a change."""

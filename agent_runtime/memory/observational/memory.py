@@ -349,7 +349,7 @@ class ObservationalMemory:
             # The ledger stays when notes are rewritten: later ledgers leave out what it lists.
             ledger=instead.ledger if instead else await ledger_of_nodes(entries, active),
             # Rules make them whoever observes, and from the nodes alone.
-            slots=await slots_of_nodes(entries),
+            slots=await slots_of_nodes(entries, by_model=result.origin == "model"),
             origin=result.origin,
             provisional=outcome.provisional,
             model=result.model,

@@ -413,3 +413,15 @@ def test_long_scripts_and_outputs_are_read_in_linear_time(piece: str) -> None:
         shell(text, text), shell("pytest", text), ("edit", {"path": "a", "new": text}, "")
     )
     assert count_text(render_slots(slots_of(nodes))) < 20_000
+
+
+def test_next_to_a_models_notes_slots_are_short() -> None:
+    edits = [
+        ("edit", {"path": f"src/{n}.py", "old_string": "a", "new_string": f"line_{n} = {n}"}, "ok")
+        for n in range(80)
+    ]
+    nodes = branch(*edits, shell("pytest", "3 passed in 1s"))
+    by_rules, by_model = slots_of(nodes), slots_of(nodes, by_model=True)
+    assert 0 < len(by_model.changes) < len(by_rules.changes)
+    assert by_model.verdicts == by_rules.verdicts
+    assert count_text(render_slots(by_model)) < count_text(render_slots(by_rules)) / 3
