@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agent_runtime.memory.conversation.history import ConversationMemory
     from agent_runtime.memory.conversation.turns import RolePrefix
     from agent_runtime.memory.node.memory import NodeMemory, latest
-    from agent_runtime.messages import FileRef, ToolResult, UserMessage
+    from agent_runtime.messages import Change, FileRef, ToolResult, UserMessage, Verdict
     from agent_runtime.models import model_from_name
     from agent_runtime.models.base import Model, ModelSettings
     from agent_runtime.models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
@@ -74,6 +74,7 @@ __all__ = [
     "Assignment",
     "BackgroundTask",
     "BudgetExceeded",
+    "Change",
     "ConfigError",
     "Conflict",
     "ConversationMemory",
@@ -125,6 +126,7 @@ __all__ = [
     "ToolResult",
     "TreeRun",
     "UserMessage",
+    "Verdict",
     "Workflow",
     "WorkflowContext",
     "count_message_tokens",
@@ -147,6 +149,7 @@ _HOMES = {
     "Assignment": ".delegation.assignment",
     "BackgroundTask": ".delegation.background",
     "BudgetExceeded": ".errors",
+    "Change": ".messages",
     "ConfigError": ".errors",
     "Conflict": ".errors",
     "ConversationMemory": ".memory.conversation.history",
@@ -198,6 +201,7 @@ _HOMES = {
     "ToolResult": ".messages",
     "TreeRun": ".run.tree",
     "UserMessage": ".messages",
+    "Verdict": ".messages",
     "Workflow": ".workflow.definition",
     "WorkflowContext": ".workflow.definition",
     "count_message_tokens": ".prompt.trim",

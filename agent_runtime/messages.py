@@ -114,17 +114,52 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a check, such as a test run or a build; it replaces the check's earlier ones.
+
+    Attributes:
+        check: names the check, such as its command.
+        failing: names of what failed, such as tests.
+        detail: the line that says most about the outcome.
+    """
+
+    check: str
+    passed: bool
+    failing: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that a call made.
+
+    Attributes:
+        target: what was changed, such as a path.
+        what: the change on one line, such as `old -> new`.
+    """
+
+    target: str
+    what: str
+
+
+Observed: TypeAlias = Verdict | Change
+"""What a call shows that memory keeps as a slot."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """A tool's answer, whole.
 
     Attributes:
         outcome: `ok`; `error` (the tool failed, or its arguments were invalid); `refused` (not
             allowed); `interrupted` (started, without a recorded end); `cancelled`.
+        observed: what the call shows, as its tool tells; models do not see it.
     """
 
     text: str
     outcome: CallOutcome = "ok"
     files: tuple[FileRef, ...] = ()
+    observed: tuple[Observed, ...] = ()
 
 
 LoggedMessage: TypeAlias = UserMessage | AssistantMessage | Note

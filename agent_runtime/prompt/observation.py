@@ -3,16 +3,20 @@
 At level 0 an Observer wrote it of nodes; above, a Reflector wrote it of observations, or it is an
 archive note.  Its content is derived from data by a model or by rules, so prompts fence it.  It is
 always rendered the same, byte for byte.
+
+It also has slots and a ledger, which rules make whoever wrote the notes.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.ledger import ROOT
+from agent_runtime.prompt.slots import NO_SLOTS, NotedChange, Slots, render_slots
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -22,6 +26,7 @@ Origin = Literal["model", "rules", "archive"]
 
 MARKS: dict[Priority, str] = {"critical": "!!", "important": "!", "info": "-", "done": "+"}
 """Marks of the priorities in prompts; one token each."""
+_OF_USER = ("User:", "(cont.)", "The user ", "User ")
 LEGEND = "!! critical, ! important, - information, + done"
 
 
@@ -32,11 +37,20 @@ class ObservationLine:
     Attributes:
         at: when it happened, as `2026-11-21 14:05` in UTC or as a date; empty if unknown.
         text: without a line break.
+        node: the node that it is about; 0 if unknown, as in lines of earlier versions.
+        by_user: whether the user said it in that node.
     """
 
     at: str
     priority: Priority
     text: str
+    node: int = 0
+    by_user: bool = False
+
+    @property
+    def speaks_for_user(self) -> bool:
+        """Whether it tells what the user said: by its node, or if that is unknown by its words."""
+        return self.by_user or (not self.node and self.text.startswith(_OF_USER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,7 @@ class Observation:
         provisional: whether a model should rewrite it when it can.
         model: the model that wrote it; empty for rules.
         archive: what it points to, including what its parts pointed to.
+        slots: verdicts, changes and agreements of the interval.
     """
 
     id: int
@@ -102,6 +117,7 @@ class Observation:
     provisional: bool = False
     model: str = ""
     archive: Archive | None = None
+    slots: Slots = NO_SLOTS
 
     @functools.cached_property
     def text(self) -> str:
@@ -115,23 +131,59 @@ class Observation:
 
 
 def render_observation_body(observation: Observation) -> str:
-    """Render an observation for prompts: its lines under their day, then the ledger."""
-    shown = [render_notes(observation.notes)]
-    if observation.ledger:
-        shown.append(f"Seen: {' '.join(observation.ledger)}")
+    """Render an observation for prompts: its lines under their day, the slots, then the ledger.
+
+    Task and next step are left out: only the newest hold, and the state note shows those.
+    """
+    ledger = observation.ledger
+    root = ledger[0].removeprefix(ROOT) if ledger and ledger[0].startswith(ROOT) else ""
+    lines, slots = observation.notes.lines, observation.slots
+    if root:
+        # The ledger names this folder anyway.
+        lines = tuple(_under(line, f"{root}/") for line in lines)
+        slots = replace(slots, changes=tuple(_beside(one, f"{root}/") for one in slots.changes))
+    shown = [render_lines(lines), render_slots(slots)]
+    if ledger:
+        shown.append(f"Seen: {' '.join(ledger)}")
     return "\n".join(part for part in shown if part)
 
 
-def render_notes(notes: ObservationNotes) -> str:
-    """Render notes as lines of `time mark text` under their day, then task and next step."""
+def _under(line: ObservationLine, root: str) -> ObservationLine:
+    # What is critical stays in the words in which it was said.
+    if line.priority in ("critical", "important") or root not in line.text:
+        return line
+    return replace(line, text=line.text.replace(root, "$/"))
+
+
+def _beside(one: NotedChange, root: str) -> NotedChange:
+    if not one.change.target.startswith(root):
+        return one
+    target = f"$/{one.change.target.removeprefix(root)}"
+    return replace(one, change=replace(one.change, target=target))
+
+
+def render_lines(lines: Sequence[ObservationLine]) -> str:
+    """Render lines as `time mark (node) text` under their day.
+
+    The node stands before important lines only, and once where several are about the same.
+    """
     shown: list[str] = []
-    day = ""
-    for line in notes.lines:
+    day, node = "", 0
+    for line in lines:
         date, _, time = line.at.partition(" ")
         if date and date != day:
             day = date
             shown.append(f"{date}:")
-        shown.append(" ".join(part for part in (time, MARKS[line.priority], line.text) if part))
+        about = ""
+        if line.node and line.node != node and line.priority in ("critical", "important"):
+            node, about = line.node, f"({line.node})"
+        shown.append(" ".join(filter(None, (time, MARKS[line.priority], about, line.text))))
+    return "\n".join(shown)
+
+
+def render_notes(notes: ObservationNotes) -> str:
+    """Render notes: the lines, then task and next step."""
+    shown = [render_lines(notes.lines)] if notes.lines else []
     if notes.task:
         shown.append(f"Task: {notes.task}")
     if notes.next_step:
@@ -148,6 +200,7 @@ class _Body:
     origin: Origin
     model: str
     archive: Archive | None = None
+    slots: Slots = NO_SLOTS
 
 
 @functools.cache
@@ -165,6 +218,7 @@ def encode_body(observation: Observation) -> bytes:
         observation.origin,
         observation.model,
         observation.archive,
+        observation.slots,
     )
     return _body().dump_json(body)
 
@@ -195,4 +249,5 @@ def decode_body(
         provisional=provisional,
         model=stored.model,
         archive=stored.archive,
+        slots=stored.slots,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from agent_runtime.messages import encodable
 
+_BOLD = re.compile(r"(?<![\w*/(,])\*\*(?=[^\s*/])([^*]{1,400}?)(?<=[^\s/(,])\*\*(?![\w*/])")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f\x85\u2028\u2029]+")
 
 
@@ -22,6 +23,20 @@ def shorten(text: str, chars: int, gap: str = " … ") -> str:
     tail = chars // 3
     head = text[: chars - tail].rstrip()
     return f"{head}{gap}{text[len(text) - tail :].lstrip() if tail else ''}".rstrip()
+
+
+def without_emphasis(text: str) -> str:
+    """Return a line without the asterisks of Markdown's bold; those of code stay.
+
+    They stand outside of backticks, around words: `2**20`, `src/**/*.ts` and `f(**kwargs)` stay.
+    """
+    parts = text.split("`")
+    # Every second part is code, unless a backtick has no counterpart.
+    last = len(parts) - 1
+    return "`".join(
+        part if place % 2 and place < last else _BOLD.sub(r"\1", part)
+        for place, part in enumerate(parts)
+    )
 
 
 def numbers(values: Iterable[int]) -> str:

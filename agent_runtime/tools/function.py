@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import anyio
@@ -15,6 +16,7 @@ from agent_runtime.messages import ToolResult, ToolSpec
 from agent_runtime.tools.base import NeedsApproval, Tool, error_result
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.fingerprint import code_digest
+from agent_runtime.tools.observes import Observes, observing
 from agent_runtime.tools.results import has_files, render_files, result_of_value
 from agent_runtime.tools.signature import function_name, is_async, read_signature
 
@@ -44,6 +46,7 @@ class FunctionTool(Tool, Generic[P, R]):
         idempotent: bool = False,
         needs_approval: NeedsApproval = False,
         max_result_tokens: int | None = None,
+        observes: Observes | None = None,
     ) -> None:
         name = name or function_name(function)
         signature = read_signature(function, ToolContext)
@@ -57,6 +60,7 @@ class FunctionTool(Tool, Generic[P, R]):
             max_result_tokens=max_result_tokens,
         )
         self.function = function
+        self.observes = observes
         self._untyped: Callable[..., Any] = function
         self._signature = signature
         self.in_thread = not is_async(function)
@@ -95,9 +99,11 @@ class FunctionTool(Tool, Generic[P, R]):
         if self._signature.context is not None:
             given[self._signature.context] = context
         limit = context.timeout if self.timeout is None else self.timeout
-        if not self.in_thread:
-            return await self._call_here(given, limit, context)
-        return await self._call_in_thread(given, limit, context)
+        # Before the function has the arguments, which it may change.
+        kept = deepcopy(arguments) if self.observes else arguments
+        run = self._call_in_thread if self.in_thread else self._call_here
+        result = await run(given, limit, context)
+        return result if self.observes is None else await observing(self.observes, kept, result)
 
     async def _call_here(
         self, given: dict[str, Any], limit: float | None, context: ToolContext
@@ -152,6 +158,7 @@ def tool(
     idempotent: bool = False,
     needs_approval: NeedsApproval = False,
     max_result_tokens: int | None = None,
+    observes: Observes | None = None,
 ) -> FunctionTool[P, R]: ...
 
 
@@ -163,6 +170,7 @@ def tool(
     idempotent: bool = False,
     needs_approval: NeedsApproval = False,
     max_result_tokens: int | None = None,
+    observes: Observes | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -175,6 +183,7 @@ def tool(
     idempotent: bool = False,
     needs_approval: NeedsApproval = False,
     max_result_tokens: int | None = None,
+    observes: Observes | None = None,
 ) -> Any:
     """Make a tool of a function, sync or async: `@tool`, or `@tool(timeout=60)`.
 
@@ -198,6 +207,10 @@ def tool(
             match in every form, relative ones from the process's folder.  If a pattern cannot
             decide, a person is asked.
         max_result_tokens: how much of a result prompts show, at any window; None for the setting.
+        observes: what memory keeps of a call next to its notes: a function of the call's arguments
+            and its `ToolResult` that returns a `Verdict`, a `Change`, several, or None.  It is
+            called once, and what it returns is stored with the result; if it fails, nothing is.
+            Without it memory knows the arguments of common tools for edits and shells.
 
     Raises:
         ConfigError: the function, the name or the timeout is not usable.
@@ -211,6 +224,7 @@ def tool(
             idempotent=idempotent,
             needs_approval=needs_approval,
             max_result_tokens=max_result_tokens,
+            observes=observes,
         )
 
     return make if function is None else make(function)

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from agent_runtime.errors import InvalidFile, StoreError
 from agent_runtime.files.attach import File
 from agent_runtime.messages import FileRef, ToolResult, encodable, encodable_files
+from agent_runtime.tools.observes import bounded
 
 NO_RESULT = "(no result)"
 
@@ -18,7 +19,12 @@ NO_RESULT = "(no result)"
 def result_of_value(value: Any) -> ToolResult:
     """Return a tool's value as a result: text unchanged, everything else as JSON."""
     if isinstance(value, ToolResult):
-        return replace(value, text=encodable(value.text), files=encodable_files(value.files))
+        return replace(
+            value,
+            text=encodable(value.text),
+            files=encodable_files(value.files),
+            observed=bounded(value.observed),
+        )
     if value is None:
         return ToolResult(NO_RESULT)
     if isinstance(value, str):

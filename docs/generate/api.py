@@ -36,6 +36,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "Tool",
         "ToolContext",
         "ToolResult",
+        "Verdict",
+        "Change",
         "ToolError",
         "workspace_tools",
         "plan_tool",

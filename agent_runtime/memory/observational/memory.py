@@ -21,15 +21,15 @@ from agent_runtime.memory.observational.gaps import (
     stretch_to_observe,
     unbroken_rows,
 )
+from agent_runtime.memory.observational.ledgers import first_sent, ledger_of_nodes
 from agent_runtime.memory.observational.observer.base import (
     MemoryCall,
     Observer,
     ObserverInput,
     ObserverResult,
 )
+from agent_runtime.memory.observational.observer.slots.extract import slots_of_nodes
 from agent_runtime.memory.observational.records import (
-    first_sent,
-    ledger_of_nodes,
     observation_event,
     unreported,
     usage_rows,
@@ -348,6 +348,8 @@ class ObservationalMemory:
             notes=result.notes or ObservationNotes((NOTHING,)),
             # The ledger stays when notes are rewritten: later ledgers leave out what it lists.
             ledger=instead.ledger if instead else await ledger_of_nodes(entries, active),
+            # Rules make them whoever observes, and from the nodes alone.
+            slots=await slots_of_nodes(entries, by_model=result.origin == "model"),
             origin=result.origin,
             provisional=outcome.provisional,
             model=result.model,

@@ -8,7 +8,7 @@ from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.prompt.observation import Observation, ObservationNotes
 from agent_runtime.prompt.view import Entry
 from benchmarks.replay.recordings import RecordedCall, Step, Trace, Turn
-from benchmarks.replay.survival import measure, whole, with_ledger
+from benchmarks.replay.survival import by_rules, facts, measure, whole, with_ledger
 from benchmarks.replay.survival_world import live, occurs
 
 FILLER = "so it goes on and on. " * 60
@@ -107,3 +107,29 @@ def test_words_are_compared_as_wholes() -> None:
     assert not occurs("cart", "carts")
     assert not occurs("cart", "my_cart")
     assert whole("Seen: $=/a/b x_y $/c.py") == "Seen:  x_y /a/b/c.py"
+
+
+def shell(command: str, result: str) -> Step:
+    return Step("", "", (RecordedCall("bash", f'{{"command": "{command}"}}', result),), (), None)
+
+
+def test_facts_are_counted_and_kept_by_the_rules() -> None:
+    edit = '{"file_path": "/srv/cart.py", "old_string": "a = 1", "new_string": "total = price(a)"}'
+    steps = [
+        shell("pytest a.py", "FAILED a.py::test_old - E\\n1 failed in 1s"),
+        Step("", "", (RecordedCall("Edit", edit, "ok"),), (), None),
+        shell("pytest a.py", "2 passed in 1s"),
+        shell("go test ./x", "--- FAIL: TestSum (0.0s)\\nFAIL\\tx\\t0.1s"),
+    ]
+    asked = Turn("Never touch the prices of the shop.", (), (*steps, step("x", FILLER)))
+    proposal = Step("Option 1 removes the old total. Shall I do that?", "", (), (), None)
+    asked = Turn(asked.task, (), (*asked.steps, proposal))
+    made = Trace("one", "made", "", (asked, Turn("yes, please", (), tuple(filled(14)))), 0.2, 0)
+    kept = facts([live(made, BANDS)], by_rules)
+    assert kept.of == {
+        "edits": 1, "verdicts": 2, "failing tests": 1, "proposals": 2, "constraints": 1,
+    }  # fmt: skip
+    assert kept.kept == kept.of
+    assert kept.stale == 0
+    lost = facts([live(made, BANDS)], with_ledger(0))
+    assert lost.kept["edits"] == lost.kept["verdicts"] == lost.kept["proposals"] == 0

@@ -20,6 +20,7 @@ from agent_runtime.errors import (
     ModelStalled,
     ModelUnavailable,
 )
+from agent_runtime.memory.observational.ledgers import ledger_sources
 from agent_runtime.memory.observational.observer.base import ObserverFailed, ObserverInput
 from agent_runtime.memory.observational.observer.model import (
     EARLIER_TOKENS,
@@ -27,7 +28,6 @@ from agent_runtime.memory.observational.observer.model import (
     ModelObserver,
 )
 from agent_runtime.memory.observational.observer.notes_format import NOTHING, format_notes
-from agent_runtime.memory.observational.records import ledger_sources
 from agent_runtime.messages import (
     AssistantMessage,
     Note,

@@ -86,7 +86,8 @@ def entries(*nodes: Made) -> list[Entry]:
                 for place, (name, arguments, _, _) in enumerate(calls)
             )
             message = replace(message, calls=tuple(named))
-        made.append(Entry(seq, seq - 1 or None, message, results, at=AT + 60 * (seq - 1)))
+        shown = (None,) * len(results)
+        made.append(Entry(seq, seq - 1 or None, message, results, shown, at=AT + 60 * (seq - 1)))
     return made
 
 
@@ -142,7 +143,11 @@ def test_the_users_statements_are_preserved_verbatim() -> None:
         4000,
     )
     assert notes.lines[0] == ObservationLine(
-        "2026-11-21 14:05", "critical", "User: Never touch `legacy_orders`; the port is 8443."
+        "2026-11-21 14:05",
+        "critical",
+        "User: Never touch `legacy_orders`; the port is 8443.",
+        node=1,
+        by_user=True,
     )
     for number in range(60):
         assert f"{number}. Please port module_{number} as well." in text_of(notes)

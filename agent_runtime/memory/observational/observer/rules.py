@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 import anyio.lowlevel
 
+from agent_runtime.memory.observational.ledgers import ledger_of_nodes
 from agent_runtime.memory.observational.observer.base import ObserverInput, ObserverResult
 from agent_runtime.memory.observational.observer.select import STATEMENT, NoteItem, select_notes
 from agent_runtime.memory.observational.observer.sentences import (
@@ -35,19 +36,27 @@ from agent_runtime.memory.observational.observer.sentences import (
     weight_of,
     words,
 )
+from agent_runtime.memory.observational.observer.slots.extract import (
+    is_short,
+    observed,
+    slots_of_nodes,
+)
 from agent_runtime.memory.transcript import time_of
 from agent_runtime.messages import (
     ASK_USER,
     AssistantMessage,
+    Change,
     Note,
+    Observed,
     ToolCall,
     ToolResult,
     UserMessage,
 )
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.ledger import LONGEST, identifiers
+from agent_runtime.prompt.ledger import LONGEST, identifiers, spelled_out
 from agent_runtime.prompt.observation import ObservationNotes, Priority
-from agent_runtime.prompt.render import message_tokens
+from agent_runtime.prompt.render import TASK_CHARS, message_tokens
+from agent_runtime.prompt.slots import NO_SLOTS, Slots, render_slots
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.prompt.view import Entry
 
@@ -58,6 +67,8 @@ MOST = 0.5
 LEAST = 200
 """Tokens that notes may always have: a tenth of a short interval would say nothing."""
 
+# Between a task and the short answer that followed it.
+_THEN = "; then the user: "
 # Calls that look at something and share a line.
 _RUN = 6
 _MOST_NAMES = 240
@@ -95,15 +106,18 @@ class RuleObserver:
 
         Yields to the event loop between nodes.
         """
-        extract = NoteExtractor()
+        slots = await slots_of_nodes(interval.entries)
+        ledger = await ledger_of_nodes(interval.entries, interval.earlier)
+        listed = (*ledger, *(name for one in interval.earlier for name in one.ledger))
+        extract = NoteExtractor(slots, listed)
         for entry in interval.entries:
             await anyio.lowlevel.checkpoint()
             extract.read(entry)
         earlier = interval.earlier[-1].notes if interval.earlier else None
         size = sum(map(_size, interval.entries))
-        notes = extract.notes(
-            max(LEAST, int(size * self._share)), max(LEAST, int(size * MOST)), earlier
-        )
+        # Slots say a part of it, so they are paid for by the notes.
+        wanted = int(size * self._share) - count_text(render_slots(slots))
+        notes = extract.notes(max(LEAST, wanted), max(LEAST, int(size * MOST)), earlier)
         return ObserverResult(notes if notes.lines else None, origin="rules")
 
     def bound(self, interval: ObserverInput) -> tuple[int, int]:
@@ -140,7 +154,17 @@ class _Run:
 class NoteExtractor:
     """Extracts notes from an interval: `read` its nodes in order, then take `notes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: Slots = NO_SLOTS, listed: Iterable[str] = ()) -> None:
+        """Begin an interval.
+
+        Args:
+            slots: its slots, which the notes do not repeat.
+            listed: ledgers that stand next to the notes, whose identifiers they do not repeat.
+        """
+        self._kept = {(one.node, one.change.target) for one in slots.changes}
+        self._judged = {one.verdict.check: one.node for one in slots.verdicts}
+        self._proposed = {one.node for one in slots.agreements}
+        self._listed = frozenset(spelled_out(listed))
         self._items: list[NoteItem] = []
         self._runs: list[tuple[int, _Run]] = []
         self._run: _Run | None = None
@@ -148,7 +172,10 @@ class NoteExtractor:
         self._spread: Counter[str] = Counter()
         self._errors: dict[str, NoteItem] = {}
         self._plan: NoteItem | None = None
+        # Identifiers of calls that slots tell of, and the time and node of the last of these.
+        self._unsaid: tuple[str, int, dict[str, None]] = ("", 0, {})
         self._task = ""
+        self._reply = ""
         self._next = ""
 
     def read(self, entry: Entry) -> None:
@@ -157,17 +184,25 @@ class NoteExtractor:
         match message:
             case UserMessage():
                 self._statement(at, entry.seq, message.text, message)
-                self._task, self._next = one_line(message.text) or self._task, ""
+                self._asked(one_line(message.text))
             case Note():
                 if message.source == "steer":
                     self._statement(at, entry.seq, message.text)
                 elif message.source == "background" and (text := one_line(message.text)):
-                    text = shorten(text, 400)
+                    text = _quoted(shorten(text, 400))
                     self._add(NoteItem(at, entry.seq, "background", "important", (text,)))
             case AssistantMessage():
                 self._said(at, entry.seq, message)
                 for call, result in zip(message.calls, entry.results, strict=False):
                     self._called(at, entry.seq, call, result)
+
+    def _asked(self, text: str) -> None:
+        self._next = ""
+        # "Yes" alone is no task: it belongs to the one before.
+        if is_short(text):
+            self._reply = text
+        elif text:
+            self._task, self._reply = text, ""
 
     def _add(self, item: NoteItem) -> None:
         self._run = None
@@ -204,6 +239,9 @@ class NoteExtractor:
         said = list(sentences(text))
         self._own.update(set(_names(text)))
         final = not message.calls
+        if seq in self._proposed:
+            self._next = ""
+            return
         self._next = "" if final or not said else said[-1]
         weighed = [(*weight_of(sentence), sentence) for sentence in said]
         if final and weighed and not any(weight for weight, _, _ in weighed):
@@ -228,6 +266,11 @@ class NoteExtractor:
             return
         names = dict.fromkeys(_names(own))
         self._own.update(names.keys())
+        noted = observed(call, result)
+        if noted and all(self._is_slot(seq, one) for one in noted):
+            self._run = None
+            self._unsaid = (at, seq, {**self._unsaid[2], **names})
+            return
         output = result.text
         code = exit_code(output) if verb in ("run", "look") else None
         # A file that is read may hold error texts; only what was run, or failed, has errors of its
@@ -244,7 +287,8 @@ class NoteExtractor:
         if shown and shown not in run.texts:
             run.texts.append(shown)
         if verb in ("run", "other"):
-            run.outcomes.append(shorten(outcome_line(output), 160))
+            # Quoted, because it is the text of a tool.
+            run.outcomes.append(_quoted(shorten(outcome_line(output), 160)))
         before = ""
         for name in _names(output):
             # Bounded: a listing may name thousands, of which the notes can show few.
@@ -257,6 +301,14 @@ class NoteExtractor:
             if before in _DEFINING and (name := word.split("(")[0].rstrip(":{")) in run.seen:
                 run.seen[name] = _DEFINED
             before = word
+
+    def _is_slot(self, seq: int, one: Observed) -> bool:
+        """Return whether a slot says it, or a newer verdict replaces it."""
+        if isinstance(one, Change):
+            return (seq, one.target) in self._kept
+        # An earlier failure led to what follows; an earlier pass says nothing any more.
+        newest = self._judged.get(one.check, 0)
+        return seq <= newest if one.passed else seq == newest
 
     def _run_for(self, at: str, seq: int, verb: Verb, tool: str) -> _Run:
         run = self._run
@@ -306,8 +358,8 @@ class NoteExtractor:
             f"{shorten(what, 80)} {how}: {shorten(last, 120)}",
             f"{shorten(what, 240)} {how}: {shorten(' | '.join(shown), 900)}",
         )
-        names = tuple(dict.fromkeys(_names(f"{_described(call)[1]}\n{' '.join(wrong)}")))
-        item = NoteItem(at, seq, "error", "important", forms, names[:_MOST_NAMES])
+        named = dict.fromkeys(_names(f"{_described(call)[1]}\n{' '.join(wrong)}"))
+        item = NoteItem(at, seq, "error", "important", forms, self._unlisted(named))
         self._errors[key] = item
         self._add(item)
 
@@ -320,7 +372,10 @@ class NoteExtractor:
             earlier: the notes before, whose task is used if this interval names none.
         """
         limit = max(limit, wanted, LEAST)
-        task = shorten(self._task or (earlier.task if earlier else ""), 300)
+        before = self._task or (earlier.task.partition(_THEN)[0] if earlier else "")
+        task = shorten(before or self._reply, TASK_CHARS)
+        if before and self._reply:
+            task = f"{task}{_THEN}{self._reply}"
         following = shorten(self._next, 200)
         return select_notes(self._ordered(), ObservationNotes((), task, following), wanted, limit)
 
@@ -332,7 +387,16 @@ class NoteExtractor:
             ordered += self._items[done:place]
             done = max(done, place)
             ordered.append(self._action(run))
-        return [*ordered, *self._items[done:]]
+        ordered += self._items[done:]
+        at, seq, names = self._unsaid
+        if names := self._unlisted(sorted(names, key=lambda name: -self._own[name])):
+            first, *others = names
+            ordered.append(NoteItem(at, seq, "action", "info", (f"Used {first}",), tuple(others)))
+        return ordered
+
+    def _unlisted(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return names that no ledger lists, at most `_MOST_NAMES`."""
+        return tuple([name for name in names if name not in self._listed][:_MOST_NAMES])
 
     def _action(self, run: _Run) -> NoteItem:
         # Names that the agent used often are likely to be used again.
@@ -351,7 +415,7 @@ class NoteExtractor:
             short, whole = f"{short} -> {shorten(outcome, 80)}", f"{whole} -> {outcome}"
         forms = dict.fromkeys(f"{verb or 'Called'} {text}".strip() for text in (short, whole))
         priority: Priority = "done" if run.verb == "edit" else "info"
-        names = tuple([*own, *seen][:_MOST_NAMES])
+        names = self._unlisted((*own, *seen))
         return NoteItem(run.at, run.seq, "action", priority, tuple(forms), names)
 
 

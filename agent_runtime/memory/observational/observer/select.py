@@ -12,6 +12,7 @@ from agent_runtime.prompt.observation import (
     ObservationLine,
     ObservationNotes,
     Priority,
+    render_lines,
     render_notes,
 )
 from agent_runtime.prompt.text import numbers, one_line, shorten
@@ -80,22 +81,21 @@ def select_notes(
     """Return notes of about `wanted` tokens, at most `limit`.
 
     Args:
-        base: the task and the next step.
+        base: the task and the next step, which prompts show once and not in each observation.
     """
     about = count_text(base.task) + count_text(base.next_step) + 8
-    spare = wanted - about
+    spare = wanted - 8
     notes = base
     # Items are counted one by one, which is cheap but differs from the count of the whole.
     for most in (limit - about, int((limit - about) * 0.85), int((limit - about) * 0.6)):
         selected, dropped = _granted(items, min(spare, most), most)
         notes = replace(base, lines=_lines(selected, dropped))
-        size = count_text(render_notes(notes))
+        size = count_text(render_lines(notes.lines))
         if size < wanted:
             # The estimates were too high: there is room for more names.
             _name(selected, size + _LINE_TOKENS, wanted, _LAST_ROUNDS)
             notes = replace(notes, lines=_lines(selected, dropped))
-            size = count_text(render_notes(notes))
-        if size <= limit:
+        if count_text(render_notes(notes)) <= limit:
             return notes
     return _shortest(notes, limit)
 
@@ -189,12 +189,14 @@ def _lines(
 def _lines_of(item: NoteItem) -> Iterator[ObservationLine]:
     text = item.text()
     if item.kind != "user":
-        yield ObservationLine(item.at, item.priority, one_line(text))
+        yield ObservationLine(item.at, item.priority, one_line(text), item.seq)
         return
     for number, piece in enumerate(_pieces(text)):
         critical = binding(piece) or (item.answers and not number)
         priority: Priority = "critical" if critical else "important"
-        yield ObservationLine(item.at, priority, f"{'(cont.)' if number else 'User:'} {piece}")
+        text = f"{'(cont.)' if number else 'User:'} {piece}"
+        # Also where it continues: by its node the whole statement is the user's.
+        yield ObservationLine(item.at, priority, text, item.seq, by_user=True)
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from agent_runtime.prompt.observation import Priority
-from agent_runtime.prompt.text import one_line, shorten
+from agent_runtime.prompt.text import one_line, shorten, without_emphasis
 
 Verb = Literal["look", "edit", "run", "plan", "other"]
 
@@ -126,7 +126,7 @@ def sentences(text: str) -> Iterator[str]:
         for sentence in _SENTENCE_END.split(part):
             if sentence.lstrip().startswith("#"):
                 continue
-            plain = _MARKUP.sub("", one_line(sentence)).replace("**", "")
+            plain = without_emphasis(_MARKUP.sub("", one_line(sentence)))
             if len(plain) >= 12 and any(map(str.isalpha, plain)):
                 yield shorten(plain, LONGEST_SENTENCE)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from agent_runtime.memory.observational.reflector.retention import critical_lines
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.observation import Archive, Observation, ObservationLine, ObservationNotes
+from agent_runtime.prompt.slots import Slots, fit_slots, newest_verdicts
 from agent_runtime.prompt.text import shorten
 
 KEPT_TOKENS = 200
@@ -67,7 +68,11 @@ def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
     )
     archive = _joined([*(part.archive for part in parts if part.archive), own])
     notes = pointing(ObservationNotes(tuple(kept)), archive)
-    return replace(covering(parts), notes=notes, origin="archive", archive=archive)
+    # What fails still fails, however old its verdict is.
+    known = newest_verdicts(one for part in parts for one in part.slots.verdicts)
+    failed = tuple(one for one in known if not one.verdict.passed)
+    slots = fit_slots(Slots(failed), min(KEPT_TOKENS, sum(part.tokens for part in parts) // 6))
+    return replace(covering(parts), notes=notes, origin="archive", archive=archive, slots=slots)
 
 
 def covering(parts: Sequence[Observation]) -> Observation:

@@ -23,7 +23,8 @@ from agent_runtime.memory.observational.reflector.archive import (
 )
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import merge_ledgers
-from agent_runtime.prompt.observation import Observation, ObservationNotes, Origin, render_notes
+from agent_runtime.prompt.observation import Observation, ObservationNotes, Origin, render_lines
+from agent_runtime.prompt.slots import NO_SLOTS, Slots, merge_slots, render_slots
 
 START = 0.7
 """Share of R from which the oldest observations are condensed in the background: what the next
@@ -39,10 +40,14 @@ NEWEST = 0.2
 """The newest observations, up to this share of R, are not condensed; the last one never is."""
 SETTLED = 0.3
 """Earlier reflections, up to this share of R, are left alone: each rewrite loses something."""
+SLOTS_KEPT = 0.5
+"""Share of the slots' tokens that a reflection keeps: one verdict a check, the newest changes."""
 LEDGER_KEPT = 0.6
 """Share of the ledgers' tokens that a reflection keeps."""
 ARCHIVED_TO = 0.8
 """If nothing can be condensed above R, the oldest observations are archived to this share of R."""
+LEAST_ARCHIVED = 32
+"""Tokens of a single observation from which an archive note, which has some 20, is smaller."""
 GROWTH = 0.2
 """After a reflection without progress, wait for observations of this share of R."""
 GRACE = 1.0
@@ -61,6 +66,7 @@ class Reflection:
         room: whether all observations are within R, so that none is archived.
         excess: the tokens that must leave if they are not.
         stated: constraints that prompts show anyway, so that the result may omit them.
+        slots: those of the parts, merged; `goal` and `most` are without their tokens.
     """
 
     parts: tuple[Observation, ...]
@@ -68,6 +74,7 @@ class Reflection:
     room: bool = False
     excess: int = 0
     stated: tuple[str, ...] = ()
+    slots: Slots = NO_SLOTS
 
     @property
     def tokens(self) -> int:
@@ -83,7 +90,7 @@ class Reflection:
         """The most tokens that are progress, without the line that points to an archive."""
         archive = archive_of(self.parts)
         pointed = count_text(pointer(archive)) + 2 if archive else 0
-        return int(self.tokens * PROGRESS) - pointed
+        return int(self.tokens * PROGRESS) - pointed - slot_tokens(self.slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +194,16 @@ def plan_reflection(
 
 def reflection_of(parts: tuple[Observation, ...]) -> Reflection:
     """Return the reflection of consecutive observations, with the usual goal."""
-    return Reflection(parts, max(1, int(sum(part.tokens for part in parts) * CONDENSED)))
+    slots = slots_of_reflection(parts)
+    goal = int(sum(part.tokens for part in parts) * CONDENSED) - slot_tokens(slots)
+    return Reflection(parts, max(1, goal), slots=slots)
 
 
 def _condensable(parts: Sequence[Observation], *, over: bool) -> bool:
     """Return whether condensing can make progress; a single archive note is as short as it gets."""
-    return len(parts) > 1 or (over and len(parts) == 1 and parts[0].origin != "archive")
+    if len(parts) != 1:
+        return len(parts) > 1
+    return over and parts[0].origin != "archive" and parts[0].tokens > LEAST_ARCHIVED
 
 
 def _movable(observations: Sequence[Observation], spared: int) -> int:
@@ -292,6 +303,7 @@ def observation_of_reflection(
         origin=done.origin,
         model=done.model,
         archive=archive,
+        slots=reflection.slots,
     )
 
 
@@ -302,7 +314,18 @@ def ledger_of_reflection(parts: Sequence[Observation]) -> tuple[str, ...]:
     return merge_ledgers(ledgers, budget)
 
 
+def slots_of_reflection(parts: Sequence[Observation]) -> Slots:
+    """Return the slots of a reflection: those of the parts, merged, within `SLOTS_KEPT`."""
+    slots = [part.slots for part in parts]
+    return merge_slots(slots, int(SLOTS_KEPT * sum(map(slot_tokens, slots))))
+
+
+def slot_tokens(slots: Slots) -> int:
+    """Return the tokens of slots in an observation."""
+    return count_text(render_slots(slots)) if slots else 0
+
+
 def notes_tokens(notes: ObservationNotes, ledger: Sequence[str]) -> int:
-    """Return the tokens of notes and a ledger together."""
+    """Return the tokens of notes and a ledger together, as prompts show them."""
     listed = count_text(f"Seen: {' '.join(ledger)}") + 1 if ledger else 0
-    return count_text(render_notes(notes)) + listed
+    return count_text(render_lines(notes.lines)) + listed

@@ -73,13 +73,15 @@ def condense_by_rule(
     Critical lines, except those that only repeat `stated`, are retained even if that exceeds it.
     """
     base = ObservationNotes((), open_task(parts))
+    # Earlier tasks are what the user said, which lines tell; only the open one is a task.
+    parts = [replace(part, notes=replace(part.notes, task="")) for part in parts]
     lines = list(_distinct(parts, stated))
     most = goal - notes_tokens(base, ledger) - 24
     notes = base
     # Restoring lost lines adds tokens, which are known only afterwards.
     for room in (most, int(most * 0.8), int(most * 0.5)):
         shorter = replace(base, lines=_within(lines, room))
-        notes = restore_lost_lines(shorter, parts, stated)
+        notes = replace(restore_lost_lines(shorter, parts, stated), task=base.task)
         if notes_tokens(notes, ledger) <= goal:
             break
     return notes
@@ -108,8 +110,7 @@ def _within(lines: Sequence[ObservationLine], room: int) -> tuple[ObservationLin
     for chars in _SHORT:
         used = _shorten(candidates, "important", chars, used, room)
     used = _drop(candidates, "done", used, room)
-    # Models and rules alike begin the user's lines so.
-    others = [one for one in candidates if not one.line.text.startswith(("User", "The user"))]
+    others = [one for one in candidates if not one.line.speaks_for_user]
     used = _drop(others, "important", used, room)
     _drop(candidates, "important", used, room)
     return tuple(_rendered(candidates))

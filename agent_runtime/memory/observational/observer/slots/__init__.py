@@ -1,0 +1,1 @@
+"""Slots by rules: verdicts, changes and agreements from the calls and results of an interval."""

@@ -1,0 +1,111 @@
+"""Questions about recorded runs: their answers, and a reader that knows only what it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime.messages import (
+    AssistantMessage,
+    LoggedMessage,
+    PromptMessage,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    call_id,
+)
+from agent_runtime.prompt.view import Entry
+from benchmarks.memory.trace_qa import _ask_about  # pyright: ignore[reportPrivateUsage]
+from benchmarks.memory.trace_questions import TraceQuestion, questions_of
+from benchmarks.memory.trace_reader import Known, answer, is_right, read_prompt
+from benchmarks.replay.recordings import RecordedCall, Step, Trace, Turn
+
+TASK = "Mend the cart of the shop, so that its total counts each discount only once, please."
+OLD, NEW = "total = price", "total = price - discount  # once"
+
+
+def bash(command: str, result: str, said: str = "") -> tuple[str, str, dict[str, Any], str]:
+    return said, "bash", {"command": command}, result
+
+
+def edit(said: str) -> tuple[str, str, dict[str, Any], str]:
+    return said, "edit", {"file_path": "src/cart.py", "old_string": OLD, "new_string": NEW}, "ok"
+
+
+WORK = [
+    bash("pytest tests/cart.py", "FAILED tests/cart.py::test_total - E\n1 failed in 0.1s"),
+    edit("The cause is that the discount is missing because nobody subtracts it."),
+    bash("pytest tests/cart.py", "3 passed in 0.1s"),
+]
+
+
+def history() -> list[Entry]:
+    messages: list[tuple[LoggedMessage, tuple[ToolResult, ...]]] = [(UserMessage(TASK), ())]
+    for seq, (said, tool, arguments, result) in enumerate(WORK, 2):
+        call = ToolCall(call_id(seq, 0), tool, arguments)
+        messages.append((AssistantMessage(said, (call,)), (ToolResult(result),)))
+    return [
+        Entry(seq, seq - 1 or None, message, results, (None,) * len(results))
+        for seq, (message, results) in enumerate(messages, 1)
+    ]
+
+
+def test_the_whole_history_answers_every_question() -> None:
+    entries = history()
+    whole = Known(entries=entries, text=TASK)
+    questions = questions_of(entries)
+    assert {one.kind for one in questions} == {"recall", "cause", "state", "abstraction"}
+    assert all(is_right(one, answer(one, whole)) for one in questions)
+
+
+def test_a_reader_that_is_shown_nothing_answers_nothing() -> None:
+    counting = ("edits", "failing")
+    for one in questions_of(history()):
+        given = answer(one, Known())
+        assert not is_right(one, given) or one.form in counting
+
+
+@pytest.mark.parametrize(
+    ("form", "about", "right", "wrong"),
+    [
+        ("verdict", ("pytest tests/cart.py",), "passed", "failed"),
+        ("content", ("src/cart.py",), "total = price - discount # once", "total = price"),
+        ("edits", ("src/cart.py",), "1", "2"),
+        ("failure", ("src/cart.py", "total = price - discount # once"), "pytest tests/cart.py", ""),
+    ],
+)
+def test_notes_answer_by_what_they_say(
+    form: Any, about: tuple[str, ...], right: str, wrong: str
+) -> None:
+    text = (
+        "<observed 1a2b nodes 1 to 4>\n"
+        "! (2) bash pytest tests/cart.py failed: 1 failed\n"
+        "Changed:\n* $/cart.py (3): + total = price - discount # once; - total = price\n"
+        "Checked:\n* passed (4): pytest tests/cart.py\n"
+        "Seen: $=src $/cart.py\n</observed 1a2b>"
+    )
+    known = read_prompt([PromptMessage("user", text)], [])
+    given = answer(TraceQuestion(form, about, frozenset()), known)
+    assert is_right(TraceQuestion(form, about, frozenset([right])), given)
+    assert not wrong or not is_right(TraceQuestion(form, about, frozenset([wrong])), given)
+
+
+def test_a_run_is_replayed_and_asked_about() -> None:
+    steps = [
+        Step(said, "", (RecordedCall(tool, _json(arguments), result),), (), None)
+        for said, tool, arguments, result in WORK
+    ]
+    turn = Turn(TASK, (), (*steps, Step("Done.", "", (), (), None)))
+    scores: dict[str, Any] = {}
+    anyio.run(_ask_about, Trace("one", "made", "", (turn,), 0.25, 0), scores)
+    for score in scores.values():
+        assert score.right == dict.fromkeys(score.right, score.asked)
+    assert sum(score.asked for score in scores.values()) >= 8
+
+
+def _json(arguments: dict[str, Any]) -> str:
+    import orjson
+
+    return orjson.dumps(arguments).decode()
