@@ -157,7 +157,17 @@ def language(code: str) -> Language:
 def pattern(table: Language, name: PatternName) -> re.Pattern[str] | None:
     """Return a compiled pattern of a language, for folded texts; None if it has none."""
     lines = [line.strip() for line in table.patterns.get(name, "").splitlines()]
-    parts = [_alternative(table, line) for line in lines if line]
+    # `\w` and `\b` do not know the vowel signs of Hindi, which are no letters.
+    letter = rf"[\w{_HINDI}]" if table.code == "hi" else r"\w"
+    end = rf"(?!{letter})" if table.spaced else ""
+    anywhere = [_written(line, letter) for line in lines if line and line[0] != "@"]
+    at_start = [_written(line[1:], letter) for line in lines if line and line[0] == "@"]
+    # Bounded once, not in each alternative: most positions of a text are no start of a word.
+    parts: list[str] = []
+    if anywhere:
+        parts.append((rf"(?<!{letter})" if table.spaced else "") + f"(?:{'|'.join(anywhere)}){end}")
+    if at_start:
+        parts.append(f"{_start(table)}(?:{'|'.join(at_start)}){end}")
     return re.compile("|".join(parts)) if parts else None
 
 
@@ -167,17 +177,18 @@ def searched(table: Language, name: PatternName, folded: str) -> re.Match[str] |
     return compiled.search(folded) if compiled else None
 
 
-def _alternative(table: Language, line: str) -> str:
-    start = line.startswith("@")
-    body = fold(line.removeprefix("@")).replace("~", ".{0,60}?")
-    # `\w` does not match the vowel signs of Hindi, which are no letters.
-    letter = rf"[\w{_HINDI}]" if table.code == "hi" else r"\w"
-    body = body.replace(r"\w", letter)
+def _written(line: str, letter: str) -> str:
+    body = fold(line).replace("~", ".{0,60}?")
+    if letter != r"\w":
+        body = body.replace(r"\w", letter).replace(r"\b", rf"(?!{letter})")
+    return body
+
+
+def _start(table: Language) -> str:
+    """Return the pattern of a clause's start, with the words that may precede an order."""
     gap = "[,:]? " if table.spaced else "[,: ]?"
     lead = rf"(?:(?:{fold(table.lead)}){gap})*" if table.lead else ""
-    before = rf"(?<!{letter})" if table.spaced else ""
-    before = rf"(?:^[\"'(«„“\s]*|[,;:!?.—–] ?){lead}" if start else before
-    return rf"{before}(?:{body})" + (rf"(?!{letter})" if table.spaced else "")
+    return rf"(?:^[\"'(«„“\s]*|[,;:!?.—–] ?){lead}"
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from agent_runtime.memory.observational.language.base import (
 
 LONGEST = 2_000
 """Characters of a text by which its language is judged."""
+_MANY = 5
 
 _SCRIPTS: tuple[tuple[Code, re.Pattern[str]], ...] = (
     # Japanese before Chinese, because it has Chinese characters, too.
@@ -29,7 +30,9 @@ _SCRIPTS: tuple[tuple[Code, re.Pattern[str]], ...] = (
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
 _LETTER = re.compile(r"[^\W\d_]")
 # Paths, names with dots or digits and code are in no language.
-_TECHNICAL = re.compile(r"`[^`]*`|\S*[\d_/\\.@]\w\S*|\S+\(\)")
+_QUOTED = re.compile("`[^`]{0,200}`")
+_ASCII_RUN = re.compile("[!-~]+")
+_TECHNICAL = re.compile(r"[\d_/\\@]|\.\w|\(\)")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 # Letters of Ukrainian, Persian and Urdu, which share a script with a known language.
 _UNKNOWN = re.compile("[іїєґҐІЇЄپچژگکیےٹڈڑ]")
@@ -42,7 +45,7 @@ def languages_of(text: str) -> tuple[Language, ...]:
 
     A text without a single function word may be in any language of its script.
     """
-    text = _TECHNICAL.sub(" ", text[:LONGEST])
+    text = _prose(text)
     if text.isascii():
         return _latin(text)
     found: list[Language] = []
@@ -62,6 +65,13 @@ def languages_of(text: str) -> tuple[Language, ...]:
     return tuple(found)
 
 
+def _prose(text: str) -> str:
+    """Return a text without the names in it."""
+    return _ASCII_RUN.sub(
+        lambda run: " " if _TECHNICAL.search(run[0]) else run[0], _QUOTED.sub(" ", text[:LONGEST])
+    )
+
+
 def _latin(text: str) -> tuple[Language, ...]:
     folded = fold(text)
     words = set((_ASCII_WORDS if folded.isascii() else _WORD).findall(folded))
@@ -71,20 +81,19 @@ def _latin(text: str) -> tuple[Language, ...]:
     letters = set(text.lower()) if not text.isascii() else set[str]()
     scores = {code: _score(language(code), words, letters) for code in LATIN}
     best = max(scores.values())
-    return tuple(language(code) for code in LATIN if scores[code] == best)
+    return tuple(language(code) for code in LATIN if scores[code] >= best - (best < 4))
 
 
 def _score(table: Language, words: set[str], letters: set[str]) -> int:
     return len(words & word_list(table.function_words)) + len(letters & set(table.letters))
 
 
-def understood(text: str) -> bool:
-    """Return whether a sentence is surely in one of the languages that are known."""
-    plain = _TECHNICAL.sub(" ", text[:LONGEST])
+def is_unknown(text: str) -> bool:
+    """Return whether a sentence is in none of the languages that have a table."""
+    plain = _prose(text)
     known = languages_of(text)
-    if len(known) != 1:
+    if any(table.code not in LATIN for table in known) or not _LETTER.search(plain):
         return False
-    if known[0].code not in LATIN:
-        return True
     words = set(_WORD.findall(fold(plain)))
-    return bool(_score(known[0], words, set(plain.lower())))
+    # Without one function word a short text may be in any language, a long one is in none.
+    return len(words) >= _MANY and not any(words & word_list(table.function_words) for table in known)

@@ -11,13 +11,14 @@ from agent_runtime.memory.observational.language.base import (
     pattern,
     searched,
 )
-from agent_runtime.memory.observational.language.detect import languages_of, understood
+from agent_runtime.memory.observational.language.detect import languages_of
 
 SENTENCE = 2_000
 """Characters of a sentence that are searched; a longer one is data."""
 
 _RULES: tuple[PatternName, ...] = ("forbids", "binds", "corrects", "prefers")
-_MIGHT: tuple[PatternName, ...] = ("negation", "denies", "without", "obliges", "only", "orders")
+_TOLD: tuple[PatternName, ...] = ("finds", "decides", "fails", "succeeds")
+_MIGHT: tuple[PatternName, ...] = ("negation", "obliges", "only", "without")
 # Words of further languages that require or forbid: Swedish, Danish, Norwegian, Czech, Ukrainian,
 # Vietnamese, Indonesian, Greek, Hebrew, Thai, Persian.
 _ELSEWHERE = re.compile(
@@ -43,33 +44,43 @@ def is_rule(sentence: str) -> bool:
     """Return whether a user's sentence requires, forbids, prefers or corrects something."""
     known = languages_of(sentence[:SENTENCE])
     folded = fold(sentence[:SENTENCE]).strip()
-    return any(_is_rule(table, folded) for table in known)
+    plain = _told(known, folded)
+    return any(_requires(table, plain) for table in known if not _asks(table, folded))
 
 
 def may_be_rule(sentence: str) -> bool:
-    """Return whether a sentence could be a rule: one of any language, or a hidden one."""
+    """Return whether a sentence that is no plain rule could still bind, in any language.
+
+    A negation or an "only" binds as often as it tells; words of languages without a table count.
+    """
     known = languages_of(sentence[:SENTENCE])
     folded = fold(sentence[:SENTENCE]).strip()
     if any(_asks(table, folded) for table in known):
         return False
-    if any(searched(table, name, folded) for table in known for name in _MIGHT):
+    plain = _told(known, folded)
+    if any(searched(table, name, plain) for table in known for name in _MIGHT):
         return True
-    return not understood(sentence) and _ELSEWHERE.search(sentence[:SENTENCE]) is not None
+    return len(known) != 1 and _ELSEWHERE.search(sentence[:SENTENCE]) is not None
 
 
-def does(sentence: str, name: PatternName) -> bool:
-    """Return whether a sentence matches a pattern of the languages that it may be in."""
+def kinds_of(sentence: str) -> frozenset[PatternName]:
+    """Return what an agent's sentence tells: `finds`, `decides`, `fails`, `succeeds`."""
     folded = fold(sentence[:SENTENCE])
-    return any(searched(table, name, folded) for table in languages_of(sentence[:SENTENCE]))
+    known = languages_of(sentence[:SENTENCE])
+    return frozenset(
+        name for name in _TOLD if any(searched(table, name, folded) for table in known)
+    )
 
 
-def _is_rule(table: Language, folded: str) -> bool:
-    if _asks(table, folded):
-        return False
-    exempt = pattern(table, "exempt")
-    # What is exempt says nothing, but another clause of the sentence may.
-    plain = exempt.sub(" ", folded) if exempt else folded
-    plain = plain.rstrip(_CLOSING)
+def _told(known: tuple[Language, ...], folded: str) -> str:
+    """Return a sentence without what is exempt; another clause of it may bind."""
+    for table in known:
+        exempt = pattern(table, "exempt")
+        folded = exempt.sub(" ", folded) if exempt else folded
+    return folded.rstrip(_CLOSING)
+
+
+def _requires(table: Language, plain: str) -> bool:
     if any(searched(table, name, plain) for name in _RULES):
         return True
     orders, standing = (searched(table, name, plain) for name in ("orders", "standing"))

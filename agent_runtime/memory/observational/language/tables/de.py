@@ -9,7 +9,7 @@ TABLE = Language(
         "werden wurde nicht kein keine keinen auf in im an am zu zum zur mit von vom für bei aus "
         "nach vor über unter ich du er sie es wir ihr mir mich dir dich uns euch sich mein dein "
         "unser dass wenn weil auch noch schon nur mehr als wie was wer wo hat haben habe bitte da "
-        "dann ohne bis um ja nein doch gut alle"
+        "dann ohne bis um ja nein doch gut alle sein muss"
     ),
     letters="äöüß",
     lead="bitte|und|also|dann|aber|ok|okay|nun|jetzt|auch|so|gut",
@@ -49,6 +49,7 @@ ohne|nur|erst|höchstens|mindestens|statt|mit (?:zwei|vier|\d)
 nie|niemals|nimmer|auf keinen fall|keinesfalls|unter keinen umständen|in keinem fall
 (?:darf|darfst|dürfen|dürft|soll|sollst|sollen|sollte|sollten|muss|müssen|kann|können)\b.{0,60}(?:nicht|kein\w{0,2}|nichts|nie|niemand)
 (?:niemand|keiner|nichts|keine[rsmn]?)\b.{0,60}(?:darf|dürfen|soll|sollen|wird|werden|geht)
+@(?:niemand|keiner) (?!hat|ist|war|weiß|kennt|kam|konnte|wollte|antwortet)\w+t
 (?:wird|werden)\b.{0,60} nicht (?:mehr )?(?:ge|ver|be|er|an|aus|ab|ein|um|zu|über)?\w+(?:t|en|iert)$
 wird\b.{0,60} nicht \w+(?:t|en)[.!]*$
 @(?:\w+ )?(?:ruf|ändere?|änder|lösch|lösche|schreib|schreibe|fass|mach|mache|nimm|verwende|benutze|nutze|schick|schicke|lass|gib|geh|rühr|teile?|öffne|starte|verschiebe?|veröffentliche|nenne?|stell|stelle|sag|sage|fang|leg|lege|push|pushe|committe|installiere|überschreibe?|kopiere?|buche?)\b.{0,60}(?:nicht|kein\w{0,2}|nichts|niemand\w*)

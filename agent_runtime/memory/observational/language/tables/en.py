@@ -8,7 +8,7 @@ TABLE = Language(
         "the a an and or of to in on at for from with by is are was were be been it its this that "
         "these those he she they we you i my your our their has have had do does did not no if but "
         "as so than then there which what when where who will would can could should about into "
-        "up out please don't it's i'm let me us only all any"
+        "up out please don't it's i'm let me us only all any been"
     ),
     lead="please|and|also|so|then|now|but|ok|okay|again|just|well|right|really|actually|oh|hey",
     patterns={
@@ -23,6 +23,7 @@ should
 shouldn'?t
 (?:you|it|there|everything|they|nobody|no one) shall
 shall (?:not|be)
+(?:is|are) to be
 (?:is|are|be) (?:required|compulsory|mandatory|obligatory)
 mandatory|obligatory
 (?:requires?|without) (?:my|a|the|her|his|their|\w+'s) (?:approval|signature|sign-?off|consent|ok|permission)
@@ -62,7 +63,7 @@ by (?:noon|tomorrow|\d)
         "forbids": r"""
 never
 @(?:i'd rather you )?(?:don'?t|do not|no)(?! (?:i|problem|worries|idea|thanks|thank|wonder|need|one has|mention|know)\b) (?!,)\w+ing
-@(?:don'?t|do not) (?!worry|mention|you |i |we )
+@(?:please )?(?:don'?t|do not) (?:ever |even |just )?(?!worry|mention|you\b|i\b|we\b|know|think|have|see|mind|need|care|want|get me)\w+
 (?:please|you|and|but|or|,) (?:don'?t|do not) (?:ever )?(?!have|know|need|worry|see|think|mind|seem|want to)\w+
 you(?:'re| are) not (?:to|allowed)
 (?:is|are|be|was|were) (?:strictly |absolutely )?(?:forbidden|prohibited|banned|off[- ]limits|taboo|out of bounds)

@@ -8,7 +8,7 @@ TABLE = Language(
         "el la los las un una unos unas de del y o pero es son era eran está están al a en con por "
         "para sin que no se me te le les lo mi mis tu tus su sus nuestro nuestra este esta estos "
         "como más muy ya hay yo él ella nos ustedes usted cuando donde si también hasta desde ni "
-        "antes después he ha han sobre aunque algo nada todo eso esto"
+        "antes después he ha han sobre aunque algo nada todo eso esto ser debe tiene hay vez"
     ),
     letters="ñ¿¡áéíóú",
     lead="por favor|y|pero|entonces|ok|bueno|ahora|también|vale|pues|oye|favor de",
@@ -64,7 +64,7 @@ soy (?:más )?(?:de|fan|partidari\w+)|mi favorit\w+|lo mío es|estoy más (?:hec
 @(?:no|falso|error|perdón|perdona|corrección|espera|qué va)[,.:;–—-]
 (?:me refería|quise decir|quería decir|digo|dije|hablaba|pregunto por|preguntaba|me refiero)
 (?:entendido|entendiste|entendió|entendéis|interpretado|leído|interpretaste) mal|mal ?entend\w+|mal interpret\w+|me has malinterpretado|te (?:equivocas|confundes|has (?:equivocado|confundido|liado))|malentendido|confundid\w+
-(?:está|es|estaba|eso es) (?:mal|incorrect\w+|falso|un error|equivocad\w+)|no es (?:así|eso|correcto|cierto)
+(?:está|es|estaba|eso es) (?:mal|incorrect\w+|falso|un error|equivocad\w+)|no es (?:así|eso|correcto|cierto|lo que)|no (?:fue|era) (?:eso|así|lo que)
 @(?:es|se escribe|se llama|son|era|el apellido es)\b.{1,60}, no
 @no (?:es |el |la )?.{1,50}, sino|sino
 , (?:y )?no (?:el |la |los |las |del |de |con |a |al )?[\w.-]+(?: [\w.-]+){0,3}[.!]?$

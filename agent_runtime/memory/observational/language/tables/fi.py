@@ -8,7 +8,7 @@ TABLE = Language(
         "ja on ei se että oli ovat olivat en et emme ette eivät olen olet olemme minä sinä hän me "
         "te he minun sinun hänen meidän minulle sinulle minua sitä siitä siinä sen ne niitä tämä "
         "tämän tuo mutta tai vai kun jos niin myös vain jo vielä kuin mitä mikä kuka missä koska "
-        "eikä enkä joka jotka jota ole ollut kaikki kanssa jälkeen ennen aina nyt sillä edes"
+        "eikä enkä joka jotka jota ole ollut kaikki kanssa jälkeen ennen aina nyt sillä edes olla"
     ),
     letters="äö",
     lead="ja|mutta|niin|ok|no|nyt|sitten|ole hyvä|hei|siis|kiitos",

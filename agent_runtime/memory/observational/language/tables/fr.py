@@ -8,7 +8,7 @@ TABLE = Language(
         "le la les un une des du de et ou mais est sont était étaient il elle nous vous ils elles "
         "je tu me te se mon ma mes ton ta tes son sa ses notre votre ce cette ces dans sur pour "
         "par avec sans qui que quoi dont où au aux ne pas plus à même si y c'est d'un l' qu' "
-        "leur tout tous toute on quand puis chez avant après"
+        "leur tout tous toute on quand puis chez avant après nos vos l d qu du s été faire fait"
     ),
     letters="éèêëçœùâàîïôû",
     lead="merci de|et|mais|alors|donc|ok|bon|puis|aussi|maintenant|svp|non",

@@ -8,7 +8,7 @@ TABLE = Language(
         "il lo la i gli le un uno una di del della dei delle dello degli e o ma è sono era erano "
         "al alla ai alle a in nel nella con per senza che non si mi ti ci vi mio mia miei tuo tua "
         "suo sua nostro nostra questo questa come più molto già io lui lei noi voi loro quando "
-        "dove anche fino da dal dalla dai su sul sulla se ha hanno ho prima dopo tutti tutto ed"
+        "dove anche fino da dal dalla dai su sul sulla se ha hanno ho prima dopo tutti tutto ed essere deve era fa l d un'"
     ),
     letters="àèìòù",
     lead="per favore|per piacere|e|ma|allora|ok|bene|ora|adesso|anche|quindi|poi|senti|guarda",
@@ -62,7 +62,7 @@ sono più (?:tipo|uno|una|da|per|portat\w+|abituat\w+)|il mio preferito|tifo per
 @(?:no|sbagliato|errore|scusa|correzione|macché|aspetta|ma no)[,.:;–—-]
 (?:intendevo|volevo dire|dicevo|parlavo|mi riferivo|mi riferisco|ho detto|avevo detto|chiedevo)
 (?:frainteso|capito male|capito (?:un'altra cosa)|letto male|equivocat\w+|confuso|fraintendimento|malinteso|equivoco|ti sbagli|si sbaglia)
-(?:è|era|è stato|quello è) (?:sbagliat\w+|errat\w+|un errore|scorrett\w+|falso)|non è (?:così|quello|giusto|corretto|vero)
+(?:è|era|è stato|quello è) (?:sbagliat\w+|errat\w+|un errore|scorrett\w+|falso)|non (?:è|era) (?:così|quello|giusto|corretto|vero|ciò)
 @(?:è|si scrive|si chiama|sono|era|il cognome è)\b.{1,60}, non
 @non .{1,50}(?:, ma|, bensì)|bensì
 , (?:e )?non (?:il |lo |la |i |gli |le |l'|del |della |di |con |al )?[\w.-]+(?: [\w.-]+){0,3}[.!]?$
@@ -71,7 +71,7 @@ sono più (?:tipo|uno|una|da|per|portat\w+|abituat\w+)|il mio preferito|tifo per
 (?:si scrive|con|senza) (?:una |un |due )?(?:h|accento|acca|doppia|'?[a-z]'?)(?: sola)?(?:,| e| non)
 """,
         "exempt": r"""
-(?:devi|deve|dovete) (?:divertirti|proprio|essere (?:stanc\w+|stuf\w+|matt\w+|content\w+|del|morto)|avere|ridere|star\w* (?:scherzando|ridendo)|pensare|risalire)
+(?:devi|deve|dovete) (?:divertirti|proprio|essere (?:stanc\w+|stuf\w+|matt\w+|content\w+|del|morto)|aver \w+|avere (?:\w+ato|\w+ito|fame|sonno|ragione|\d+)|ridere|star\w* (?:scherzando|ridendo)|pensare|risalire)
 deve (?:essere|risalire|venire) (?:del|al|dal|di)
 può (?:di nuovo|nuovamente|finalmente|ancora)|può guidare
 non (?:so|credo|ho|hai|c'è|c'era|ci sono|posso|capisco|preoccupart\w+|importa|fa niente|fa nulla|mi dire|sono|vivo|mangio|bevo|vedo l'ora|farmi ridere)

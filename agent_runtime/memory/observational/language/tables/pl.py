@@ -8,7 +8,7 @@ TABLE = Language(
         "i w z na do nie się jest są był była było były to że o od po za przez dla ale lub albo "
         "jak już tylko ja ty on ona my wy oni mnie mi cię ci go jej ich nas nam mój moja moje "
         "twój nasz nasza ten ta te tego tej tym co kto gdzie kiedy czy też także ze we przed bez "
-        "przy pod nad który która które ma mają mam a aby żeby bo więc jeśli niech"
+        "przy pod nad który która które ma mają mam a aby żeby bo więc jeśli niech być musi"
     ),
     letters="ąęłńśźżćó",
     lead="proszę|i|ale|więc|ok|dobrze|teraz|a|no|to|też|nie",
@@ -64,14 +64,15 @@ chodzi(?:ło)? mi|miał\w+ na myśli|mówił\w+ o|mówię o|pytam o|pytał\w+ o|
 (?:źle|nie tak|opacznie|błędnie) (?:mnie |to )?(?:zrozumiał\w*|odczytał\w*|przeczytał\w*)|nieporozumieni\w+|pomyli\w+|mylisz|pomieszał\w*
 (?:to|jest|był\w*) (?:błąd|nieprawda|źle|błędn\w+|pomyłka|nie tak|nie to)
 @(?:to|jest|pisze się|nazywa się|nazwisko to)\b.{1,60}, (?:a )?nie
-a nie |lecz|@nie .{1,50}(?:, tylko|, ale|, lecz)
+a nie|lecz
+@nie .{1,50}(?:, tylko|, ale|, lecz) \w+
 , (?:a )?nie (?:do |od |o |w |z |przez |na )?[\w.„”-]+(?: [\w.„”-]+){0,3}[.!]?$
 (?:za (?:dużo|mało|długo|wysoko|nisko|wiele)|zbyt|przesada)\b.{0,30}(?:zrób|daj|ustaw|niech|lepiej|wystarczy|zmień|zmniejsz|zwiększ|obniż|skróć|\d)
 zapomnij|zmieniłem zdanie|zmieniłam zdanie|cofam|wycofuję|nieaktualn\w+
 (?:przez|pisane|piszemy|bez|z) (?:samo )?[„\"']?(?:ż|rz|u|ó|h|ch|[a-z])[”\"']?(?:,| i| nie)
 """,
         "exempt": r"""
-(?:musisz|musi|muszą|musicie) (?:się )?(?:ze mnie|nieźle|być (?:zmęczon\w+|głodn\w+|szalon\w+|dumn\w+|z)|mieć|śmiać|żartować|pochodzić|myśleć)
+(?:musisz|musi|muszą|musicie) (?:się )?(?:ze mnie|nieźle|być (?:zmęczon\w+|głodn\w+|szalon\w+|dumn\w+|z)|mieć (?:racj\w+|dość|rację|wrażenie)|śmiać|żartować|pochodzić|myśleć)
 musi (?:być|pochodzić) z
 znów wolno|znowu wolno|znów może|znowu może|już (?:może|wolno) (?:znów|znowu)?
 nie (?:wiem|mam|ma|było|byłem|byłam|rozumiem|sądzę|myślę|szkodzi|martw|mogę (?:uwierzyć|się doczekać)|przejmuj|żartuj|wierzę|mieszkam|mieszka|pracuje|jem|piję)

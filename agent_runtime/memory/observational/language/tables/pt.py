@@ -8,7 +8,7 @@ TABLE = Language(
         "o a os as um uma uns umas de do da dos das no na nos nas ao aos e ou mas é são era eram "
         "está estão em com por para pra sem que não se me te lhe meu minha meus minhas seu sua "
         "nosso nossa este esta isso isto como mais muito já eu ele ela nós você vocês quando onde "
-        "também até desde pelo pela foi tem têm há só antes depois mesmo num numa tudo nada"
+        "também até desde pelo pela foi tem têm há só antes depois mesmo num numa tudo nada ser deve tem vez"
     ),
     letters="ãõáâêçéíóúà",
     lead="por favor|favor|e|mas|então|ok|bom|agora|também|aí|tá|olha",
@@ -64,9 +64,10 @@ sou (?:mais )?(?:de|d[ao]|fã|adepto|adepta)|meu favorito|minha preferência|ten
 @(?:não|errado|erro|desculpe?|correção|espera|opa|negativo)[,.:;–—-]
 (?:eu )?(?:quis dizer|queria dizer|falei|disse|me referia|me refiro|estava falando|perguntei|falava)
 (?:entendeu|entendeste|leu|interpretou|ouviu|pegou) (?:mal|errado)|mal[- ]?entend\w+|você (?:confundiu|trocou|se enganou|se confundiu)|engano
-(?:está|é|estava|tá|isso é) (?:errad\w+|incorret\w+|fals\w+|um erro|um engano)|não é (?:isso|assim|bem isso|correto|verdade)
+(?:está|é|estava|tá|isso é) (?:errad\w+|incorret\w+|fals\w+|um erro|um engano)|não (?:é|foi|era) (?:isso|assim|bem isso|correto|verdade|o que)
 @(?:é|se escreve|escreve-se|se chama|são|era|o nome é|o sobrenome é)\b.{1,60}, não
 @não .{1,50}(?:, mas|, e sim)|e sim
+@não (?:é|era|são) .{1,30}, (?:é|era|são) \w+
 , (?:e )?não (?:o |a |os |as |do |da |de |em |com |no |na )?[\w.-]+(?: [\w.-]+){0,3}[.!]?$
 (?:demais|muito|muita|muitos|muitas|exager\w+|pouco|poucos|poucas|excessiv\w+)\b.{0,30}(?:bota|põe|ponha|coloque|coloca|deixe|deixa|faça|baixe|baixa|reduza|reduz|melhor|muda|mude|troque|troca|vamos|que sejam|bastam|\d)
 esque(?:ça|ce) (?:o|a|isso|meu)|mudei de ideia|retiro o que

@@ -8,7 +8,7 @@ TABLE = Language(
         "ve bir bu şu o da de ile için ama veya ya değil var yok mi mı mu mü ne kim nerede nasıl "
         "neden çok daha en gibi kadar sonra önce her hiç ben sen biz siz onlar bana sana bize beni "
         "seni benim senin bizim ki ise diye olan olarak oldu olsun ancak hem artık şimdi göre "
-        "üzere lütfen peki evet hayır bey hanım beri"
+        "üzere lütfen peki evet hayır bey hanım beri "
     ),
     letters="ğşıçöü",
     lead="lütfen|ve|ama|peki|tamam|şimdi|bir de|ayrıca|hayır",
@@ -19,6 +19,7 @@ TABLE = Language(
 her (?:zaman|defasında|seferinde|durumda)|daima|istisnasız|hep
 bundan (?:böyle|sonra)|artık (?:her|hep)|şu andan itibaren|\w+(?:dan|den|tan|ten) itibaren|bugünden|gelecekte|ileride
 en (?:fazla|çok|az|geç)
+(?:altında|üstünde|içinde|sınırında|olarak|uygun|kısa|ayrı|aynı) (?:tut|yaz|bırak|kal|koy|ver|göster|kullan)\w*
 \w+(?:eceks[iı]n|acaks[iı]n|eceks[iı]n[iı]z|acaks[iı]n[iı]z)
 (?:her|bütün|tüm)\b.{1,70}(?:önce bana|önce|benim|bana|benden|onay\w*|izn\w*)
 (?:hiçbir|hiç kimse|kimse|hiç)\b.{1,60}(?:olmadan|alınmadan|önce|\w+madan|\w+meden)
@@ -30,7 +31,7 @@ unutma\w*|dikkat et|emin ol|özen göster|uy|uyun
 \w+(?:lsın|lsin|nsın|nsin|lsun|lsün|nsun|nsün)(?:lar|ler)?
 """,
         "orders": r"""
-(?:yaz|yazın|yazınız|gönder|gönderin|yolla|koy|yap|yapın|ver|verin|çalıştır|adlandır|sor|sorun|test et|kontrol et|bildir|kaydet|sakla|ayır|sipariş et|öde|yuvarla|çevir|al|konuş|bekle|ekle|başla|danış|oluştur|göster|anlat|kullan|kullanın|tut|tutun|bırak|sınırla|cevapla|yanıtla|haber ver)[.!]*$
+(?:yaz|yazın|yazınız|gönder|gönderin|yolla|koy|yap|yapın|ver|verin|çalıştır|adlandır|sor|sorun|test et|kontrol et|bildir|kaydet|sakla|ayır|sipariş et|öde|yuvarla|çevir|al|konuş|bekle|ekle|başla|danış|oluştur|göster|anlat|kullan|kullanın|tut|tutun|bırak|sınırla|cevapla|yanıtla|haber ver|uygula|izle|yuvarla|taşı|bölme)[.!]*$
 (?:yaz|gönder|koy|yap|ver|sor|ekle|kullan|bildir|kaydet|bekle|tut)\b
 """,
         "standing": r"""
