@@ -1,4 +1,7 @@
-"""Sentences of users in sixteen languages: rules (`+`), and what is none (`-`)."""
+"""Sentences of users in sixteen languages: rules (`+`), and what is none (`-`); and statements.
+
+Each statement stands with one that says the same, and one that says something else.
+"""
 
 SENTENCES = {
     "en": """
@@ -386,5 +389,78 @@ SENTENCES = {
 - 좋아요, 작은 집으로 합시다.
 - 고마워요, 오늘은 여기까지예요.
 - 가게는 아홉 시에 열어요.
+""",
+}
+
+STATEMENTS = {
+    "en": """
+The backups must not be deleted. | Deleting the backups is prohibited. | The backups must be deleted.
+The agent never writes to the archive. | The agent refuses to write to the archive. | The agent writes to the archive.
+The report is due on Friday at 5 pm. | The deadline of the report is Friday, 17:00. | The report is due on Friday at 6 pm.
+Anna checks the invoice that Bob wrote. | Bob wrote the invoice and Anna checks it. | Bob checks the invoice that Anna wrote.
+It is not forbidden to restart the server. | Restarting the server is allowed. | It is forbidden to restart the server.
+""",
+    "de": """
+Die Sicherungen dürfen nicht gelöscht werden. | Die Sicherungen zu löschen ist verboten. | Die Sicherungen dürfen gelöscht werden.
+Der Bericht ist am 3. Mai um 17 Uhr fällig. | Fällig ist der Bericht am 3. Mai, fünf Uhr nachmittags. | Der Bericht ist am 5. Mai um 17 Uhr fällig.
+Anna prüft die Rechnung, die Bernd schrieb. | Bernd schrieb die Rechnung und Anna prüft sie. | Bernd prüft die Rechnung, die Anna schrieb.
+""",
+    "fr": """
+Il ne faut pas supprimer les sauvegardes. | La suppression des sauvegardes est interdite. | Il faut supprimer les sauvegardes.
+Le rapport est attendu le 3 mai à 17 heures. | On attend le rapport le 3 mai, cinq heures de l'après-midi. | Le rapport est attendu le 13 mai à 17 heures.
+""",
+    "es": """
+No se deben borrar las copias. | Borrar las copias está prohibido. | Se deben borrar las copias.
+El informe se entrega el 3 de mayo a las 17:00. | La entrega del informe es el 3 de mayo a las cinco de la tarde. | El informe se entrega el 4 de mayo a las 17:00.
+""",
+    "pt": """
+Não se devem apagar as cópias. | Apagar as cópias é proibido. | Devem-se apagar as cópias.
+O relatório sai em 3 de maio às 17h. | Em 3 de maio, cinco da tarde, sai o relatório. | O relatório sai em 8 de maio às 17h.
+""",
+    "it": """
+Le copie non vanno cancellate. | È vietato cancellare le copie. | Le copie vanno cancellate.
+Il rapporto esce il 3 maggio alle 17. | Il 3 maggio alle cinque del pomeriggio esce il rapporto. | Il rapporto esce il 3 maggio alle 19.
+""",
+    "nl": """
+De kopieën mogen niet verwijderd worden. | Het verwijderen van de kopieën is verboden. | De kopieën mogen verwijderd worden.
+Het verslag komt op 3 mei om 17 uur. | Op 3 mei, vijf uur 's middags, komt het verslag. | Het verslag komt op 3 juni om 17 uur.
+""",
+    "pl": """
+Nie wolno usuwać kopii. | Usuwanie kopii jest zabronione. | Wolno usuwać kopie.
+Raport będzie 3 maja o 17. | O piątej po południu 3 maja będzie raport. | Raport będzie 6 maja o 17.
+""",
+    "fi": """
+Varmuuskopioita ei saa poistaa. | Varmuuskopioiden poistaminen on kielletty. | Varmuuskopioita saa poistaa.
+Raportti valmistuu 3. toukokuuta kello 17. | Toukokuun 3. päivänä viideltä iltapäivällä valmistuu raportti. | Raportti valmistuu 3. toukokuuta kello 19.
+""",
+    "tr": """
+Yedekler silinmemeli. | Yedekleri silmek yasak. | Yedekler silinmeli.
+Rapor 3 Mayıs saat 17.00'de hazır. | 3 Mayıs akşam beşte rapor hazır. | Rapor 3 Mayıs saat 18.00'de hazır.
+""",
+    "ru": """
+Резервные копии удалять нельзя. | Удаление резервных копий запрещено. | Резервные копии удалять можно.
+Отчёт будет 3 мая в 17 часов. | В пять вечера 3 мая будет отчёт. | Отчёт будет 4 мая в 17 часов.
+Анна проверяет счёт, который написал Борис. | Борис написал счёт, а проверяет его Анна. | Борис проверяет счёт, который написала Анна.
+""",
+    "ar": """
+لا يجوز حذف النسخ الاحتياطية. | حذف النسخ الاحتياطية محظور. | يجوز حذف النسخ الاحتياطية.
+التقرير جاهز في 3 مايو الساعة الخامسة مساء. | يجهز التقرير في الثالث من مايو الساعة 17. | التقرير جاهز في 7 مايو الساعة الخامسة مساء.
+""",
+    "hi": """
+बैकअप मिटाना मना है। | बैकअप मत मिटाओ। | बैकअप मिटाना मना नहीं है।
+रिपोर्ट तीन मई को शाम पाँच बजे आएगी। | 3 मई को 17 बजे रिपोर्ट आएगी। | रिपोर्ट चार मई को शाम पाँच बजे आएगी।
+""",
+    "zh": """
+备份不得删除。 | 禁止删除备份。 | 备份可以删除。
+报告五月三日下午五点交。 | 5月3日17点前交报告。 | 报告五月八日下午五点交。
+安娜检查鲍勃写的发票。 | 鲍勃写了发票，由安娜检查。 | 鲍勃检查安娜写的发票。
+""",
+    "ja": """
+バックアップを削除してはいけない。 | バックアップの削除は禁止。 | バックアップを削除してもよい。
+報告書は五月三日の十七時に提出する。 | 5月3日午後5時に報告書を提出する。 | 報告書は五月八日の十七時に提出する。
+""",
+    "ko": """
+백업을 삭제하면 안 된다. | 백업 삭제는 금지다. | 백업을 삭제해도 된다.
+보고서는 5월 3일 오후 다섯 시에 나온다. | 5월 3일 17시에 보고서가 나온다. | 보고서는 5월 8일 오후 다섯 시에 나온다.
 """,
 }

@@ -139,6 +139,7 @@ unerreichbar|stumm|schwieg\w*|schweig\w*|antwortlos|offline|tot|gescheitert|sche
         "afternoon": r"nachmittags?|abends?|mittags?|nachts?|uhr",
     },
     numerals="""
+1 eins ein eine einer einem einen erste*
 2 zwei zweit* beide*
 3 drei dritt*
 4 vier viert*

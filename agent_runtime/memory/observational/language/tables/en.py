@@ -179,7 +179,7 @@ instead|rather
 (?:instead of|rather than)\s+([^,;.!?]{1,120})
 """,
         "negation": r"""
-not|no|never|none|nobody|nothing|nowhere|neither|nor|cannot|hardly
+not(?! only)|no|never|none|nobody|nothing(?! else| more)|nowhere|neither|nor|cannot|hardly
 (?:do|does|did|is|are|was|were|has|have|had|would|could|should|must|need|might|wo|ca|ai)n'?t
 """,
         "denies": r"""
@@ -197,6 +197,7 @@ must|always|mandatory|obligatory|compulsory|require[sd]?|(?:has|have|had|needs?)
         "afternoon": r"p\.?m|in the (?:afternoon|evening)|at night|o'clock|tonight|evening|afternoon",
     },
     numerals="""
+1 one first
 2 two second both
 3 three third
 4 four fourth

@@ -115,6 +115,7 @@ inaccesible\w*|mud\w+|silenci\w+|caíd\w+|inalcanzable\w*|fuera de servicio|apag
         "afternoon": r"horas?|tarde|noche|mediodía|p\. ?m\.?",
     },
     numerals="""
+1 uno una un primer*
 2 dos segund* ambos
 3 tres tercer*
 4 cuatro cuart*

@@ -113,6 +113,7 @@ saavuttamat\w+|mykk\w+|hilja\w+|vaiken\w+|tavoittamat\w+|poissa|nurin|kaatu\w+|p
         "afternoon": r"kello|klo|iltapäivä\w*|illalla|ilta|päivällä",
     },
     numerals="""
+1 yksi yhde* yhtä ensimmäi*
 2 kaksi kahde* kahta kahte* toinen toise* molem*
 3 kolm*
 4 neljä*

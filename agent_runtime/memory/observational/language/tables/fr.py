@@ -121,6 +121,7 @@ injoignable\w*|inaccessible\w*|muet\w*|silencieu\w+|indisponible\w*|hors ligne|e
         "afternoon": r"heures?|h|après-midi|soir|midi",
     },
     numerals="""
+1 un une premier*
 2 deux deuxième second*
 3 trois troisième
 4 quatre quatrième

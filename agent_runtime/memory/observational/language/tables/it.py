@@ -113,7 +113,7 @@ irraggiungibil\w+|mut[oiae]|silenzi\w+|tacev\w+|tacquero|inaccessibil\w+|fuori s
         "afternoon": r"ore|pomeriggio|sera|mezzogiorno|alle|all'una|dalle",
     },
     numerals="""
-1 all'una l'una
+1 una uno un primo prima
 2 due second* entrambi
 3 tre terz*
 4 quattro quart*
@@ -121,7 +121,7 @@ irraggiungibil\w+|mut[oiae]|silenzi\w+|tacev\w+|tacquero|inaccessibil\w+|fuori s
 6 sei sest*
 7 sette settim*
 8 otto ottav*
-9 nove non*
+9 nove nono nona noni
 10 dieci decim*
 11 undici
 12 dodici mezzogiorno dozzina

@@ -112,6 +112,7 @@ onbereikbaar|stil|zweeg|zwegen|stom|offline|dood|ongewijzigd|onaangeroerd|ontbre
         "afternoon": r"'s middags|'s avonds|middags|avonds|uur",
     },
     numerals="""
+1 een eerste
 2 twee tweede* beide*
 3 drie derde drieën
 4 vier vierde

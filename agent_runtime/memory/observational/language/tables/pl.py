@@ -116,6 +116,7 @@ nieosiągaln\w+|niedostępn\w+|milcz\w+|milkł\w*|niem\w+|offline|padł\w*|martw
         "afternoon": r"godzin\w*|godz|po południu|wieczorem|południ\w+",
     },
     numerals="""
+1 jeden jedna jedno pierwsz*
 2 dwa dwie dwóch dwu dwoma drug* dwoje oba obie
 3 trzy trzech trzem trzema trzeci* troje
 4 cztery czterech czterem czterema czwart*

@@ -117,6 +117,7 @@ inacessíve\w+|mud[oa]s?|silenc\w+|inalcançáve\w+|fora do ar|caíd\w+|desligad
         "afternoon": r"horas?|h|tarde|noite|meio-dia",
     },
     numerals="""
+1 um uma primeir*
 2 dois duas segund* ambos
 3 três terceir*
 4 quatro quart*
@@ -124,7 +125,7 @@ inacessíve\w+|mud[oa]s?|silenc\w+|inalcançáve\w+|fora do ar|caíd\w+|desligad
 6 seis sext*
 7 sete sétim*
 8 oito oitav*
-9 nove non*
+9 nove nono nona
 10 dez décim*
 11 onze
 12 doze meio-dia dúzia

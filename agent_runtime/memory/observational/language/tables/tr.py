@@ -110,12 +110,13 @@ yasak\w*|yasakl\w+|engel\w*|reddet\w*|reddedil\w+|men|kaçın\w*|imkansız|olana
 yanıtsız|cevapsız|ulaşılamaz|erişilemez|sessiz|suskun|kapalı|çevrimdışı|eksik|başarısız\w*|çöktü|dokunulmaz\w*|\w+(?:sız|siz|suz|süz)
 """,
         "without": r"olmadan|\w+(?:madan|meden)|hariç|dışında|olmaksızın",
-        "obliges": r"gerek\w*|zorun\w+|şart|lazım|mutlaka|her|daima|bütün|tüm|\w+(?:meli|malı)\w*",
+        "obliges": r"gerek\w*|zorun\w+|şart|lazım|mutlaka|her|daima|bütün|tüm|\w+(?<!me)(?<!ma)(?:meli|malı)\w*",
         "permits": r"olur|serbest|izin (?:var|verildi)|\w+(?:abilir|ebilir)\w*|mümkün",
         "only": "sadece|yalnızca|yalnız|ancak",
         "afternoon": "akşam|öğleden sonra|saat|gece|öğlen",
     },
     numerals="""
+1 bir birinci*
 2 iki ikisi* ikinci* ikiye ikide
 3 üç üçü üçe üçte üçünc* üçün
 4 dört dördü dörde dörtte dördünc*
