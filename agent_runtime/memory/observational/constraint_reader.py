@@ -296,7 +296,9 @@ def _ends(text: str) -> Iterator[int]:
 
 def _is_constraint(sentence: str) -> bool:
     """Return whether a sentence requires, forbids or corrects something."""
-    return any(map(str.isalpha, sentence[:SENTENCE])) and (is_rule(sentence) or may_be_rule(sentence))
+    return any(map(str.isalpha, sentence[:SENTENCE])) and (
+        is_rule(sentence) or may_be_rule(sentence)
+    )
 
 
 # Superseding

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.errors import ModelRejected, ModelUnavailable
+from agent_runtime.memory.observational.language.numerals import has_numbers, numbers_of
 from agent_runtime.memory.observational.observer.base import ObserverFailed
 from agent_runtime.memory.observational.reflector.archive import archived
 from agent_runtime.memory.observational.reflector.base import (
@@ -21,7 +22,6 @@ from agent_runtime.memory.observational.reflector.base import (
     reflect_or_fallback,
     size_of,
 )
-from agent_runtime.memory.observational.language.numerals import has_numbers, numbers_of
 from agent_runtime.memory.observational.reflector.model import INSTRUCTIONS, ModelReflector
 from agent_runtime.memory.observational.reflector.retention import (
     critical_lines,

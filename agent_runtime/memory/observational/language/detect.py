@@ -96,4 +96,5 @@ def is_unknown(text: str) -> bool:
         return False
     words = set(_WORD.findall(fold(plain)))
     # Without one function word a short text may be in any language, a long one is in none.
-    return len(words) >= _MANY and not any(words & word_list(table.function_words) for table in known)
+    common = (word_list(table.function_words) for table in known)
+    return len(words) >= _MANY and not any(words & one for one in common)

@@ -67,9 +67,12 @@ _DATES = (
     re.compile(r"(?P<d>\d{1,2})[-/.](?P<m>\d{1,2})[-/.](?P<y>\d{4})(?!\d)"),
     re.compile(
         r"(?P<d>\d{1,2})(?:\.|st|nd|rd|th|er|º|ª|-го)? (?:de |d')?(?P<name>[^\W\d_][^\s\d,]{1,14}?)\.?"
-        r",? (?:de |del )?(?P<y>\d{4})(?: ?(?:г|r)\.)?(?!\d)"
+        r",? (?:de |del )?(?P<y>\d{4})(?: ?[гr](?!\w)\.?)?(?!\d)"
     ),
-    re.compile(r"(?P<name>[^\W\d_][^\s\d]{1,14}?)\.? (?P<d>\d{1,2})(?:st|nd|rd|th)?,? (?P<y>\d{4})(?!\d)"),
+    re.compile(
+        r"(?P<name>[^\W\d_][^\s\d]{1,14}?)\.? "
+        r"(?P<d>\d{1,2})(?:st|nd|rd|th)?,? (?P<y>\d{4})(?!\d)"
+    ),
 )
 _APART = re.compile(r"[*_`\s]*(?:[|\])–—・~:;\[(*]|-\s|$)")
 _WEEKDAY = re.compile(r"[^\W\d_]{2,12}\.?, ")
@@ -148,10 +151,14 @@ def _clock() -> re.Pattern[str]:
     before, after = words_of("morning"), words_of("afternoon")
     around = words_of("clock")
     zone = "|".join(map(re.escape, sorted(_ZONES, key=len, reverse=True)))
-    time = r"\d{1,2}(?: ?(?:[:.h]|시|时|時|点|час\w*) ?\d{2}(?: ?[分분])?(?::\d{2}(?:[.,]\d+)?)?|(?= ?[ap]\.? ?m\b))"
+    hour = r"(?: ?(?:uhr|uur|h|heures?|horas|ore|час\w*|ч|시|时|時|点|點|बजे)(?!\w))"
+    time = (
+        r"\d{1,2}(?: ?(?:[:.h]|시|时|時|点|點|час\w*) ?\d{2}(?: ?[分분])?(?::\d{2}(?:[.,]\d+)?)?"
+        rf"|(?= ?[ap]\.? ?m\b)|(?={hour}))"
+    )
     return re.compile(
         rf"(?:t|,?\s*)(?:(?:{around})\s*)?(?:(?P<am>{before})|(?P<pm>{after}))?\s*"
-        rf"(?P<time>{time})(?!\d)(?:\s*(?:uhr|uur|h|hrs|horas|ore|ч\.?|बजे)(?!\w))?"
+        rf"(?P<time>{time})(?!\d)(?:{hour}|\s*hrs(?!\w))?"
         rf"(?:\s*(?:(?P<am2>a\.? ?m\.?|{before})|(?P<pm2>p\.? ?m\.?|{after}))(?!\w))?"
         rf"(?:(?:[-–—~]|\s+(?:[-–—~]|to|bis|à|a|до)\s+){time}(?!\d)(?:\s*(?:uhr|uur|h)(?!\w))?)?"
         rf"\s*[(\[]?\s*(?:(?:(?P<zone>{zone})(?!\w))?\s*(?P<offset>[+\u2212-]\d{{1,2}}(?::?\d{{2}})?)?(?![\w]))?"

@@ -19,12 +19,14 @@ PRIORITIES: tuple[Priority, ...] = ("critical", "important", "info", "done")
 Part = Literal["task", "next", "nothing", "unknown_time", "clock", "morning", "afternoon"]
 
 _JOINED = re.compile(r"[/,+&、·]|\s-\s")
-_MORE_WORDS = 2
+_MORE_WORDS = 3
 _NOTHING_DENSE = re.compile(
-    # Chinese, Japanese, Korean
-    r"(?:没有|没什么|无需|无|不需要).{0,8}(?:记录|观察|可记|值得|内容|需要|可观)"
-    r"|(?:記録|観察|メモ|特筆|特記|記載|注目).{0,14}(?:ありません|ない|なし|ございません)"
-    r"|(?:기록|관찰|메모|특이|적을|남길).{0,12}(?:없|않)"
+    fold(
+        # Chinese, Japanese, Korean
+        r"(?:没有|没什么|无需|无|不需要).{0,8}(?:记录|观察|可记|值得|内容|需要|可观)"
+        r"|(?:記録|観察|メモ|特筆|特記|記載|注目).{0,14}(?:ありません|ない|なし|ございません)"
+        r"|(?:기록|관찰|메모|특이|적을|남길).{0,12}(?:없|않)"
+    )
 )
 _LONGEST_VERDICT = 60
 
@@ -48,6 +50,8 @@ def _priorities() -> dict[str, Priority]:
 
 def priority_of(text: str) -> Priority | None:
     """Return the priority that a field names, of several the highest; None if it names none."""
+    if whole := _priorities().get(fold(text).strip()):
+        return whole
     words = [fold(word).strip(" *_'.") for word in _JOINED.split(text) if word.strip()]
     known = [_priorities().get(word) for word in words]
     if not known or not all(known):
@@ -103,11 +107,17 @@ def says_nothing(text: str) -> bool:
     if _NOTHING_DENSE.search(plain) and " | " not in text:
         return not any(map(str.isdigit, plain))
     words = plain.split()
-    return any(
-        _within(phrase.split(), words)
-        for phrase in _phrases("nothing")
-        if " " in phrase and phrase.split()[0] in words
-    )
+    return any(_within(phrase, words) for word in words for phrase in _verdicts().get(word, ()))
+
+
+@functools.cache
+def _verdicts() -> dict[str, list[list[str]]]:
+    """Return the words of longer phrases by their first one."""
+    found: dict[str, list[list[str]]] = {}
+    for phrase in _phrases("nothing"):
+        if len(words := phrase.split()) > 1:
+            found.setdefault(words[0], []).append([*words])
+    return found
 
 
 def _within(phrase: list[str], words: list[str]) -> bool:

@@ -17,7 +17,7 @@ SENTENCE = 2_000
 """Characters of a sentence that are searched; a longer one is data."""
 
 _RULES: tuple[PatternName, ...] = ("forbids", "binds", "corrects", "prefers")
-_TOLD: tuple[PatternName, ...] = ("finds", "decides", "fails", "succeeds")
+_SAID: tuple[PatternName, ...] = ("finds", "decides", "fails", "succeeds")
 _MIGHT: tuple[PatternName, ...] = ("negation", "obliges", "only", "without")
 # Words of further languages that require or forbid: Swedish, Danish, Norwegian, Czech, Ukrainian,
 # Vietnamese, Indonesian, Greek, Hebrew, Thai, Persian.
@@ -44,7 +44,7 @@ def is_rule(sentence: str) -> bool:
     """Return whether a user's sentence requires, forbids, prefers or corrects something."""
     known = languages_of(sentence[:SENTENCE])
     folded = fold(sentence[:SENTENCE]).strip()
-    plain = _told(known, folded)
+    plain = _binding_part(known, folded)
     return any(_requires(table, plain) for table in known if not _asks(table, folded))
 
 
@@ -57,22 +57,22 @@ def may_be_rule(sentence: str) -> bool:
     folded = fold(sentence[:SENTENCE]).strip()
     if any(_asks(table, folded) for table in known):
         return False
-    plain = _told(known, folded)
+    plain = _binding_part(known, folded)
     if any(searched(table, name, plain) for table in known for name in _MIGHT):
         return True
     return len(known) != 1 and _ELSEWHERE.search(sentence[:SENTENCE]) is not None
 
 
 def kinds_of(sentence: str) -> frozenset[PatternName]:
-    """Return what an agent's sentence tells: `finds`, `decides`, `fails`, `succeeds`."""
+    """Return what an agent's sentence says: `finds`, `decides`, `fails`, `succeeds`."""
     folded = fold(sentence[:SENTENCE])
     known = languages_of(sentence[:SENTENCE])
     return frozenset(
-        name for name in _TOLD if any(searched(table, name, folded) for table in known)
+        name for name in _SAID if any(searched(table, name, folded) for table in known)
     )
 
 
-def _told(known: tuple[Language, ...], folded: str) -> str:
+def _binding_part(known: tuple[Language, ...], folded: str) -> str:
     """Return a sentence without what is exempt; another clause of it may bind."""
     for table in known:
         exempt = pattern(table, "exempt")

@@ -36,9 +36,11 @@ _WORD = re.compile(
 )
 _TURNS: tuple[PatternName, ...] = ("negation", "denies", "without", "obliges", "permits", "only")
 # Words of a reporting clause say nothing of the statement.
-_REPORTING = frozenset("user said says asked asks want wants agent".split())
+_REPORTING = word_list("user said says asked asks want wants agent")
 # Chinese characters that say little by themselves.
-_COMMON_HAN = frozenset("的了是在我你他她们这那和有就也都还把被给吗呢着过对从到为以及与之其者所个些么请时后前上下中里外会要去来说得地日月年号点分")
+_COMMON_HAN = frozenset(
+    "的了是在我你他她们这那和有就也都还把被给吗呢着过对从到为以及与之其者所个些么请时后前上下中里外会要去来说得地日月年号点分"
+)
 # Two statements that share this much of their words are one with changes.
 _CLOSE, _FEW = 0.5, 3
 # Shorter ones, with their small words.
@@ -89,7 +91,7 @@ def read_statement(text: str, context: str = "") -> Statement:
         wider = languages_of(f"{text} {context}")
         languages = tuple(table for table in wider if table in languages) or languages
     folded = fold(text)
-    turns = frozenset(
+    turns = frozenset[PatternName](
         name for name in _TURNS if any(searched(table, name, folded) for table in languages)
     )
     denied = any(_is_denied(folded, table) for table in languages)

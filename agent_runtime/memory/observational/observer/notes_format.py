@@ -37,6 +37,8 @@ _SKIPPED = re.compile(
     r"|\|?\s*(?:date|time|when)\b[^|]*\|\s*priority\s*\|.*)\s*",
     re.IGNORECASE,
 )
+_ORDINAL = re.compile(r"\s*\d{1,2}\. ")
+_SAYING = re.compile(r"[^\W_]")
 _OPENING = re.compile(_OPEN)
 _CLOSING = re.compile(_CLOSE + _SEPARATOR)
 _BULLET = re.compile(r"\s*(?:(?:[-*•·◦▪‣]|\d{1,3}[.)]|#{1,6})\s+)*")
@@ -45,7 +47,9 @@ _SIGN = re.compile(rf"{_OPEN}(?P<word>!!?|\+|[🔴🟡🟠🟢✅✔])\ufe0f?{_C
 _NAMED = re.compile(r"priority\s*[:=]\s*", re.IGNORECASE)
 # A field ends here; within a field, words are joined by slashes or spaces.
 _FIELD_END = re.compile(rf"\s*(?:[\])>*_`]+\s*{_SEPARATOR}|[|:;,]\s*|[-–—・]\s+)")
-_LABEL = re.compile(r"[*_`\s]*(?:the\s+)?(?P<label>[^:|*`]{1,40}?)[*_`\s]*:[*_`]*\s*", re.IGNORECASE)
+_LABEL = re.compile(
+    r"[*_`\s]*(?:the\s+)?(?P<label>[^:|*`]{1,40}?)[*_`\s]*:[*_`]*\s*", re.IGNORECASE
+)
 _LONGEST_FIELD = 60
 _SIGN_OFF = re.compile(r"[^\d`|/\\]{4,100}[.!?…。！？؟।]\W{0,3}")
 _ENDED = (".", "!", "?", "…", "。", "！", "？", "।", ")", "）", '"')
@@ -144,7 +148,12 @@ def _read(parsed: ParsedNotes, raw: str) -> None:
     # Bounded: the pattern backtracks, and nothing to skip is longer.
     if len(raw) < 200 and _SKIPPED.fullmatch(raw):
         return
-    start = _BULLET.match(raw)
+    if parsed.open != "line" and not _SAYING.search(raw):
+        parsed.stray += 1
+        return
+    # "21. November" begins a date, no list.
+    dated = _ORDINAL.match(raw) and read_time(plain_of(raw.strip()), "")
+    start = None if dated and dated.day else _BULLET.match(raw)
     bullet = raw[: start.end()].strip() if start else ""
     body = raw[start.end() :].rstrip() if start else raw.strip()
     plain = body.strip(" *_`.\"'")
@@ -211,6 +220,10 @@ def _timed(plain: str, place: int, day: str) -> tuple[str, int] | None:
         return None
     word = plain[begin : end.start()].strip()
     unknown = _NONE.fullmatch(word) or is_word(word, "unknown_time")
+    if not unknown and "|" in end[0] and not any(map(str.isdigit, word)):
+        # Whatever stands before a priority between bars is its time.
+        named = _priority(plain, end.end())
+        unknown = named is not None and "|" in plain[end.end() : named[1]] and not priority_of(word)
     return ("", end.end()) if unknown and end[0].strip() not in ("", ",") else None
 
 
