@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from agent_runtime.memory.observational.language.base import (
@@ -111,16 +112,16 @@ def says_nothing(text: str) -> bool:
 
 
 @functools.cache
-def _verdicts() -> dict[str, list[list[str]]]:
+def _verdicts() -> dict[str, list[Sequence[str]]]:
     """Return the words of longer phrases by their first one."""
-    found: dict[str, list[list[str]]] = {}
+    found: dict[str, list[Sequence[str]]] = {}
     for phrase in _phrases("nothing"):
         if len(words := phrase.split()) > 1:
-            found.setdefault(words[0], []).append([*words])
+            found.setdefault(words[0], []).append(words)
     return found
 
 
-def _within(phrase: list[str], words: list[str]) -> bool:
+def _within(phrase: Sequence[str], words: Sequence[str]) -> bool:
     """Return whether a phrase occurs in order among hardly more words."""
     left = iter(words)
     return len(words) <= len(phrase) + _MORE_WORDS and all(word in left for word in phrase)
