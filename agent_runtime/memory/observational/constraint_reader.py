@@ -57,12 +57,14 @@ _NO_LONGER = re.compile(
     r"\bno longer\b|\bnot? (.{0,30})\bany ?more\b|\bany ?more\b|"
     r"\bforget (?:about|the rule|what I said about)\b|\byou (?:may|can) now\b|\bnicht mehr\b|"
     r"\bkein\w{0,2} (.{0,40})\bmehr\b|\bya no\b|\bne (.{1,30}) plus\b|\bnon (.{1,30}) più\b|"
-    r"\bmais não\b|\bбольше не\b|不再|もう",
+    r"\bmais não\b|\bбольше не\b|\bniet meer\b|\bjuż nie\b|\bwięcej nie\b|"
+    r"\bei enää\b|\bartık\b|لم [يت]عد|더 ?이상|不再|もう",
     re.IGNORECASE,
 )
 _FROM_NOW_ON = re.compile(
     r"\b(?:from now on|going forward|starting now|from here on|ab (?:jetzt|sofort)|künftig|"
-    r"désormais|dorénavant|a partir de (?:ahora|agora)|d'ora in poi|отныне)\b|"
+    r"désormais|dorénavant|a partir de (?:ahora|agora)|d'ora in poi|отныне|voortaan|vanaf nu|odtąd|"
+    r"od teraz|tästä lähtien|bundan böyle)\b|अब से|من الآن فصاعد|앞으로|이제부터|"
     r"从现在起|今后|今後|これから",
     re.IGNORECASE,
 )

@@ -164,3 +164,4 @@ def test_one_line_between_a_preamble_and_a_sign_off_is_accepted() -> None:
 def test_a_rule_ends_in_other_languages() -> None:
     assert supersedes("Verwende Tabs nicht mehr.", "Verwende immer Tabs.")
     assert not supersedes("Verwende Tabs nicht mehr.", "Verwende immer Leerzeichen.")
+    assert supersedes("Tabs gebruiken we niet meer.", "Tabs gebruiken we altijd.")

@@ -118,15 +118,6 @@ fehler\w*|fehlgeschlagen|schlägt|schlagen|schlug|scheiter\w+|gescheitert|verwei
         "succeeds": r"""
 erfolgreich|abgeschlossen|durchgelaufen|bestanden|fertig|erledigt|behoben|gelöst|eingespielt|gelungen|geklappt|funktioniert|läuft|hinzugefügt|entfernt|aktualisiert|erstellt|umgesetzt|grün|ohne (?:zwischenfälle|fehler|probleme)|angelegt|geändert|veröffentlicht|reibungslos
 """,
-        "ends": r"""
-nicht mehr
-kein\w{0,2} (.{0,40})\bmehr
-gilt (.{0,30})\bnicht länger
-vergiss
-""",
-        "from_now": "ab (?:jetzt|sofort|heute)|künftig|von (?:jetzt|nun) an|in zukunft",
-        "instead": "stattdessen|anstelle",
-        "instead_of": r"(?:statt|anstatt|anstelle von)\s+([^,;.!?]{1,120})",
         "negation": "nicht|nie|niemals|kein\\w{0,2}|nichts|niemand\\w*|nirgends|weder|keinesfalls|nimmer",
         "denies": r"""
 verboten|verbiet\w*|untersag\w*|unzulässig|tabu|verweiger\w*|lehn\w+ .{0,30}ab|abgelehnt|ablehn\w*|ausgeschlossen|unmöglich|vermeid\w*

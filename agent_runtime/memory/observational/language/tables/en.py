@@ -162,22 +162,6 @@ fixed|resolved|implemented|added|removed|changed|updated|renamed|replaced|create
 refactored|moved|works?|pass(?:es|ed|ing)?|done|completed?|committed|pushed|merged|finished
 succe\w+|without (?:a hitch|errors?|problems?|incident)|went (?:in|through|live|fine|smoothly)|green|ready|ok
 """,
-        "ends": r"""
-no longer
-not? (.{0,30})\bany ?more
-any ?more
-forget (?:about|the rule|what i said about)
-you (?:may|can) now
-""",
-        "from_now": r"""
-from now on|going forward|starting now|from here on
-""",
-        "instead": r"""
-instead|rather
-""",
-        "instead_of": r"""
-(?:instead of|rather than)\s+([^,;.!?]{1,120})
-""",
         "negation": r"""
 not(?! only)|no|never|none|nobody|nothing(?! else| more)|nowhere|neither|nor|cannot|hardly
 (?:do|does|did|is|are|was|were|has|have|had|would|could|should|must|need|might|wo|ca|ai)n'?t

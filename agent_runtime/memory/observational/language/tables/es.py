@@ -96,13 +96,6 @@ fall\w+|error\w*|rechazad\w+|denegad\w+|imposible|no (?:se pudo|pudo|puede|funci
         "succeeds": r"""
 pasad\w+|pasan|pasaron|terminad\w+|completad\w+|éxito|exitos\w+|correctamente|arreglad\w+|resuelt\w+|solucionad\w+|añadid\w+|eliminad\w+|cread\w+|actualizad\w+|aplicó|sin (?:contratiempos|errores|problemas|incidencias)|funciona|list\w+|superad\w+|instalad\w+|desplegad\w+|finalizad\w+|en verde
 """,
-        "ends": r"""
-ya no
-olvida (?:la regla|lo que)
-""",
-        "from_now": r"a partir de (?:ahora|hoy)|de ahora en adelante|desde ahora",
-        "instead": r"en (?:su )?lugar|en vez",
-        "instead_of": r"(?:en lugar de|en vez de)\s+([^,;.!?]{1,120})",
         "negation": r"no|nunca|jamás|ningun\w*|ningún|nadie|nada|ni|tampoco",
         "denies": r"""
 prohíb\w+|prohib\w+|rechaz\w+|nieg\w+|neg(?:ó|ar|aron)|vedad\w+|excluid\w+|imposible\w*|evit\w+|impid\w+|impedi\w+|abst\w+

@@ -93,14 +93,6 @@ virhe\w*|epäonnistu\w+|kaatu\w+|evätty|evättiin|hylätty|hylättiin|kielletty
         "succeeds": r"""
 läpi|valmis|valmistu\w+|onnistu\w+|korja(?:ttu|tiin|ttiin)|ratkaistu|lisätty|lisättiin|poistettu|poistettiin|luotu|päivitetty|päivitettiin|asentui|asennettu|ongelmitta|toimii|ilman (?:ongelmia|virheitä)|suoritettu|tehty|vihreä\w*|julkaistu|hoidettu
 """,
-        "ends": r"""
-ei enää
-ei (.{1,30}) enää
-unohda (?:sääntö|mitä)
-""",
-        "from_now": "tästä (?:lähtien|eteenpäin|alkaen)|jatkossa|vastedes",
-        "instead": "sen sijaan",
-        "instead_of": r"(\S{3,40}) (?:sijaan|sijasta|asemesta)",
         "negation": r"ei|en|et|emme|ette|eivät|älä|älkää|älköön|eikä|enkä|etkä|eivätkä|koskaan|kukaan|mikään|mitään|yksikään|ketään",
         "denies": r"""
 kielle\w+|kielt\w+|evät\w+|evätt\w+|hylä\w+|kieltäyt\w+|vält\w+|mahdoton\w*|est(?:ää|etty|ettiin)|näpit irti

@@ -101,14 +101,6 @@ s'avère|trouvé\w*|découvert\w*|cause|raison|à cause|parce que|en fait|confir
         "succeeds": r"""
 réussi\w*|termin\w+|passent|passe|au vert|succès|corrigé\w*|résolu\w*|ajouté\w*|supprimé\w*|créé\w*|mise? à jour .{0,30}(?:faite|déroulée|installée)|déployé\w*|fonctionne\w*|marche|sans (?:accroc|erreur|problème|encombre)|achevé\w*|abouti\w*|fini\w*|bien (?:passé|déroulé)\w*
 """,
-        "ends": r"""
-ne (.{1,30}) plus
-n'(.{1,30}) plus
-oublie[rz]? (?:la règle|ce que)
-""",
-        "from_now": r"désormais|dorénavant|à (?:partir|compter) (?:de maintenant|d'aujourd'hui)",
-        "instead": "à la place",
-        "instead_of": r"(?:au lieu d[eu]|à la place d[eu])\s+([^,;.!?]{1,120})",
         "negation": r"pas|jamais|aucun\w*|personne|rien|nul|nulle|ni|non|ne|n'\w+",
         "denies": r"""
 interdi\w+|prohib\w+|proscri\w+|refus\w+|défendu\w*|défense de|rejet\w+|exclu\w*|hors de question|impossible\w*|évit\w+|abstenir|abstien\w*

@@ -94,13 +94,6 @@ fallit\w+|fallisc\w+|error\w*|rifiutat\w+|negat\w+|respint\w+|impossibile|non (?
         "succeeds": r"""
 superat\w+|passan\w+|passat\w+|completat\w+|terminat\w+|riuscit\w+|successo|corrett\w+|risolt\w+|aggiunt\w+|rimoss\w+|creat\w+|aggiornat\w+|liscio|senza (?:intoppi|errori|problemi)|funziona|fatto|installat\w+|verde|conclus\w+|pubblicat\w+
 """,
-        "ends": r"""
-non (.{1,30}) più
-dimentica (?:la regola|quel)
-""",
-        "from_now": "d'ora in (?:poi|avanti)|da (?:ora|oggi|adesso) in poi",
-        "instead": "invece",
-        "instead_of": r"(?:invece d(?:i|el|ella)|anziché|al posto d(?:i|el|ella))\s+([^,;.!?]{1,120})",
         "negation": r"non|mai|nessun\w*|niente|nulla|né|nemmeno|neanche|neppure",
         "denies": r"""
 viet\w+|proib\w+|rifiut\w+|neg(?:a|ò|at\w+|ano)|esclus\w+|impossibil\w+|evit\w+|imped\w+|asten\w+|fuori discussione

@@ -92,14 +92,6 @@ mislukt\w*|mislukken|fouten?|geweigerd|afgewezen|faalt|falen|gefaald|onmogelijk|
         "succeeds": r"""
 geslaagd\w*|voltooid|gelukt|afgerond|klaar|opgelost|verholpen|toegevoegd|verwijderd|gemaakt|bijgewerkt|doorgevoerd|zonder (?:haperen|fouten|problemen)|werkt|gereed|groen|geïnstalleerd|succes\w*|slagen|gefixt
 """,
-        "ends": r"""
-niet (?:meer|langer)
-geen (.{0,40})\bmeer
-vergeet (?:de regel|wat ik)
-""",
-        "from_now": "voortaan|vanaf (?:nu|vandaag)|van nu af aan",
-        "instead": "in plaats daarvan",
-        "instead_of": r"in plaats van\s+([^,;.!?]{1,120})",
         "negation": "niet|nooit|geen|niets|niks|niemand|nergens|noch",
         "denies": r"""
 verboden|verbied\w*|weiger\w*|geweigerd|afgewezen|afwij\w+|uitgesloten|onmogelijk|vermijd\w*|uit den boze|taboe|voorkom\w*

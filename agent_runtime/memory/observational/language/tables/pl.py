@@ -95,15 +95,6 @@ błęd\w+|błąd|niepowodzeni\w+|nie (?:powiod\w+|uda\w+|przecho\w+|przesz\w+|dz
         "succeeds": r"""
 przesz\w+|ukończon\w+|zakończon\w+|gotow\w+|uda\w+ się|powiod\w+|naprawion\w+|rozwiązan\w+|dodan\w+|usunięt\w+|utworzon\w+|zaktualizowan\w+|bez (?:problemów|błędów|przeszkód)|działa|zaliczon\w+|zainstalowan\w+|wdrożon\w+|weszł\w+|sukces\w*|zielon\w+|zrobion\w+
 """,
-        "ends": r"""
-już nie
-więcej nie
-nie (.{0,30})\bjuż
-zapomnij
-""",
-        "from_now": "od (?:teraz|dziś|dzisiaj|tej pory)|odtąd",
-        "instead": "zamiast tego",
-        "instead_of": r"zamiast\s+([^,;.!?]{1,120})",
         "negation": r"nie|nigdy|żad\w+|nic|nikt|nikogo|niczego|ani|nigdzie|nie\w+(?:aln|on|yjn)\w+",
         "denies": r"""
 zabran\w+|zabroni\w+|zakaz\w*|wzbronion\w+|odmawia\w*|odmow\w+|odmówi\w+|odrzuc\w+|wyklucz\w+|unika\w*|tabu|precz

@@ -97,14 +97,6 @@ falh\w+|erros?|recusad\w+|negad\w+|rejeitad\w+|impossível|não (?:foi possível
         "succeeds": r"""
 passaram|passando|passou|concluíd\w+|terminad\w+|completad\w+|sucesso|corretamente|corrigid\w+|resolvid\w+|adicionad\w+|removid\w+|criad\w+|atualizad\w+|sem (?:sustos|erros|problemas|incidentes)|funciona|funcionou|pront\w+|aprovad\w+|instalad\w+|finalizad\w+|no verde|deu certo|entrou
 """,
-        "ends": r"""
-mais não
-não (.{1,30})\bmais
-esqueça (?:a regra|o que)
-""",
-        "from_now": r"a partir de (?:agora|hoje)|de agora em diante|daqui (?:pra|para) frente|doravante",
-        "instead": r"em vez disso|no lugar",
-        "instead_of": r"(?:em vez d[eoa]s?|ao invés d[eoa]s?|no lugar d[eoa]s?)\s+([^,;.!?]{1,120})",
         "negation": r"não|nunca|jamais|nenhum\w*|ninguém|nada|nem|tampouco",
         "denies": r"""
 proib\w+|vedad\w+|recus\w+|neg(?:ou|ar|ad\w+)|rejeit\w+|excluíd\w+|impossíve\w+|evit\w+|imped\w+|abst\w+|fora de questão

@@ -93,13 +93,6 @@ hata\w*|başarısız\w*|reddedil\w+|engellen\w+|kaldı|bozuk|çök\w+|yüklenmiy
         "succeeds": r"""
 geçti|başarıyla|başarılı|tamamlan\w+|bitti|bitirildi|çözüldü|düzeltildi|eklendi|silindi|kaldırıldı|oluşturuldu|güncellendi|kuruldu|sorunsuz|çalışıyor|çalıştı|hazır|yeşil|yayınlandı|halloldu|yapıldı
 """,
-        "ends": r"""
-artık (.{0,40})\w+(?:ma|me|mayın|meyin|mıyor|miyor|yok|değil)
-unut
-""",
-        "from_now": "bundan (?:böyle|sonra)|şu andan itibaren|artık",
-        "instead": "onun yerine|bunun yerine",
-        "instead_of": r"(\S{3,40}) yerine",
         "negation": r"""
 değil|yok|asla|hiç|hiçbir\w*|kimse|ne
 \w+(?:mıyor|miyor|muyor|müyor|madı|medi|mamış|memiş|mayacak|meyecek|mamalı|memeli|mayın|meyin|maz|mez|masın|mesin)\w*
