@@ -31,6 +31,8 @@ erst (?:nach|wenn|dann|mit)
 nur (?:mit|nach|wenn|auf|noch|über|per|durch)
 ich (?:verlange|erwarte|bestehe|will(?! nicht)|möchte|brauche)\b
 wichtig:
+(?:erst|zuerst) (?:\w+ ){1,4}?dann
+@(?:erst|zuerst) \w+(?: \w+)*, dann
 ohne ausnahme|in jedem fall|auf jeden fall
 \w+ nur (?:mit|nach)
 """,

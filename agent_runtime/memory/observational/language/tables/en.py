@@ -42,6 +42,7 @@ i insist
 (?:any|every|all|each)(?:thing|one|body)?\b~ (?:first|beforehand|in advance|before|through me|by me|past me|with me|to me|my (?:approval|ok))
 (?:nothing|nobody|no one|none|no \w+)\b~ (?:without|until|unless|before|except)
 only (?:ever|use|after|with|if|when|once|in|on|by|through)
+@only \w+(?: \w+){0,4} (?:when|if|once|after|with)
 deadline
 (?:below|under|within|up to|more than|less than|fewer than) \d~ (?:lines?|words?|chars?|characters?|minutes?|seconds?|files?|tokens?)
 (?:goes?|run|check|clear) (?:everything |it |that |them )?(?:through|past|by|with) me

@@ -73,6 +73,7 @@ mieux (?:vaut|vaudrait)|mieux .{1,40} que
 et non|mais (?:bien |plutôt )?(?:le|la|les|du|de)|il s'agit (?:de|du|des)
 (?:trop|pas assez|exagéré|excessif)\b.{0,30}(?:met\w*|fai\w+|pren\w+|passe\w*|disons|rédui\w+|descend\w*|plutôt|baisse\w*|\d)
 oublie[rz]? (?:ce|la|le|les|mon|ma)|j'ai changé d'avis|je retire|annule ce
+(?:avec|à) (?:un|deux) (?:seul )?[a-z]\b
 s'écrit|orthographi\w+|(?:avec|sans) (?:un |deux |une )?(?:accent|cédille|tréma|h|s|t|n|l|majuscule)\b
 """,
         "exempt": r"""
