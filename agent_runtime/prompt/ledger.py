@@ -37,6 +37,10 @@ IdentifierKind = Literal["path", "file", "url", "symbol", "hash", "other"]
 # Finding: split at spaces and quotes, then search each run for identifiers.  A search covers at
 # most `LONGEST` characters, so the time is linear in any text.
 _RUN = re.compile(r"[^\s\"'`<>{}|\\^,;!*\u2018-\u201f\u2026\u2500-\u259f]{3,}")
+# A script without spaces ends a name; elsewhere "naïve_größe" is one.
+_DENSE = re.compile(
+    "[\u0e00-\u0e7f\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffef]+"
+)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _PATH = re.compile(r"[\w.@%+~$\[\]()-]*(?:/[\w.@%+~$\[\]()-]*)+")
 _EXTENSIONS = (
@@ -99,7 +103,7 @@ class LedgerSource:
 
 def identifiers(text: str) -> Iterator[str]:
     """Yield the identifiers of a text in order, as they are written, with repetitions."""
-    for run in _RUN.findall(text):
+    for run in _runs(text):
         if not _is_prose(run):
             for _, name in _split(run):
                 yield name
@@ -189,6 +193,10 @@ def spelled_out(ledger: Iterable[str]) -> Iterator[str]:
 
 
 # Finding
+
+
+def _runs(text: str) -> list[str]:
+    return _RUN.findall(text if text.isascii() else _DENSE.sub(" ", text))
 
 
 def _is_prose(run: str) -> bool:
@@ -302,7 +310,7 @@ def _facts(passages: Sequence[LedgerSource]) -> dict[str, _Fact]:
         reached += len(text)
         times: dict[str, int] = {}
         # Each distinct run once: logs repeat themselves.
-        for run, often in Counter[str](_RUN.findall(text)).items():
+        for run, often in Counter[str](_runs(text)).items():
             if _is_prose(run):
                 continue
             for kind, name in _split(run):

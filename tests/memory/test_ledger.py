@@ -51,6 +51,9 @@ def tokens(ledger: tuple[str, ...]) -> int:
         ("0f8fad5b-d9cb-469f-a165-70867728950e", ["0f8fad5b-d9cb-469f-a165-70867728950e"]),
         ("the well-known, read-only order 48213 of 12", ["48213"]),
         ("branch fix-login-bug of gpt-4o", ["fix-login-bug", "gpt-4o"]),
+        ("端口8443，提交a1b2c3d4e。", ["8443", "a1b2c3d4e"]),
+        ("请修改src/shop/cart.py文件", ["src/shop/cart.py"]),
+        ("config_fileを変更、PROJ-12も", ["config_file", "PROJ-12"]),
         ("naïve_größe in Übersicht/größe.py", ["naïve_größe", "Übersicht/größe.py"]),
     ],
 )

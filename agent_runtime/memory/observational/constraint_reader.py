@@ -13,7 +13,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 import anyio.to_thread
 
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.observer.sentences import answer_text, binding, words
+from agent_runtime.memory.observational.language.rules import SENTENCE, is_rule, may_be_rule
+from agent_runtime.memory.observational.observer.sentences import answer_text, words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
 from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
 from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints
@@ -28,48 +29,6 @@ LONGEST = 800
 """Characters of a constraint; a longer one is shortened and names its node."""
 PIECE = 20_000
 """Characters of a line that are read at once."""
-SENTENCE = 2_000
-"""Characters of a sentence that are searched; a longer one is data."""
-_SAYS_SO = re.compile(
-    # Imperatives, limits and corrections, in addition to what `binding` finds.
-    r"^(?:(?:please|and|also|so|then|now|but|ok(?:ay)?|again)[,:]? )*(?:keep|use|follow|respect|"
-    r"stick|stay|limit|treat|leave|assume|cap|refrain|answer|reply|respond|wrong|no[,.;:]|nope|"
-    r"correction|hands off|actually)\b"
-    r"|\b(?:no more than|not exceed|may not|must ?n[o']t|can ?no?t be|refuses?|refused|refrain\w*|"
-    r"off[- ]limits|read[- ]only|untouched|unchanged|mandatory|obligatory|whenever|every time|"
-    r"from now on|going forward|under no circumstances|in no case|as a rule|ha(?:s|ve) to|"
-    r"I(?: really)? (?:want|need|expect|insist|meant|said)|I'd (?:like|rather|prefer)|instead|"
-    r"(?:below|under|within|up to|more than|less than|fewer than) \d|not .{1,60}\bbut\b|no one may|"
-    r"nobody may|isn'?t allowed|are ?n[o']t allowed|is wrong|that'?s wrong|you may now|you can now|"
-    r"anymore|any more|forget (?:what|about|the|my)|changed my mind)\b"
-    # German, Dutch, Scandinavian
-    r"|\b(?:muss|müssen|musst|müsst|darf|darfst|dürfen|dürft|niemals|nie|immer|nicht|kein\w{0,2}|nur|"
-    r"ohne|stets|verboten|soll\w{0,3}|höchstens|mindestens|stattdessen|statt|unbedingt|vermeide\w*|"
-    r"benutz\w*|verwend\w*|ab (?:jetzt|sofort)|moet\w*|nooit|altijd|niet|geen|alleen|zonder|aldrig|"
-    r"alltid|måste|ikke|inte|endast|älä|aina|koskaan|täytyy)\b"
-    # Romance
-    r"|\b(?:jamais|toujours|doi(?:s|t|vent)|devez|interdit\w*|seulement|uniquement|sans|évite\w*|"
-    r"il faut|obligatoire\w*|désormais|dorénavant|ne .{1,40} pas|nunca|jamás|siempre|sempre|"
-    r"debe\w*|deve\w*|prohibid\w*|proibid\w*|vietat\w*|evit\w+|hay que|não|apenas|"
-    r"a partir de (?:ahora|agora)|somente|non .{1,60}|mai|senza|solo|sólo|"
-    r"no (?:\w+es|\w+as)|sin|sem)\b|"
-    r"\bn'.{1,40} pas\b"
-    # Slavic, Turkish, Vietnamese, Indonesian
-    r"|\b(?:никогда|всегда|нельзя|долж\w+|не|только|без|обязательн\w+|запрещ\w+|используй\w*|ніколи|"
-    r"завжди|nigdy|zawsze|musi\w*|nie|tylko|nikdy|vždy|asla|daima|sadece|yalnızca|zorunda|không|phải|"
-    r"luôn|jangan|harus|selalu|hanya)\b"
-    # Greek, Arabic, Hebrew, Hindi, Thai
-    r"|\b(?:μην?|πάντα|ποτέ|πρέπει|μόνο)\b|لا |يجب|دائم|أبد|ممنوع|فقط|بدون|אסור|תמיד|חייב|אל |"
-    r"कभी|हमेशा|मत |नहीं|चाहिए|केवल|ห้าม|ต้อง|เสมอ|อย่า|เท่านั้น"
-    # Chinese, Japanese, Korean
-    r"|不要|不得|不能|不准|不可|不许|不應|不应|必须|必須|禁止|绝不|絕不|从不|永远|永遠|总是|總是|务必|務必|"
-    r"只能|只用|只有|仅|应该|應該|应当|需要|请勿|請勿|切勿|勿|别|不再|保持|至少|最多|今后|从现在起|"
-    r"ないで|しないこと|してはいけ|必ず|常に|決して|絶対|のみ|だけ|べき|ください|すること|なければ|"
-    r"하지 ?마|말아|마세요|말 것|항상|반드시|절대|금지|해야|않도록|마십시오",
-    re.IGNORECASE,
-)
-# A question requires nothing, except a polite request in that form.
-_ASKS = re.compile(r"^(?:can|could|would|will) you\b|\b(?:please|bitte|por favor|s'il)\b", re.I)
 # Not before a small letter, as after an abbreviation; CJK text has no space after its full stop.
 _ENDS = re.compile(r"(?<=[.!?…])[\"')\]*_”]*\s+(?=[^a-zà-ÿ])|(?<=[。！？；।؟])\s*")
 _SHORT_FOR = re.compile(
@@ -98,12 +57,14 @@ _NO_LONGER = re.compile(
     r"\bno longer\b|\bnot? (.{0,30})\bany ?more\b|\bany ?more\b|"
     r"\bforget (?:about|the rule|what I said about)\b|\byou (?:may|can) now\b|\bnicht mehr\b|"
     r"\bkein\w{0,2} (.{0,40})\bmehr\b|\bya no\b|\bne (.{1,30}) plus\b|\bnon (.{1,30}) più\b|"
-    r"\bmais não\b|\bбольше не\b|不再|もう",
+    r"\bmais não\b|\bбольше не\b|\bniet meer\b|\bjuż nie\b|\bwięcej nie\b|"
+    r"\bei enää\b|\bartık\b|لم [يت]عد|더 ?이상|不再|もう",
     re.IGNORECASE,
 )
 _FROM_NOW_ON = re.compile(
     r"\b(?:from now on|going forward|starting now|from here on|ab (?:jetzt|sofort)|künftig|"
-    r"désormais|dorénavant|a partir de (?:ahora|agora)|d'ora in poi|отныне)\b|"
+    r"désormais|dorénavant|a partir de (?:ahora|agora)|d'ora in poi|отныне|voortaan|vanaf nu|odtąd|"
+    r"od teraz|tästä lähtien|bundan böyle)\b|अब से|من الآن فصاعد|앞으로|이제부터|"
     r"从现在起|今后|今後|これから",
     re.IGNORECASE,
 )
@@ -337,12 +298,9 @@ def _ends(text: str) -> Iterator[int]:
 
 def _is_constraint(sentence: str) -> bool:
     """Return whether a sentence requires, forbids or corrects something."""
-    sentence = sentence[:SENTENCE]
-    if not any(map(str.isalpha, sentence)):
-        return False
-    if sentence.rstrip("\"')").endswith(("?", "？", "؟")) and not _ASKS.search(sentence):
-        return False
-    return binding(sentence) or _SAYS_SO.search(sentence) is not None
+    return any(map(str.isalpha, sentence[:SENTENCE])) and (
+        is_rule(sentence) or may_be_rule(sentence)
+    )
 
 
 # Superseding

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.errors import ModelRejected, ModelUnavailable
+from agent_runtime.memory.observational.language.numerals import has_numbers, numbers_of
 from agent_runtime.memory.observational.observer.base import ObserverFailed
 from agent_runtime.memory.observational.reflector.archive import archived
 from agent_runtime.memory.observational.reflector.base import (
@@ -24,9 +25,9 @@ from agent_runtime.memory.observational.reflector.base import (
 from agent_runtime.memory.observational.reflector.model import INSTRUCTIONS, ModelReflector
 from agent_runtime.memory.observational.reflector.retention import (
     critical_lines,
+    literal_terms,
     lost_critical_lines,
     restore_lost_lines,
-    verbatim_terms,
 )
 from agent_runtime.memory.observational.reflector.rules import RuleReflector, condense_by_rule
 from agent_runtime.models.base import ModelInfo, Price
@@ -89,7 +90,8 @@ def test_restored_notes_have_lost_nothing(
     assert restore_lost_lines(whole, parts) == whole
     text = "\n".join(line.text for line in whole.lines)
     for line in critical_lines(parts):
-        assert all(term in text or term in whole.task for term in verbatim_terms(line.text))
+        assert all(term in text or term in whole.task for term in literal_terms(line.text))
+        assert has_numbers(numbers_of(line.text, ()), numbers_of(f"{text}\n{whole.task}", ()))
 
 
 @pytest.mark.parametrize(

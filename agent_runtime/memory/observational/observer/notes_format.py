@@ -4,8 +4,8 @@
     TASK: write the report
     NEXT: translate the summary
 
-Weak models add bullets, code fences, brackets, headings or a table, use other words for priorities,
-or omit the time.  All of that is understood; prose is not.
+Weak models add bullets, code fences, brackets, headings or a table, use other words for priorities
+or another language, greet and sign off, or omit the time.  All of that is understood; prose is not.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import date, datetime
 
+from agent_runtime.memory.observational.language.note_times import plain_of, read_time
+from agent_runtime.memory.observational.language.note_words import (
+    is_word,
+    priority_of,
+    says_nothing,
+)
 from agent_runtime.messages import encodable
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, Priority
 
@@ -23,19 +28,8 @@ NOTHING = "NOTHING TO OBSERVE"
 LONGEST_LINE = 800
 """Characters above which a line is split."""
 
-_SPELLINGS: dict[Priority, str] = {
-    "critical": "critical crit high highest urgent blocker must p0 🔴 !!",
-    "important": "important medium med moderate notable warning p1 🟡 🟠 !",
-    "info": "info information low minor normal note fyi p2 p3 🟢",
-    "done": "done completed complete finished resolved ✅ ✔ +",
-}
-_WORDS: dict[str, Priority] = {
-    word: priority for priority, words in _SPELLINGS.items() for word in words.split()
-}
-_MONTHS = ("%B %d %Y", "%b %d %Y", "%d %B %Y", "%d %b %Y")
-
 _OPEN, _CLOSE = r"[\[(<*_`\s]*", r"[\])>*_`]*\s*"
-_SEPARATOR = r"(?:[|:;,]|[-–—](?=\s))?\s*"
+_SEPARATOR = r"(?:[|:;,]|[-–—・](?=\s))?\s*"
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 # Code fences, tags, rules and the header of a table, which many models put around notes.
 _SKIPPED = re.compile(
@@ -43,33 +37,29 @@ _SKIPPED = re.compile(
     r"|\|?\s*(?:date|time|when)\b[^|]*\|\s*priority\s*\|.*)\s*",
     re.IGNORECASE,
 )
+_ORDINAL = re.compile(r"\s*\d{1,2}\. ")
+_SAYING = re.compile(r"[^\W_]")
+_OPENING = re.compile(_OPEN)
+_CLOSING = re.compile(_CLOSE + _SEPARATOR)
 _BULLET = re.compile(r"\s*(?:(?:[-*•·◦▪‣]|\d{1,3}[.)]|#{1,6})\s+)*")
-_DAY = r"(?P<date>\d{4}[-/.]\d{1,2}[-/.]\d{1,2})"
-_CLOCK = r"\d{1,2}:\d{2}"
-_REST = (
-    r"(?::\d{2}(?:[.,]\d+)?)?(?:\s*(?P<half>[AaPp])\.?[Mm]\b\.?)?(?:\s*(?:Z|UTC|GMT|\+00:?00)\b)?"
+_HEADING = re.compile(r"[\[(*_`\s]*(?:(?:date|day)\s*:\s*)?(.{6,40}?)[\])*_`\s:]*", re.IGNORECASE)
+_SIGN = re.compile(rf"{_OPEN}(?P<word>!!?|\+|[🔴🟡🟠🟢✅✔])\ufe0f?{_CLOSE}{_SEPARATOR}")
+_NAMED = re.compile(r"priority\s*[:=]\s*", re.IGNORECASE)
+# A field ends here; within a field, words are joined by slashes or spaces.
+_FIELD_END = re.compile(rf"\s*(?:[\])>*_`]+\s*{_SEPARATOR}|[|:;,]\s*|[-–—・]\s+)")
+_LABEL = re.compile(
+    r"[*_`\s]*(?:the\s+)?(?P<label>[^:|*`]{1,40}?)[*_`\s]*:[*_`]*\s*", re.IGNORECASE
 )
-_WHEN = re.compile(
-    rf"{_OPEN}(?:{_DAY}(?:(?:T|,?\s+)(?P<time>{_CLOCK}))?|(?P<only>{_CLOCK})){_REST}(?![\w/])"
-    rf"{_CLOSE}{_SEPARATOR}"
-)
-_HEADING = re.compile(r"(?:(?:date|day)\s*:\s*)?(?P<day>[\w\s,./-]{6,30}?)\s*:?", re.IGNORECASE)
-_PRIORITY = re.compile(
-    rf"(?:priority\s*[:=]\s*)?(?P<open>{_OPEN})(?P<word>!!?|\+|[^\W\d_]{{3,11}}|p[0-3]|[🔴🟡🟠🟢✅✔])\ufe0f?"
-    rf"(?P<close>{_CLOSE})(?P<separator>{_SEPARATOR})",
-    re.IGNORECASE,
-)
-_LAST = re.compile(
-    r"[*_`\s]*(?:the\s+)?(?:(?P<task>(?:current[\s_-]+|primary[\s_-]+|open[\s_-]+)?tasks?)"
-    r"|(?P<next>(?:suggested[\s_-]+)?next(?:[\s_-]+(?:steps?|actions?|response))?))"
-    r"[*_`\s]*:[*_`]*\s*(?P<text>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
+_LONGEST_FIELD = 60
+_SIGN_OFF = re.compile(r"[^\d`|/\\]{4,100}[.!?…。！？؟।]\W{0,3}")
+_ENDED = (".", "!", "?", "…", "。", "！", "？", "।", ")", "）", '"')
 _NONE = re.compile(
     r"(?:none|nothing|n/?a|unknown|-+|–|—|null|not applicable)?[.\s]*", re.IGNORECASE
 )
 _VERDICT = re.compile(
-    r"nothing(?:\s+(?:new\s+)?(?:worth\s+)?to\s+(?:be\s+)?observed?)?", re.IGNORECASE
+    r"nothing(?:\s+(?:new\s+|else\s+)?(?:worth\s+\w+|of\s+note|noteworthy|(?:worth\s+)?to\s+(?:be\s+)?\w+))?"
+    r"(?:\s+(?:here|so far|yet|this time))?",
+    re.IGNORECASE,
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -121,9 +111,32 @@ def parse_notes(text: str) -> ParsedNotes:
     """Parse a model's answer as far as it has the form of notes."""
     parsed = ParsedNotes()
     thought = _THOUGHT.match(text)
-    for raw in text[thought.end() if thought else 0 :].splitlines():
-        _read(parsed, raw)
+    lines = text[thought.end() if thought else 0 :].rstrip().splitlines()
+    for place, raw in enumerate(lines):
+        if place + 1 == len(lines) and _signs_off(parsed, raw):
+            parsed.stray += 1
+        else:
+            _read(parsed, raw)
     return parsed
+
+
+def _signs_off(parsed: ParsedNotes, raw: str) -> bool:
+    """Return whether the last line is a phrase behind the notes, in any language."""
+    if parsed.open != "line" or raw[:1].isspace() or (bullet := _BULLET.match(raw)) is None:
+        return False
+    before = parsed.lines[-1].text
+    whole = bullet.end() == 0 and _SIGN_OFF.fullmatch(raw) and before.endswith(_ENDED)
+    return bool(whole) and _line(raw, parsed.day) is None and _label(raw) is None
+
+
+def _label(body: str) -> tuple[str, int] | None:
+    """Return `task` or `next`, and where its text begins, if a line begins with that."""
+    match = _LABEL.match(plain_of(body[:100]))
+    if match is None:
+        return None
+    if is_word(match["label"], "task"):
+        return "task", match.end()
+    return ("next", match.end()) if is_word(match["label"], "next") else None
 
 
 def _read(parsed: ParsedNotes, raw: str) -> None:
@@ -135,15 +148,20 @@ def _read(parsed: ParsedNotes, raw: str) -> None:
     # Bounded: the pattern backtracks, and nothing to skip is longer.
     if len(raw) < 200 and _SKIPPED.fullmatch(raw):
         return
-    start = _BULLET.match(raw)
+    if parsed.open != "line" and not _SAYING.search(raw):
+        parsed.stray += 1
+        return
+    # "21. November" begins a date, no list.
+    dated = _ORDINAL.match(raw) and read_time(plain_of(raw.strip()), "")
+    start = None if dated and dated.day else _BULLET.match(raw)
     bullet = raw[: start.end()].strip() if start else ""
     body = raw[start.end() :].rstrip() if start else raw.strip()
     plain = body.strip(" *_`.\"'")
-    if len(plain) < 40 and _VERDICT.fullmatch(plain):
+    if (len(plain) < 40 and _VERDICT.fullmatch(plain)) or says_nothing(plain):
         parsed.nothing, parsed.open = True, ""
-    elif match := _LAST.fullmatch(body):
-        parsed.open = "task" if match["task"] else "next"
-        parsed.last[parsed.open] = _clean(match["text"])
+    elif label := _label(body):
+        parsed.open = label[0]
+        parsed.last[parsed.open] = _clean(body[label[1] :])
     elif day := _heading(plain):
         parsed.day, parsed.open = day, ""
     elif line := _line(body, parsed.day):
@@ -169,77 +187,65 @@ def _read(parsed: ParsedNotes, raw: str) -> None:
 
 def _line(body: str, day: str) -> ObservationLine | None:
     """Parse a line that begins with a time or a priority; None if it begins with neither."""
-    fields = body.strip("|" if body.startswith("|") else "").split("|", 2)
-    if len(fields) == 3:
-        # Weak models swap the two fields.
-        for first, second in ((0, 1), (1, 0)):
-            priority = _WORDS.get(fields[second].strip(" *_`[]()").lower())
-            when = _WHEN.fullmatch(fields[first].strip())
-            if priority and (when or _NONE.fullmatch(fields[first].strip())):
-                at = _time(when, day) if when else ""
-                text = _clean(fields[2])
-                return ObservationLine(at, priority, text) if text else None
-    at, rest, timed = "", body.lstrip("| "), False
+    plain = plain_of(body)
+    at, timed, sign = "", False, False
     priority: Priority | None = None
-    sign = False
+    place = len(plain) - len(plain.lstrip("| "))
     # A time, a sign and a word, in any order.
     for _ in range(3):
-        if not timed and (when := _WHEN.match(rest)):
-            at, rest, timed = _time(when, day), rest[when.end() :], True
-        if (priority is None or sign) and (match := _PRIORITY.match(rest)) and _marks(match):
+        if not timed and (when := _timed(plain, place, day)):
+            at, place, timed = *when, True
+        if priority is None and (match := _SIGN.match(plain, place)):
+            priority, sign, place = priority_of(match["word"]), True, match.end()
+        if (priority is None or sign) and (named := _priority(plain, place)):
             # A sign is often followed by the same priority in words.
-            priority, sign = _WORDS[match["word"].lower()], not match["word"].isalnum()
-            rest = rest[match.end() :]
-    text = _clean(rest)
+            (priority, place), sign = named, False
+    text = body[place:]
+    # A row of a table is closed by a bar.
+    text = _clean(text.rstrip().removesuffix("|") if body.startswith("|") else text)
     if not text or not (timed or priority):
         return None
     return ObservationLine(at, priority or "info", text)
 
 
-def _marks(match: re.Match[str]) -> bool:
-    """Return whether a word is a priority: a known one, set apart from what follows."""
-    word = match["word"]
-    if word.lower() not in _WORDS:
-        return False
-    apart = match["separator"].strip() or set(match["open"] + match["close"]) & set("[(<*_`")
-    return bool(apart) or not word.isalnum()
+def _timed(plain: str, place: int, day: str) -> tuple[str, int] | None:
+    """Return the time at a place, or an empty one if it is said to be unknown, and its end."""
+    start = _OPENING.match(plain, place)
+    begin = start.end() if start else place
+    if when := read_time(plain[begin : begin + 200], day):
+        end = _CLOSING.match(plain, begin + when.end)
+        return when.at, end.end() if end else begin + when.end
+    end = _FIELD_END.search(plain, begin, begin + _LONGEST_FIELD)
+    if end is None or not (end.start() > begin):
+        return None
+    word = plain[begin : end.start()].strip()
+    unknown = _NONE.fullmatch(word) or is_word(word, "unknown_time")
+    if not unknown and "|" in end[0] and not any(map(str.isdigit, word)):
+        # Whatever stands before a priority between bars is its time.
+        named = _priority(plain, end.end())
+        unknown = named is not None and "|" in plain[end.end() : named[1]] and not priority_of(word)
+    return ("", end.end()) if unknown and end[0].strip() not in ("", ",") else None
+
+
+def _priority(plain: str, place: int) -> tuple[Priority, int] | None:
+    """Return the priority that a field at a place names, and where the field ends."""
+    start = _OPENING.match(plain, place)
+    begin = start.end() if start else place
+    if named := _NAMED.match(plain, begin):
+        begin = named.end()
+    end = _FIELD_END.search(plain, begin, begin + _LONGEST_FIELD)
+    if end is None or not (priority := priority_of(plain[begin : end.start()])):
+        return None
+    return priority, end.end()
 
 
 def _heading(plain: str) -> str:
     """Return the day if the line names nothing else; else an empty text."""
-    match = _HEADING.fullmatch(plain) if len(plain) < 40 else None
-    if match is None:
+    match = _HEADING.fullmatch(plain_of(plain)) if len(plain) < 60 else None
+    when = read_time(match[1], "") if match else None
+    if match is None or when is None or when.clock or when.end < len(match[1].rstrip(" .:")):
         return ""
-    day = match["day"].strip()
-    if re.fullmatch(_DAY, day):
-        return _date(day)
-    for form in _MONTHS:
-        try:
-            return (
-                datetime.strptime(" ".join(day.replace(",", " ").split()), form).date().isoformat()
-            )
-        except ValueError:
-            continue
-    return ""
-
-
-def _time(when: re.Match[str], day: str) -> str:
-    """Return a time as `2026-11-21 14:05`, or only its day; empty if it is neither."""
-    day = _date(when["date"]) if when["date"] else day
-    clock = when["time"] or when["only"]
-    if not day or not clock:
-        return day
-    hours, minutes = (int(part) for part in clock.split(":"))
-    if half := (when["half"] or "").lower():
-        hours = hours % 12 + (12 if half == "p" else 0)
-    return f"{day} {hours:02}:{minutes:02}" if hours < 24 and minutes < 60 else day
-
-
-def _date(text: str) -> str:
-    try:
-        return date(*(int(part) for part in re.split(r"[-/.]", text))).isoformat()
-    except ValueError:
-        return ""
+    return when.at
 
 
 def _value(text: str) -> str:

@@ -1,7 +1,7 @@
 """Patterns for observing by rules: informative sentences, error lines, exit codes, kinds of calls.
 
-Words in patterns are English.  What the patterns miss is still in the log, and what matters most
-(the user's own words, and errors) does not depend on them.
+What sentences tell is known in the languages that have a table.  What the patterns miss is still in
+the log, and what matters most (the user's own words, and errors) does not depend on them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
+from agent_runtime.memory.observational.language.detect import is_unknown
+from agent_runtime.memory.observational.language.rules import is_rule, kinds_of, split
 from agent_runtime.prompt.observation import Priority
 from agent_runtime.prompt.text import one_line, shorten, without_emphasis
 
@@ -23,36 +25,14 @@ READ_CHARS = 48_000
 QUESTION_CHARS = 160
 """Characters of a question that are stored with its answer."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=\S)|\s*\n\s*")
+_SENTENCE_END = re.compile(
+    # Scripts without spaces have none behind a full stop.
+    r"(?<=[.!?:])(?<!\b\d\.)(?<!\b\d\d\.)\s+(?=\S)|(?<=[。！？؟।])[」』”）]*\s*|\s*\n\s*"
+)
+_DENSE = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+# Not `2**20`, `src/**/*.ts` or `f(**a, **b)`, which are no emphasis.
 _MARKUP = re.compile(r"^(?:#{1,6}|[-*+>]|\d{1,3}[.)])\s+")
 
-_BINDING = re.compile(
-    r"\b(?:must|never|always|don'?t|do not|only|require[ds]?|should(?:n'?t)?|need(?:s|ed)? to|"
-    r"important|make sure|ensure|without|instead of|not allowed|no longer|at (?:most|least)|"
-    r"deadline|remember|stop|avoid|prefer|forbidden)\b",
-    re.IGNORECASE,
-)
-_FAILED = re.compile(
-    r"\b(?:fail(?:s|ed|ing|ure)?|errors?|broken|breaks?|(?:does|did|do|is|was)(?:n'?t| not)|cannot|"
-    r"can'?t|unable|missing|wrong|not found|unexpected|regression|crash\w*|timed? ?out)\b",
-    re.IGNORECASE,
-)
-_FOUND = re.compile(
-    r"\b(?:found|the (?:issue|problem|bug|cause|reason|key)|root cause|turns out|discovered|"
-    r"confirm(?:s|ed)?|shows? that|means that|note that|because|caused? by|actually|I see|"
-    r"realiz\w+|the fix|in summary|conclusion)\b",
-    re.IGNORECASE,
-)
-_DECIDED = re.compile(
-    r"\b(?:decided?|decision|going with|chose|choose|instead|rather than|therefore|approach|"
-    r"we'?ll use|I'?ll use|will use|plan is|the plan|trade-?off|must|should)\b",
-    re.IGNORECASE,
-)
-_DONE = re.compile(
-    r"\b(?:fixed|resolved|implemented|added|removed|changed|updated|renamed|replaced|created|"
-    r"refactored|moved|works?|pass(?:es|ed)?|done|completed?|committed|pushed|merged|finished)\b",
-    re.IGNORECASE,
-)
 _ANNOUNCED = re.compile(
     r"^(?:(?:now|next|first|then|okay|ok|great|good|perfect)[,!. ]+)*"
     r"(?:let me|let's|I'?ll|I will|I'm going to|I need to|we need to|I should|now I|time to)\b",
@@ -127,18 +107,27 @@ def sentences(text: str) -> Iterator[str]:
             if sentence.lstrip().startswith("#"):
                 continue
             plain = without_emphasis(_MARKUP.sub("", one_line(sentence)))
-            if len(plain) >= 12 and any(map(str.isalpha, plain)):
+            if _is_long(plain) and any(map(str.isalpha, plain)):
                 yield shorten(plain, LONGEST_SENTENCE)
+
+
+def _is_long(text: str) -> bool:
+    # A Chinese character says as much as three letters.
+    return len(text) >= 12 or len(text) + 2 * len(_DENSE.findall(text)) >= 12
 
 
 def weight_of(sentence: str) -> tuple[int, Priority]:
     """Return how informative a sentence of the agent is (0 for not at all), and its priority."""
-    if sentence.endswith(":"):
+    if sentence.endswith((":", "：")):
         return 0, "info"
-    announced = bool(_ANNOUNCED.match(sentence))
-    failed, found = bool(_FAILED.search(sentence)), bool(_FOUND.search(sentence))
-    decided, done = bool(_DECIDED.search(sentence)), bool(_DONE.search(sentence))
-    weight = 3 * found + 2 * failed + 2 * decided + 2 * done - 2 * announced
+    kinds = kinds_of(sentence)
+    if not kinds and is_unknown(sentence):
+        # Kept rather than lost: nobody knows what it says.
+        return 1, "info"
+    found, failed = "finds" in kinds, "fails" in kinds
+    decided, done = "decides" in kinds, "succeeds" in kinds
+    weight = 3 * found + 2 * failed + 2 * decided + 2 * done
+    weight -= 2 * bool(_ANNOUNCED.match(sentence))
     if found or failed or decided:
         return max(weight, 0), "important"
     return max(weight, 0), "done" if done else "info"
@@ -151,8 +140,8 @@ def answer_text(question: str, answer: str) -> str:
 
 
 def binding(text: str) -> bool:
-    """Return whether the user's words set a rule for later work."""
-    return bool(_BINDING.search(text))
+    """Return whether the user's words set a rule for later work, in any language with a table."""
+    return any(map(is_rule, split(text)))
 
 
 def exit_code(text: str) -> int | None:

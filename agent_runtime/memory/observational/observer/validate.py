@@ -151,7 +151,8 @@ def _shape(parsed: ParsedNotes) -> NotesRejected | None:
     form = "Write each line as `YYYY-MM-DD HH:MM | priority | text` and nothing else."
     if not parsed.lines:
         return NotesRejected("malformed", f"It has no line of notes. {form}")
-    other = parsed.loose + parsed.joined + parsed.stray
+    # A preamble and a sign-off are no notes, and do no harm.
+    other = parsed.loose + parsed.joined + max(0, parsed.stray - 2)
     if parsed.proper < other or parsed.stray > 2 + parsed.proper // 10:
         return NotesRejected("malformed", f"{other} lines have no time and no priority. {form}")
     return None

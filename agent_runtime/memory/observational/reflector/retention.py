@@ -1,7 +1,7 @@
 """Check without a model that a reflection loses no critical line and no open task.
 
-A line is retained if all its identifiers, numbers and quoted words occur, and one line contains
-most of its words and each word that inverts a meaning (not, never, only, must).  A line that was
+A line is retained if all its identifiers and quoted words occur, and one line says the same: it has
+its numbers and most of its words, and denies, requires and limits as much.  A line that was
 completely reworded counts as lost and is put back: that costs a few tokens, never a fact.
 """
 
@@ -12,12 +12,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent_runtime.memory.observational.language.statement import covers, read_statement
 from agent_runtime.prompt.ledger import identifiers
 from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes
 from agent_runtime.prompt.text import one_line, shorten
 
-OVERLAP = 0.5
-"""Share of a line's words that the line covering it must contain."""
+CONTEXT = 500
+"""Characters of notes by which the language of a short line is known."""
+CANDIDATES = 12
+"""How many lines of notes are compared with a line, those that share most with it."""
 TASK_CHARS = 300
 """Characters of an earlier task that are retained."""
 
@@ -26,10 +29,6 @@ _QUOTED = re.compile(
     r"`([^`]{1,200})`|\"([^\"]{1,200})\"|“([^”]{1,200})”|(?<!\w)'([^']{2,200})'(?!\w)"
 )
 _WORD = re.compile(r"[^\W_]+")
-# These invert a meaning, so the covering line needs them; they also count if they are short.
-_TURNING = frozenset(
-    ("not", "never", "no", "only", "must", "always", "without", "unless", "except", "don", "cannot")
-)
 _THEN = "Task then: "
 _SPEAKER = re.compile(r"^(?:User:|\(cont\.\)|The user (?:says|said):)\s*")
 # Shorter sentences ("Stop.") occur inside others by chance.
@@ -37,9 +36,14 @@ _LEAST_STATED = 12
 
 
 def verbatim_terms(text: str) -> frozenset[str]:
-    """Return what must be retained literally: identifiers, numbers and quoted words."""
+    """Return what a text names literally: identifiers, numbers and quoted words."""
+    return frozenset((*literal_terms(text), *_NUMBER.findall(text)))
+
+
+def literal_terms(text: str) -> frozenset[str]:
+    """Return what must be retained literally: identifiers and quoted words."""
     quoted = (part for match in _QUOTED.finditer(text) for part in match.groups() if part)
-    return frozenset((*identifiers(text), *_NUMBER.findall(text), *map(str.strip, quoted))) - {""}
+    return frozenset((*identifiers(text), *map(str.strip, quoted))) - {""}
 
 
 def critical_lines(
@@ -139,38 +143,28 @@ class _CoverageIndex:
 
     def __init__(self, texts: Sequence[str], rest: str) -> None:
         self._whole = "\n".join((*texts, rest))
+        self._context = self._whole[:CONTEXT]
         self._exact = {text: place for place, text in enumerate(texts)}
-        self._words = [_words(text) for text in texts]
+        self._lines = [read_statement(_SPEAKER.sub("", text), self._context) for text in texts]
         self._having: dict[str, list[int]] = {}
-        for place, words in enumerate(self._words):
-            for word in words:
-                self._having.setdefault(word, []).append(place)
+        for place, line in enumerate(self._lines):
+            for key in line.keys:
+                self._having.setdefault(key, []).append(place)
 
     def line_covering(self, text: str) -> int | None:
         """Return the index of the line that covers a text, or None."""
         if text in self._exact:
             return self._exact[text]
-        wanted = _words(text)
         # Names may be in another line than the words: a model joins and splits lines.
-        if not wanted or any(one not in self._whole for one in verbatim_terms(text)):
+        if any(term not in self._whole for term in literal_terms(text)):
             return None
-        shared = Counter(place for word in wanted for place in self._having.get(word, ()))
-        turning = wanted & _TURNING
-        # In falling order, so the first one below the share ends the search.
-        for place, count in shared.most_common():
-            if count < OVERLAP * len(wanted):
-                break
-            if turning <= self._words[place]:
+        statement = read_statement(_SPEAKER.sub("", text), self._context)
+        # Comparing all pairs would take quadratic time, and only like lines can cover one.
+        shared = Counter(place for key in statement.keys for place in self._having.get(key, ()))
+        for place, _ in shared.most_common(CANDIDATES):
+            if covers(statement, self._lines[place]):
                 return place
         return None
-
-
-def _words(text: str) -> frozenset[str]:
-    # Short English words say little, but in Chinese a few letters are a phrase.
-    words = _WORD.findall(text.lower())
-    return frozenset(
-        word for word in words if len(word) > 3 or word in _TURNING or not word.isascii()
-    )
 
 
 def _merged(

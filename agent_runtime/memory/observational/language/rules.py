@@ -1,0 +1,95 @@
+"""What a sentence does: requires, forbids, prefers, corrects, decides, finds, fails, succeeds."""
+
+from __future__ import annotations
+
+import re
+
+from agent_runtime.memory.observational.language.base import (
+    Language,
+    PatternName,
+    fold,
+    pattern,
+    searched,
+)
+from agent_runtime.memory.observational.language.detect import languages_of
+
+SENTENCE = 2_000
+"""Characters of a sentence that are searched; a longer one is data."""
+
+_RULES: tuple[PatternName, ...] = ("forbids", "binds", "corrects", "prefers")
+_SAID: tuple[PatternName, ...] = ("finds", "decides", "fails", "succeeds")
+_MIGHT: tuple[PatternName, ...] = ("negation", "obliges", "only", "without")
+# Words of further languages that require or forbid: Swedish, Danish, Norwegian, Czech, Ukrainian,
+# Vietnamese, Indonesian, Greek, Hebrew, Thai, Persian.
+_ELSEWHERE = re.compile(
+    r"\b(?:aldrig|aldri|alltid|altid|måste|skal|skall|ikke|inte|endast|kun|bare|förbjud\w*|forbudt|"
+    r"nikdy|vždy|musí\w*|nesm\w+|zakáz\w+|pouze|vinn\w+|ніколи|завжди|треба|повин\w+|заборон\w+|не|"
+    r"không|phải|luôn|đừng|cấm|chỉ|jangan|harus|selalu|hanya|dilarang|μην?|πάντα|ποτέ|πρέπει|"
+    r"μόνο|אסור|תמיד|חייב|אל|רק|هرگز|همیشه|باید|نباید|فقط|ممنوع)\b|ห้าม|ต้อง|เสมอ|อย่า|เท่านั้น",
+    re.IGNORECASE,
+)
+_CLOSING = "\"'”’»)]』」›… "
+_END = re.compile(
+    # A full stop after a number of one or two digits may make it an ordinal.
+    r"(?<=[.!?…])(?<!\b\d\.)(?<!\b\d\d\.)[\"')*_”»]*\s+|(?<=[。！？؟।])[\"'」』”)]*\s*|\s*\n\s*"
+)
+
+
+def split(text: str) -> list[str]:
+    """Return the sentences of a text, in scripts with and without spaces."""
+    return [part for part in _END.split(text) if part and not part.isspace()]
+
+
+def is_rule(sentence: str) -> bool:
+    """Return whether a user's sentence requires, forbids, prefers or corrects something."""
+    known = languages_of(sentence[:SENTENCE])
+    folded = fold(sentence[:SENTENCE]).strip()
+    plain = _binding_part(known, folded)
+    return any(_requires(table, plain) for table in known if not _asks(table, folded))
+
+
+def may_be_rule(sentence: str) -> bool:
+    """Return whether a sentence that is no plain rule could still bind, in any language.
+
+    A negation or an "only" binds as often as it tells; words of languages without a table count.
+    """
+    known = languages_of(sentence[:SENTENCE])
+    folded = fold(sentence[:SENTENCE]).strip()
+    if any(_asks(table, folded) for table in known):
+        return False
+    plain = _binding_part(known, folded)
+    if any(searched(table, name, plain) for table in known for name in _MIGHT):
+        return True
+    return len(known) != 1 and _ELSEWHERE.search(sentence[:SENTENCE]) is not None
+
+
+def kinds_of(sentence: str) -> frozenset[PatternName]:
+    """Return what an agent's sentence says: `finds`, `decides`, `fails`, `succeeds`."""
+    folded = fold(sentence[:SENTENCE])
+    known = languages_of(sentence[:SENTENCE])
+    return frozenset(
+        name for name in _SAID if any(searched(table, name, folded) for table in known)
+    )
+
+
+def _binding_part(known: tuple[Language, ...], folded: str) -> str:
+    """Return a sentence without what is exempt; another clause of it may bind."""
+    for table in known:
+        exempt = pattern(table, "exempt")
+        folded = exempt.sub(" ", folded) if exempt else folded
+    return folded.rstrip(_CLOSING)
+
+
+def _requires(table: Language, plain: str) -> bool:
+    if any(searched(table, name, plain) for name in _RULES):
+        return True
+    orders, standing = (searched(table, name, plain) for name in ("orders", "standing"))
+    return orders is not None and standing is not None
+
+
+def _asks(table: Language, folded: str) -> bool:
+    """Return whether a sentence is a question; a polite request in that form is none."""
+    plain = folded.rstrip(_CLOSING + ".。।")
+    if not plain.endswith(("?", "؟")) and not searched(table, "questions", plain):
+        return False
+    return not searched(table, "requests", folded)

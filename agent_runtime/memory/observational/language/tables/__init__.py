@@ -1,0 +1,1 @@
+"""One table of words and patterns a language; each is imported when a text needs it."""

@@ -1,0 +1,167 @@
+"""Sixteen languages: what binds, what says the same, and how notes are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_runtime.memory.observational.constraint_reader import required, supersedes
+from agent_runtime.memory.observational.language.base import CODES, language, pattern
+from agent_runtime.memory.observational.language.numerals import numbers_of
+from agent_runtime.memory.observational.language.rules import may_be_rule, split
+from agent_runtime.memory.observational.language.statement import covers, read_statement
+from agent_runtime.memory.observational.observer.notes_format import parse_notes
+from agent_runtime.memory.observational.observer.sentences import binding, sentences, weight_of
+from agent_runtime.memory.observational.observer.validate import NotesSource, validate_notes
+from agent_runtime.prompt.observation import ObservationNotes
+from tests.memory.observational.sentences_by_language import SENTENCES, STATEMENTS
+
+AT = "2026-11-21 14:05"
+
+
+def _marked(code: str, mark: str) -> list[str]:
+    lines = SENTENCES[code].strip().splitlines()
+    return [line[2:] for line in lines if line.startswith(mark)]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_rules_are_found_and_other_sentences_are_none(code: str) -> None:
+    assert [text for text in _marked(code, "+") if not binding(text)] == []
+    assert [text for text in _marked(code, "-") if binding(text)] == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_rule_is_a_constraint_as_it_was_written(code: str) -> None:
+    for text in _marked(code, "+")[:4]:
+        assert list(required(text)) == split(text)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_same_statement_covers_another_and_an_inverted_one_does_not(code: str) -> None:
+    for line in STATEMENTS[code].strip().splitlines():
+        original, kept, inverted = (part.strip() for part in line.split("|"))
+        statement = read_statement(original, kept)
+        assert covers(statement, read_statement(kept, original)), kept
+        assert not covers(statement, read_statement(inverted, original)), inverted
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_pattern_compiles_and_is_linear(code: str) -> None:
+    table = language(code)
+    for name in table.patterns:
+        compiled = pattern(table, name)
+        assert compiled is not None
+        assert not compiled.search("")
+    # Quadratic patterns would exceed the test's timeout.
+    for part in ("a ", "a, ", "not ", "不", "の", "न ", "لا ", "не ", "nicht ", "ne "):
+        binding(part * (20_000 // len(part)))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Die Ursache ist eine falsche Zeitzone.", "important"),
+        ("La compilation échoue à cause d'un module absent.", "important"),
+        ("Decidimos usar SQLite.", "important"),
+        ("原因是时区设置错误。", "important"),
+        ("テストはすべて通りました。", "done"),
+        ("모든 테스트를 통과했습니다.", "done"),
+    ],
+)
+def test_findings_of_the_agent_are_informative_in_any_language(text: str, kind: str) -> None:
+    weight, priority = weight_of(text)
+    assert weight > 0
+    assert priority == kind
+
+
+def test_a_language_without_a_table_is_kept_and_no_rule() -> None:
+    cause = "Η αιτία ήταν ένα λάθος στη ζώνη ώρας του διακομιστή."
+    assert weight_of(cause) == (1, "info")
+    rule = "Rör aldrig filen config.yaml igen."
+    assert may_be_rule(rule)
+    assert list(required(rule)) == [rule]
+
+
+def test_sentences_end_at_the_full_stops_of_every_script() -> None:
+    assert list(sentences("端口已经改成八四四三了。测试全部通过了！")) == [
+        "端口已经改成八四四三了。",
+        "测试全部通过了！",
+    ]
+    assert split("पहला काम हो गया। दूसरा बाकी है।") == ["पहला काम हो गया।", "दूसरा बाकी है।"]
+    assert split("Am 12. Dezember. Nicht früher.") == ["Am 12. Dezember.", "Nicht früher."]
+
+
+def test_emphasis_is_removed_and_code_is_not() -> None:
+    text = "**Use** 2**20 with src/**/*.ts and foo(**kwargs) here."
+    assert list(sentences(text)) == ["Use 2**20 with src/**/*.ts and foo(**kwargs) here."]
+
+
+def test_numbers_are_read_in_words_and_scripts() -> None:
+    for code, text, number in (
+        ("en", "twenty-five", "25"),
+        ("de", "fünfundzwanzig", "25"),
+        ("fr", "vingt-deux", "22"),
+        ("ru", "двадцать пять", "25"),
+        ("ar", "٢٥", "25"),
+        ("zh", "二十九", "29"),
+        ("ja", "一月二十九日", "29"),
+        ("hi", "पच्चीस", "25"),
+        ("fi", "neljään", "4"),
+    ):
+        assert number in numbers_of(text, (language(code),)), text
+
+
+@pytest.mark.parametrize(
+    ("raw", "at", "priority"),
+    [
+        ("2026-11-21 15:05 CET | kritisch | x.", AT, "critical"),
+        ("2026-11-21 09:05 -0500 | hoch | x.", AT, "critical"),
+        ("2026-11-21 16:05–17:00 UTC+2 | wichtig | x.", AT, "important"),
+        ("21. Nov. 2026, 14:05 Uhr – wichtig – x.", AT, "important"),
+        ("21/11/2026 à 14h05 — terminé — x.", AT, "done"),
+        ("2026年11月21日 下午2点05分 | 信息 | x.", AT, "info"),
+        ("２０２６/１１/２１ １４：０５｜重大｜x.", AT, "critical"),
+        ("2026년 11월 21일 오후 2시 05분 | 중요 | x.", AT, "important"),
+        ("2026-11-21 14:05 (UTC) | crítico/importante | x.", AT, "critical"),
+        ("21 ноября 2026 г., 17:05 МСК | важно | x.", AT, "important"),
+        ("час не известен | важно | x.", "", "important"),
+        ("الوقت غير معروف | حرج | x.", "", "critical"),
+    ],
+)
+def test_times_and_priorities_are_read_in_other_languages(raw: str, at: str, priority: str) -> None:
+    (line,) = parse_notes(raw).notes.lines
+    assert (line.at, line.priority, line.text) == (at, priority, "x.")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "AUFGABE: x\nNÄCHSTER SCHRITT: y",
+        "Tâche : x\nProchaine étape : y",
+        "任务：x\n下一步：y",
+        "Задача: x\nСледующий шаг: y",
+    ],
+)
+def test_the_task_and_the_next_step_are_read_in_other_languages(raw: str) -> None:
+    assert parse_notes(raw).notes == ObservationNotes((), "x", "y")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["Hier gibt es nichts zu notieren.", "Rien à noter.", "没有什么值得记录的。", "특이 사항 없음"],
+)
+def test_the_verdict_is_read_in_other_languages(raw: str) -> None:
+    assert parse_notes(raw).nothing
+    assert not parse_notes("Nothing failed in the tests today.").nothing
+
+
+def test_one_line_between_a_preamble_and_a_sign_off_is_accepted() -> None:
+    raw = f"Voici les notes :\n\n{AT} | haute | Le port est 8443.\nBonne journée !"
+    notes = validate_notes(raw, NotesSource("Le port est 8443.", 1000))
+    assert isinstance(notes, ObservationNotes)
+    assert [line.text for line in notes.lines] == ["Le port est 8443."]
+
+
+def test_a_rule_ends_in_other_languages() -> None:
+    assert supersedes("Verwende Tabs nicht mehr.", "Verwende immer Tabs.")
+    assert not supersedes("Verwende Tabs nicht mehr.", "Verwende immer Leerzeichen.")
+    assert supersedes("Tabs gebruiken we niet meer.", "Tabs gebruiken we altijd.")
