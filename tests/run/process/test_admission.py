@@ -15,8 +15,10 @@ import pytest
 from agent_runtime import Agent, Event, Health, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import RuntimeClosed
 from agent_runtime.models.scripted import call, say
+from agent_runtime.run.process.admission import Admission
 from agent_runtime_storage import LeaseOwner
 from agent_runtime_storage.contract.records.log import Run
+from agent_runtime_storage.drivers.turns import MOST
 from tests.support.command import clean_environ
 
 # Nothing of it depends on the database.
@@ -60,6 +62,25 @@ async def test_runs_beyond_the_limit_wait_in_order(database_url: str) -> None:
     queued = [(number, ahead) for number, kind, ahead in seen if kind == "run-queue"]
     assert queued == [(1, 0), (2, 1), (3, 2), (4, 3)]
     assert [number for number, kind, _ in seen if kind == "run-start"] == [0, 1, 2, 3]
+
+
+async def test_of_runs_that_come_at_once_a_few_begin_in_each_turn() -> None:
+    admission, begun = Admission(), list[int]()
+
+    async def run(number: int) -> None:
+        async with admission.admitted():
+            begun.append(number)
+
+    runs = [asyncio.ensure_future(run(number)) for number in range(100)]
+    runs[5].cancel()
+    most = 0
+    while not all(one.done() for one in runs):
+        before = len(begun)
+        await asyncio.sleep(0)
+        most = max(most, len(begun) - before)
+    assert begun == [number for number in range(100) if number != 5]
+    assert most <= 2 * MOST
+    assert admission.working == 0
 
 
 async def test_a_run_that_a_tool_begins_does_not_wait_for_the_place_of_its_caller(
