@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 
 import anyio
 
@@ -46,11 +48,23 @@ class RunHost:
         self.keeper = LeaseKeeper(store, connect)
         self.admission = Admission(settings.max_runs)
         self.background = DetachedTasks()
+        self._attended = Counter[str]()
 
     def sweep_every(self, seconds: float, resume: ResumeRun, agent_for: AgentFor | None) -> None:
         """Sweep now and from time to time, until the host is drained."""
-        sweeper = Sweeper(self._store, resume, agent_for, self.background)
+        sweeper = Sweeper(self._store, resume, agent_for, self.background, self._attended)
         self._sweeping = asyncio.create_task(sweeper.work(seconds))
+
+    @contextmanager
+    def attended(self, run_id: str) -> Generator[None]:
+        """Keep sweeps from continuing a run, because a caller is about to resume it."""
+        self._attended[run_id] += 1
+        try:
+            yield
+        finally:
+            self._attended[run_id] -= 1
+            if not self._attended[run_id]:
+                del self._attended[run_id]
 
     async def admitted(
         self, listener: EventListener, work: Callable[[], Awaitable[RunResult]], run_id: str = ""

@@ -14,6 +14,7 @@ import pytest
 
 from agent_runtime import Agent, Event, Health, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import RuntimeClosed
+from agent_runtime.human.questions import Question
 from agent_runtime.models.scripted import call, say
 from agent_runtime.run.process.admission import Admission
 from agent_runtime_storage import LeaseOwner
@@ -160,6 +161,36 @@ async def test_an_open_runtime_sweeps_and_continues_dead_runs_of_all_owners(
                 await anyio.sleep(0.01)
             while (await bob.get(dead[1])).status != "suspended":  # noqa: ASYNC110
                 await anyio.sleep(0.01)
+
+
+async def test_a_sweep_leaves_a_run_to_the_caller_that_asks_and_resumes_it(
+    database_url: str,
+) -> None:
+    continued: list[str] = []
+
+    def agent_for(run: Run) -> Agent:
+        continued.append(run.agent)
+        return Agent(ScriptedModel([say("went on")]))
+
+    async def ask(question: Question) -> str:
+        await runtime.answer(question.id, "yes")
+        # A run that a later sweep continues, or the same one after the run that asks.
+        left = Agent(ScriptedModel([call("none")]), max_steps=1, name="left")
+        run_id = (await runtime.run(left, "Go.")).run_id
+        runs = runtime.store_of().runs
+        await runs.take_lease(run_id, GONE, seconds=0, replaces=1)
+        with anyio.fail_after(30):
+            while (await runs.get(run_id)).status != "succeeded":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        return "yes"
+
+    settings = Settings(database_url=database_url, sweep=0.01)
+    async with Runtime.open(settings, agents=agent_for) as runtime:
+        script = [call("ask_user", question="Go on?"), say("done")]
+        agent = Agent(ScriptedModel(script), name="asking", asking=True)
+        result = await runtime.run(agent, "Go.", on_question=ask)
+    assert result.output == "done"
+    assert continued == ["left"]
 
 
 async def test_health_tells_of_late_leases_and_open_exchanges(database_url: str) -> None:
