@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from agent_runtime.delegation.assignment import Assignment, artifact_reference
 from agent_runtime.delegation.background import TASKS
 from agent_runtime.delegation.delegate import delegate as delegate_task
 from agent_runtime.delegation.outcome import Outcome, refused_outcome
+from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.errors import ConfigError, NotFound, ToolError
 from agent_runtime.files.references import file_id, resolve_files
 from agent_runtime.human.waiting import AwaitingHuman
@@ -132,13 +134,18 @@ class Delegator:
             diagnosis=diagnosis,
             fix_applied=fix_applied,
         )
-        try:
-            _check_model(model, self.policy.models)
-            given = _given(tools, self._allowed(background=background))
-            assignment = await self._checked(context, assignment, given, output_schema)
-        except (ToolError, ConfigError) as error:
-            return refused_outcome(str(error), assignment.key).tool_result()
-        return _result(await delegate_task(context, assignment, background=background, waits=True))
+        services = context.service(DelegationServices)
+        # Before anything is awaited: a slot goes to the call that comes first in the answer.
+        place = services.order[background].place(context.call_id) if services else nullcontext()
+        with place:
+            try:
+                _check_model(model, self.policy.models)
+                given = _given(tools, self._allowed(background=background))
+                assignment = await self._checked(context, assignment, given, output_schema)
+            except (ToolError, ConfigError) as error:
+                return refused_outcome(str(error), assignment.key).tool_result()
+            done = await delegate_task(context, assignment, background=background, waits=True)
+        return _result(done)
 
     def _allowed(self, *, background: bool) -> Mapping[str, Tool]:
         """Return the tools that may be given; no background task can wait for an approval."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 
-from agent_runtime import Runtime, tool
-from agent_runtime.errors import AgentRuntimeError
+from agent_runtime import Runtime, Tool, tool
+from agent_runtime.errors import AgentRuntimeError, PromptTooLarge
 from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from benchmarks.proof.attack_cases.world import World, play
@@ -73,7 +73,7 @@ async def _flood(runtime: Runtime, text: str) -> list[str]:
     for task in (text, "Go on."):
         try:
             result, _, _ = await play(
-                runtime, [call("flood"), call("flood"), say(text[:100_000])], [flood], task=task
+                runtime, [call("flood"), call("flood"), say("Done.")], [flood], task=task
             )
             if not result.ok:
                 faults.append(f"the run {result.status}: {result.detail}")
@@ -112,7 +112,7 @@ ANSWERS: dict[str, Callable[[], ModelAnswer]] = {
 
 
 async def no_answer_of_a_model_breaks_a_thread(world: World) -> list[str]:
-    """Whatever a model answers, the run ends with a reason, its log is whole, and it goes on."""
+    """Whatever a model answers, the log is whole and the thread goes on, at worst from a fork."""
 
     @tool
     def work(a: Any = None, b: Any = None) -> str:
@@ -136,6 +136,17 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "infinity": lambda: {"a": float("inf"), "b": float("nan")},
     "nothing": lambda: None,
 }
+
+
+def _working(make: Callable[[], Any], raised: bool) -> Tool:
+    @tool
+    def work() -> Any:
+        """Work."""
+        if raised:
+            raise ValueError(make())
+        return make()
+
+    return work
 
 
 class _Unshown:
@@ -163,14 +174,7 @@ async def no_result_of_a_tool_breaks_a_thread(world: World) -> list[str]:
     faults: list[str] = []
     for name, make in RESULTS.items():
         for raised in (False, True):
-
-            @tool
-            def work(raised: bool = raised, make: Callable[[], Any] = make) -> Any:
-                """Work."""
-                if raised:
-                    raise ValueError(make())
-                return make()
-
+            work = _working(make, raised)
             async with world.runtime() as runtime:
                 found = await _survives(runtime, call("work"), work)
                 faults += [f"{name}{', raised' * raised}: {one}" for one in found]
@@ -183,7 +187,12 @@ async def _survives(runtime: Runtime, answer: ModelAnswer, work: Any) -> list[st
     # The run may end with a reason; what counts is that the thread goes on.
     with suppress(AgentRuntimeError):
         await play(runtime, [answer, say("Done."), say("Done.")], [work])
-    result, _, _ = await play(runtime, [say("Done.")], [work], task="Go on.")
+    try:
+        result, _, _ = await play(runtime, [say("Done.")], [work], task="Go on.")
+    except PromptTooLarge:
+        # An answer that fills the window can only be left out.
+        await runtime.threads.fork("t", 1)
+        result, _, _ = await play(runtime, [say("Done.")], [work], task="Go on.")
     if not result.ok:
         faults.append(f"the next turn {result.status}: {result.detail}")
     store = runtime.store_of()
