@@ -18,11 +18,10 @@ from agent_runtime.errors import InvariantError
 from agent_runtime.log.branch import load_view
 from agent_runtime.log.branches import fork
 from agent_runtime.memory.observational import memory as observational
-from agent_runtime.memory.observational.worker import MemoryWorker
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.prompt import build as context
-from agent_runtime.prompt.view import Gap, View
+from agent_runtime.prompt.view import Entry, Gap, View
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 24
 FACT = "The cellar key hangs behind billing.py."
@@ -211,12 +210,12 @@ async def test_memory_can_be_switched_any_number_of_times(
 ) -> None:
     await _begun(talk)
 
-    async def hold(worker: MemoryWorker) -> None:
-        await anyio.sleep_forever()
+    async def nothing(memory: observational.ObservationalMemory, view: View) -> tuple[Entry, ...]:
+        return ()
 
     with monkeypatch.context() as patch:
-        # Held, or it might observe some of the gaps before they are counted.
-        patch.setattr(MemoryWorker, "work", hold)
+        # Otherwise the background might observe some of the gaps before they are counted.
+        patch.setattr(observational.ObservationalMemory, "next_of_past", nothing)
         for _ in range(3):
             await talk.say(3, on=False)
             await talk.say(2)
