@@ -67,7 +67,7 @@ async def execute_run(
     with keeper.holding(log.store.user_id, log.lease, at_tools) as held:
         log.kept = held
         try:
-            return await _executed(driver, held, settings, background, node)
+            return await _executed(driver, held, keeper, settings, background, node)
         except LeaseLost:
             keeper.lost += 1
             raise
@@ -80,6 +80,7 @@ def _at_tools(log: RunLog) -> bool:
 async def _executed(
     driver: RunDriver,
     held: HeldRun,
+    keeper: LeaseKeeper,
     settings: Settings,
     background: DetachedTasks,
     node: NodeRun | None,
@@ -91,7 +92,8 @@ async def _executed(
         if node is not None:
             # Before the first step: if the process dies after a success, the job is there already.
             await node.promise(log.store, log.lease)
-        detached = await is_background(log.store, log.lease)
+        if detached := await is_background(log.store, log.lease):
+            keeper.leave_alone(held)
         limit = await time_limit(log.store, log.lease, settings, background=detached)
         seconds = settings.background_idle_timeout if detached else 0.0
         idle = IdleTimer(log, seconds) if seconds else None

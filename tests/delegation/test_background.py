@@ -294,6 +294,36 @@ async def test_closing_the_runtime_leaves_a_task_resumable(database_url: str) ->
     assert ends == ["run-suspend", "run-finish"]
 
 
+async def test_a_task_stops_at_its_step_when_the_runtime_closes(database_url: str) -> None:
+    work, closing = anyio.Event(), list[Runtime]()
+
+    @tool
+    async def read(number: int) -> str:
+        """Read a page, while the runtime begins to close."""
+        work.set()
+        while not closing[0].health().closing:  # noqa: ASYNC110
+            await anyio.sleep(0.001)
+        await anyio.sleep(0.05)
+        return f"page {number}"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request):
+            return call("read", number=step(request))
+        return say("Bye.") if step(request) else begin()
+
+    agent = Agent(ScriptedModel(respond), tools=[read], delegation=True)
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        closing.append(runtime)
+        await runtime.run(agent, "Go.", thread="t")
+        await work.wait()
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        [run] = await runtime.store_of().runs.list(parent_thread_id="t")
+        node = await runtime.store_of().log.node(run.thread_id, 2)
+    # The page was read to its end, and nothing is open.
+    assert (run.status, run.stop_reason, run.open_node) == ("suspended", "interrupted", None)
+    assert [body.status for body in node.calls] == ["done"]
+
+
 async def test_a_message_arrives_although_its_sender_died_while_sending(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:

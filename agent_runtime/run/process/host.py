@@ -90,9 +90,9 @@ class RunHost:
             await cancel(self._sweeping)
         with anyio.move_on_after(drain):
             await self.admission.idle()
-            # Background runs too; they are not counted there, and do not stop at a step.
+            # Background runs too; they are not counted there.
             await self.keeper.idle()
-        if self.admission.working:
+        if self.admission.working or self.keeper.runs:
             self.keeper.suspend_all()
             await self._idle_within(pause)
         self.keeper.stop_all()
@@ -104,6 +104,7 @@ class RunHost:
     async def _idle_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):
             await self.admission.idle()
+            await self.keeper.idle()
         return not self.admission.working
 
     async def close(self) -> None:
