@@ -138,14 +138,25 @@ class Delegator:
         # Before anything is awaited: a slot goes to the call that comes first in the answer.
         place = services.order[background].place(context.call_id) if services else nullcontext()
         with place:
-            try:
-                _check_model(model, self.policy.models)
-                given = _given(tools, self._allowed(background=background))
-                assignment = await self._checked(context, assignment, given, output_schema)
-            except (ToolError, ConfigError) as error:
-                return refused_outcome(str(error), assignment.key).tool_result()
-            done = await delegate_task(context, assignment, background=background, waits=True)
-        return _result(done)
+            return await self._done(context, assignment, model, tools, output_schema, background)
+
+    async def _done(
+        self,
+        context: ToolContext,
+        assignment: Assignment,
+        model: str,
+        tools: Sequence[str] | None,
+        output_schema: dict[str, Any] | None,
+        background: bool,
+    ) -> ToolResult:
+        """Check the assignment and delegate it; return its outcome, or why it is refused."""
+        try:
+            _check_model(model, self.policy.models)
+            given = _given(tools, self._allowed(background=background))
+            assignment = await self._checked(context, assignment, given, output_schema)
+        except (ToolError, ConfigError) as error:
+            return refused_outcome(str(error), assignment.key).tool_result()
+        return _result(await delegate_task(context, assignment, background=background, waits=True))
 
     def _allowed(self, *, background: bool) -> Mapping[str, Tool]:
         """Return the tools that may be given; no background task can wait for an approval."""

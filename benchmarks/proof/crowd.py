@@ -162,7 +162,7 @@ async def _watch(figures: Figures, *, task_status: Any) -> None:
 
 
 async def _idle(runtime: Runtime, figures: Figures, most: int, seconds: float) -> None:
-    """Measure the transactions per second while so many runs wait in a tool."""
+    """Measure the transactions per second while that number of runs wait in a tool."""
     waiting, all_wait, go_on = 0, anyio.Event(), anyio.Event()
 
     @tool
