@@ -118,7 +118,10 @@ async def begin_background_task(
         # It ended before a crash; its message was sent or will be.
         return await outcome_of_run(store, again, key=request.record.key, attempt=request.attempt)
     # One at a time, or two calls of one answer would both count fewer than the limit.
+    order = services.order[True]
+    await order.turn(context.call_id)
     async with services.starting:
+        order.leave(context.call_id)
         await _check(store, thread_id, request.record.key)
         work = _BackgroundRun(context, services, request, again)
         task = services.background.start(work.run())

@@ -100,7 +100,10 @@ async def _delegate(
     if request.own is None or is_interrupted(request.own):
         await _mark(context, request, "in_progress")
     failure: Exception | None = None
+    order = services.order[False]
+    await order.turn(context.call_id)
     async with services.slots:
+        order.leave(context.call_id)
         try:
             # Checked inside: calls may have waited for a slot since the pause was requested.
             if request.record.waits and await is_pausing(context.store, context.run_id):

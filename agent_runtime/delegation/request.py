@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,6 +38,38 @@ class ResumeSubAgent(Protocol):
     ) -> Awaitable[object]: ...
 
 
+class CallOrder:
+    """Lets the calls of an answer pass one after the other, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, anyio.Event] = {}
+
+    @contextmanager
+    def place(self, call_id: str) -> Generator[None]:
+        """Take the place behind those that have one, until the context ends or `leave`."""
+        self._waiting[call_id] = anyio.Event()
+        self._let_first_pass()
+        try:
+            yield
+        finally:
+            self.leave(call_id)
+
+    async def turn(self, call_id: str) -> None:
+        """Wait until the call is the first; at once if it has no place."""
+        if (event := self._waiting.get(call_id)) is not None:
+            await event.wait()
+
+    def leave(self, call_id: str) -> None:
+        """Let the next call pass."""
+        if self._waiting.pop(call_id, None) is not None:
+            self._let_first_pass()
+
+    def _let_first_pass(self) -> None:
+        for event in self._waiting.values():
+            event.set()
+            return
+
+
 @dataclass(slots=True)
 class DelegationServices:
     """State and limits that all calls of a run share for delegating.
@@ -48,6 +81,7 @@ class DelegationServices:
         slots: limits how many sub-agents work at once; the others wait.
         depth: the most levels of sub-agents.
         max_steps: the most steps of one sub-agent.
+        order: by whether they are in the background, the calls that have no slot yet.
         starting: held while a background task begins, so that running tasks can be counted.
         asked: how often each key was delegated in each call.
     """
@@ -57,6 +91,7 @@ class DelegationServices:
     slots: anyio.Semaphore
     depth: int
     max_steps: int
+    order: tuple[CallOrder, CallOrder] = field(default_factory=lambda: (CallOrder(), CallOrder()))
     starting: anyio.Lock = field(default_factory=anyio.Lock)
     asked: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 

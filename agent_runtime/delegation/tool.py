@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from agent_runtime.delegation.assignment import Assignment, artifact_reference
 from agent_runtime.delegation.background import TASKS
 from agent_runtime.delegation.delegate import delegate as delegate_task
 from agent_runtime.delegation.outcome import Outcome, refused_outcome
+from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.errors import ConfigError, NotFound, ToolError
 from agent_runtime.files.references import file_id, resolve_files
 from agent_runtime.human.waiting import AwaitingHuman
@@ -132,6 +134,22 @@ class Delegator:
             diagnosis=diagnosis,
             fix_applied=fix_applied,
         )
+        services = context.service(DelegationServices)
+        # Before anything is awaited: a slot goes to the call that comes first in the answer.
+        place = services.order[background].place(context.call_id) if services else nullcontext()
+        with place:
+            return await self._done(context, assignment, model, tools, output_schema, background)
+
+    async def _done(
+        self,
+        context: ToolContext,
+        assignment: Assignment,
+        model: str,
+        tools: Sequence[str] | None,
+        output_schema: dict[str, Any] | None,
+        background: bool,
+    ) -> ToolResult:
+        """Check the assignment and delegate it; return its outcome, or why it is refused."""
         try:
             _check_model(model, self.policy.models)
             given = _given(tools, self._allowed(background=background))

@@ -33,7 +33,7 @@ class HeldRun:
     """A run whose lease this process holds.
 
     Attributes:
-        is_root: whether no other run waits for it; others stop with the run that waits.
+        alone: whether no other run waits for it; others stop with the run that waits.
         at_tools: returns whether its tools are at work.
         renewed_at: when the lease was renewed last, by the monotonic clock.
         cancel: whether its cancellation was requested.
@@ -44,7 +44,7 @@ class HeldRun:
     """
 
     key: HeldLease
-    is_root: bool
+    alone: bool
     at_tools: Callable[[], bool]
     renewed_at: float = field(default_factory=time.monotonic)
     cancel: bool = False
@@ -56,7 +56,7 @@ class HeldRun:
     @property
     def has_to_stop(self) -> bool:
         """Whether the run has to stop now by itself."""
-        return self.cancel or (self.stopped and self.is_root)
+        return self.cancel or (self.stopped and self.alone)
 
 
 class LeaseKeeper:
@@ -94,7 +94,7 @@ class LeaseKeeper:
         key = HeldLease(user_id, lease.run_id, lease.epoch)
         held = HeldRun(key, not lease.is_child, at_tools)
         # Also a run that was about to begin when the others had to stop.
-        held.closing, held.stopped = self._suspending and held.is_root, self._stopping
+        held.closing, held.stopped = self._suspending and held.alone, self._stopping
         self.runs[held.key] = held
         self._idle.clear()
         if self._task is None or self._task.done():
@@ -113,15 +113,19 @@ class LeaseKeeper:
             if not self.runs:
                 self._idle.set()
 
+    def leave_alone(self, held: HeldRun) -> None:
+        """Let a child run stop by itself, because no run waits for it."""
+        held.alone, held.closing = True, self._suspending
+
     async def idle(self) -> None:
         """Wait until no run is at work, child runs included."""
         await self._idle.wait()
 
     def suspend_all(self) -> None:
-        """Let every root run stop at its next step, now and from now on."""
+        """Let every run that no other waits for stop at its next step, now and from now on."""
         self._suspending = True
         for run in self.runs.values():
-            run.closing = run.is_root
+            run.closing = run.alone
 
     def stop_all(self) -> None:
         """Stop every run, now and from now on, so that it can be resumed."""
@@ -129,7 +133,7 @@ class LeaseKeeper:
         for run in self.runs.values():
             run.stopped = True
             # The others are cancelled by the run that waits for them, which then stays as it was.
-            if run.is_root:
+            if run.alone:
                 run.changed.set()
 
     async def close(self) -> None:

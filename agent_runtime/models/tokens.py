@@ -13,14 +13,17 @@ import io
 import logging
 import os
 import re
+import threading
 from binascii import a2b_base64
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import anyio
 import anyio.to_thread
 import orjson
+from anyio.lowlevel import RunVar
 
 from agent_runtime.files.media_types import PDF, is_text
 from agent_runtime.messages import FileRef, PromptMessage, ToolSpec
@@ -80,10 +83,22 @@ _PATTERN = "|".join(
 # Runs in which a token is shorter than usual: digits, hexadecimal, base64.
 _DENSE = re.compile(rb"[A-Za-z0-9+/=]{40,}|[0-9A-Fa-f]{16,}|[0-9]+")
 
+_loading = threading.Lock()
+_awaited: RunVar[anyio.Lock] = RunVar("agent_runtime_vocabulary")
+"""The lock of each event loop."""
+
 
 async def load_vocabulary() -> None:
     """Load the vocabulary in a thread (about 0.2 s), so that counting never stalls the loop."""
-    await anyio.to_thread.run_sync(_encoding)
+    if _loaded.cache_info().currsize:
+        return
+    try:
+        lock = _awaited.get()
+    except LookupError:
+        _awaited.set(lock := anyio.Lock())
+    # Runs that begin at once would otherwise start as many threads, which all wait.
+    async with lock:
+        await anyio.to_thread.run_sync(_encoding)
 
 
 def count_text(text: str) -> int:
@@ -259,9 +274,16 @@ _remembered = functools.lru_cache(maxsize=512)(_count)
 _remembered_short = functools.lru_cache(maxsize=4096)(_count)
 
 
-@functools.cache
 def _encoding() -> Encoding | None:
-    """Load the vocabulary; None if this machine has none.
+    """Return the vocabulary, loaded once; None if this machine has none."""
+    # Threads that count at once would otherwise each load it, with 50 MB.
+    with _loading:
+        return _loaded()
+
+
+@functools.cache
+def _loaded() -> Encoding | None:
+    """Load the vocabulary.
 
     tiktoken's own loader takes longer, and downloads the file again if it is damaged.
     """

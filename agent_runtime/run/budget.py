@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent_runtime.errors import BudgetExceeded
+from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.models.cost import NANO
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Lease, Run
@@ -197,14 +198,25 @@ def root_reserve(call: Amount, budgets: Sequence[BudgetState]) -> Amount:
     )
 
 
-async def time_limit(store: UserStore, lease: Lease, settings: Settings) -> TimeLimit | None:
+async def is_background(store: UserStore, lease: Lease) -> bool:
+    """Return whether a run is a sub-agent's that nobody waits for."""
+    if not lease.is_child:
+        return False
+    record = delegation_record(await store.runs.get(lease.run_id))
+    return record is not None and record.background
+
+
+async def time_limit(
+    store: UserStore, lease: Lease, settings: Settings, *, background: bool = False
+) -> TimeLimit | None:
     """Return the shorter of the run's own time limit and what is left of its tree's; None for none.
 
     A tree's time is the time in which its root was executed; while it was suspended, or no process
     worked on it, no time counts.
     """
     limits: list[TimeLimit] = []
-    if (own := settings.run_timeout) is not None:
+    owns = [settings.run_timeout, settings.background_timeout if background else None]
+    if own := min((one for one in owns if one), default=None):
         limits.append(TimeLimit(own, own, f"It ran longer than its {own:g} seconds."))
     if (most := settings.budget_seconds) is not None:
         worked = await store.runs.active_seconds(lease.root_run_id)

@@ -294,20 +294,22 @@ class RunControl:
 
         Each answer is stored before the next question is asked, so a crash loses none.
         """
-        while True:
-            if result.questions and on_question is None:
-                return result
-            for question in result.questions:
-                assert on_question is not None
-                answer = await on_question(question)
-                if answer is None:
+        # Once it is answered, a sweep of this process would take it as well.
+        with self.host.attended(result.run_id):
+            while True:
+                if result.questions and on_question is None:
                     return result
-                with suppress(QuestionClosed):
-                    # It was answered elsewhere first, or it expired.
-                    await self.answer(question.id, answer, user=user)
-            if not result.questions and not await self._answered_meanwhile(result, user):
-                return result
-            result = await resume(result.run_id)
+                for question in result.questions:
+                    assert on_question is not None
+                    answer = await on_question(question)
+                    if answer is None:
+                        return result
+                    with suppress(QuestionClosed):
+                        # It was answered elsewhere first, or it expired.
+                        await self.answer(question.id, answer, user=user)
+                if not result.questions and not await self._answered_meanwhile(result, user):
+                    return result
+                result = await resume(result.run_id)
 
     async def _answered_meanwhile(self, result: RunResult, user: str | None) -> bool:
         """Return whether a sub-agent's question was answered just before the run was suspended."""

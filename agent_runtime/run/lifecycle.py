@@ -16,7 +16,8 @@ from agent_runtime.human.waiting import waiting_below
 from agent_runtime.log.lease_keeper import HeldRun, LeaseKeeper
 from agent_runtime.log.run_log import CLOSED, RunLog, cancelled_finish, finish_event
 from agent_runtime.messages import encodable
-from agent_runtime.run.budget import TimeLimit, time_limit
+from agent_runtime.run.budget import TimeLimit, is_background, time_limit
+from agent_runtime.run.guard.idle import IdleTimer
 from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import END_SECONDS, end_if_dead, give_up
@@ -66,7 +67,7 @@ async def execute_run(
     with keeper.holding(log.store.user_id, log.lease, at_tools) as held:
         log.kept = held
         try:
-            return await _executed(driver, held, settings, background, node)
+            return await _executed(driver, held, keeper, settings, background, node)
         except LeaseLost:
             keeper.lost += 1
             raise
@@ -79,6 +80,7 @@ def _at_tools(log: RunLog) -> bool:
 async def _executed(
     driver: RunDriver,
     held: HeldRun,
+    keeper: LeaseKeeper,
     settings: Settings,
     background: DetachedTasks,
     node: NodeRun | None,
@@ -90,8 +92,12 @@ async def _executed(
         if node is not None:
             # Before the first step: if the process dies after a success, the job is there already.
             await node.promise(log.store, log.lease)
-        limit = await time_limit(log.store, log.lease, settings)
-        return await _watched(driver, held, limit, background)
+        if detached := await is_background(log.store, log.lease):
+            keeper.leave_alone(held)
+        limit = await time_limit(log.store, log.lease, settings, background=detached)
+        seconds = settings.background_idle_timeout if detached else 0.0
+        idle = IdleTimer(log, seconds) if seconds else None
+        return await _watched(driver, held, limit, idle, background)
     except (LeaseLost, StoreUnavailable):
         # Another process records the end, or nobody can now and the lease expires.
         raise
@@ -118,7 +124,11 @@ async def _executed(
 
 
 async def _watched(
-    driver: RunDriver, held: HeldRun, limit: TimeLimit | None, background: DetachedTasks
+    driver: RunDriver,
+    held: HeldRun,
+    limit: TimeLimit | None,
+    idle: IdleTimer | None,
+    background: DetachedTasks,
 ) -> Finish:
     state = driver.state
     state.wrap_up.start(limit, state.log.view.entries)
@@ -128,12 +138,16 @@ async def _watched(
         group.start_soon(watch_run, state.log, held, group.cancel_scope)
         async with _memory_at_work(state, background):
             with anyio.move_on_after(limit.seconds if limit else None) as timer:
+                if idle is not None:
+                    group.start_soon(idle.watch, timer)
                 finish = await driver.drive()
         timed_out = timer.cancelled_caught
         group.cancel_scope.cancel()
     # Outside of the group, whose scope is cancelled by now.
     if finish is not None:
         return finish
+    if timed_out and idle is not None and idle.expired:
+        return await _end(driver, Finish("failed", "timeout", idle.detail))
     if timed_out and limit is not None:
         return await _end(driver, Finish("failed", "timeout", limit.detail))
     # `watch_run` cancelled the scope.  A cancellation of the caller is raised instead.

@@ -9,15 +9,11 @@ says so.
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-import traceback
-
-import anyio
 
 from benchmarks.backends import empty_databases
-from benchmarks.frame import Report, Row, at_most
-from benchmarks.proof.fault_cases.cases import CASES, Case, NotHere, World
+from benchmarks.frame import Report
+from benchmarks.proof.fault_cases.cases import CASES, World
+from benchmarks.proof.verdicts import judged
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,34 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the cases one after the other. Blocks until it is done."""
-    rows: list[Row] = []
-    violations = 0
     with empty_databases() as make:
         world = World(make, args.kills, args.block)
-        for name in args.only or CASES:
-            begun = time.monotonic()
-            verdict, found = _judged(CASES[name], world)
-            violations += len(found)
-            for one in found:
-                print(f"{name}: {one}", file=sys.stderr)
-            rows.append(
-                {
-                    "case": name,
-                    "promise": (CASES[name].__doc__ or "").strip(),
-                    "verdict": verdict,
-                    "what happened": "; ".join(found[:3]),
-                    "seconds": round(time.monotonic() - begun, 1),
-                }
-            )
-    return Report("faults", rows, [at_most("broken promises", violations, 0)])
-
-
-def _judged(case: Case, world: World) -> tuple[str, list[str]]:
-    try:
-        found = anyio.run(case, world)
-    except NotHere as error:
-        return f"not run: {error}", []
-    except Exception as error:
-        traceback.print_exception(error)
-        return "broken", [f"{type(error).__name__}: {error}"]
-    return ("broken" if found else "held"), found
+        return judged("faults", CASES, args.only or CASES, world)

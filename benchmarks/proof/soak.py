@@ -1,177 +1,244 @@
-"""Run many agents at once in a process: speed, lag of the loop, idle transactions, memory.
+"""Run mixed load for an hour while everything is restarted; memory, handles and tasks stay flat.
 
-All runs begin at once on a database file, with a scripted model, and begin again until the time is
-over.  Then as many runs wait in a tool, and the transactions that they cost are counted.
+Clients in this process run agents in rounds: steps with observational memory, questions and their
+answers, sub-agents, cancellations, steered runs.  Meanwhile another process runs agents on the same
+database and is killed, and this process takes its runs over; Postgres is killed and started again;
+each third round the runtime is closed and opened again.  After each round, when all clients are
+idle, what the clients saw is compared with the log, the round's threads are deleted, and memory,
+open files, tasks, threads and connections are counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import itertools
 import logging
-import resource
+import os
+import random
+import sys
 import tempfile
+import threading
 import time
-from dataclasses import dataclass
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import anyio
+import anyio.to_thread
+import psycopg
 
-from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.models.scripted import call, say
-from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from benchmarks.frame import Report, at_most
+from agent_runtime import Runtime, Settings
+from agent_runtime.errors import AgentRuntimeError
+from agent_runtime_storage.contract.records.log import ACTIVE
+from benchmarks.frame import Report, Row, Target, at_least, at_most
+from benchmarks.proof.soak_agents import KINDS, Seen, agent_of, settings
+from benchmarks.proof.soak_worker import journal
+from tests.services.postgres import PostgresServer
 
-MOST_IDLE = 20.0
-MOST_LAG = 0.1
+MOST_GROWTH = 1.05
+"""Of memory, from the middle of the first rounds to that of the last ones."""
+MOST_MORE = 2
+"""Open files, tasks, threads and connections that the last rounds may have more than the first."""
+WARM_UP_ROUNDS = 3
+END_SECONDS = 180.0
+"""Seconds after which a run that has not ended counts as lost."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long the runs work")
-    parser.add_argument("--runs", type=int, default=1000, help="at once")
-    parser.add_argument("--steps", type=int, default=10, help="of each run")
-    parser.add_argument("--max-runs", type=int, default=None, help="admitted at once")
-    parser.add_argument("--idle", type=float, default=10.0, help="seconds in the tool")
-    parser.add_argument("--url", default="", help="the database; a new file by default")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--clients", type=int, default=12, help="runs at once in this process")
+    parser.add_argument("--round", type=float, default=20.0, help="seconds of load in a round")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--file", action="store_true", help="on a file instead of Postgres")
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure."""
-    with tempfile.TemporaryDirectory() as folder:
-        url = args.url or f"file:{Path(folder) / 'soak.db'}"
-        soaked = asyncio.run(_soak(url, args))
-        return _report(args, soaked)
+    """Measure. Blocks until it is done."""
+    logging.disable(logging.ERROR)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = None
+        url = f"file:{folder / 'soak.db'}"
+        if not args.file:
+            server = PostgresServer(folder)
+            stack.callback(server.stop)
+            server.start()
+            url = server.url(server.create())
+        soak = Soak(args, url, folder, server)
+        asyncio.run(soak.run())
+    return soak.report()
 
 
 @dataclass(slots=True)
-class Soaked:
-    """What was measured."""
+class Soak:
+    """The rounds, and what was counted after each."""
 
-    runs: int = 0
-    steps: int = 0
-    failed: int = 0
-    seconds: float = 0.0
-    lags: tuple[float, float] = (0.0, 0.0)
-    idle_transactions: float = 0.0
-    memory: int = 0
+    args: argparse.Namespace
+    url: str
+    folder: Path
+    server: PostgresServer | None
+    rows: list[Row] = field(default_factory=list[Row])
+    faults: list[str] = field(default_factory=list[str])
+    done: Counter[str] = field(default_factory=Counter[str])
 
+    async def run(self) -> None:
+        """Run rounds until the time is over."""
+        end = time.monotonic() + self.args.minutes * 60
+        while time.monotonic() < end:
+            async with Runtime.open(self._settings(), agents=agent_of) as runtime:
+                for _ in range(3):
+                    if time.monotonic() < end:
+                        await self._round(runtime)
 
-@tool
-async def work(n: int) -> str:
-    """Return a number."""
-    return f"did {n}"
+    def _settings(self) -> Settings:
+        return settings(self.url, sweep=1.0)
 
+    async def _round(self, runtime: Runtime) -> None:
+        number, began = len(self.rows) + 1, time.monotonic()
+        chance = random.Random(self.args.seed * 100_000 + number)
+        seen = Seen(runtime)
+        async with anyio.create_task_group() as group:
+            for client in range(self.args.clients):
+                group.start_soon(self._client, seen, number, client, began)
+            group.start_soon(self._restart_server, chance)
+            await self._kill_worker(number, chance)
+        self.faults += await self._compare(runtime, seen, number)
+        for thread in await runtime.threads.list(limit=10_000):
+            await runtime.threads.delete(thread.id, force=True)
+        await self._count(number)
 
-async def _soak(url: str, args: argparse.Namespace) -> Soaked:
-    logging.disable(logging.WARNING)
-    soaked = Soaked()
-    settings = Settings(
-        database_url=url, observational_memory=False, max_runs=args.max_runs, loop_limit=0
-    )
-    async with Runtime.open(settings) as runtime:
-        lags = await _work(runtime, soaked, args)
-        soaked.lags = _share(lags, 0.5), _share(lags, 0.99)
-        soaked.idle_transactions = await _idle(runtime, args)
-    soaked.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return soaked
-
-
-async def _work(runtime: Runtime, soaked: Soaked, args: argparse.Namespace) -> list[float]:
-    began = time.monotonic()
-    script = [*(call("work", n=n) for n in range(args.steps - 1)), say("done")]
-
-    async def repeat() -> None:
-        while True:
-            result = await runtime.run(Agent(ScriptedModel(script), tools=[work]), "Work.")
-            soaked.runs, soaked.steps = soaked.runs + 1, soaked.steps + result.steps
-            soaked.failed += not result.ok
-            if time.monotonic() - began >= args.minutes * 60:
+    async def _client(self, seen: Seen, number: int, client: int, began: float) -> None:
+        """Run agents one after the other until the round's time is over."""
+        for turn in itertools.count(client):
+            if time.monotonic() > began + self.args.round:
                 return
+            kind, name = KINDS[turn % len(KINDS)], f"{number}-{client}-{turn}"
+            try:
+                with anyio.fail_after(END_SECONDS):
+                    await seen.run(kind, name)
+                self.done[kind] += 1
+            except TimeoutError:
+                self.faults.append(f"{kind} {name} did not end")
+            except AgentRuntimeError as error:
+                self.faults.append(f"{kind} {name}: {type(error).__name__}: {error}")
 
-    lags: list[float] = []
-    async with anyio.create_task_group() as group:
-        watching = await group.start(_watch, lags)
-        async with anyio.create_task_group() as runs:
-            for _ in range(args.runs):
-                runs.start_soon(repeat)
-        watching.cancel()
-    soaked.seconds = time.monotonic() - began
-    return lags
+    async def _restart_server(self, chance: random.Random) -> None:
+        await anyio.sleep(self.args.round * chance.uniform(0.1, 0.4))
+        if self.server is not None:
+            self.server.kill()
+            await anyio.to_thread.run_sync(self.server.start)
 
-
-async def _watch(lags: list[float], *, task_status: Any) -> None:
-    with anyio.CancelScope() as scope:
-        task_status.started(scope)
-        while True:
-            before = time.monotonic()
-            await anyio.sleep(0.01)
-            lags.append(max(0.0, time.monotonic() - before - 0.01))
-
-
-async def _idle(runtime: Runtime, args: argparse.Namespace) -> float:
-    """Return the transactions per second while as many runs wait in a tool."""
-    idle, count, waiting, go_on = 0.0, 0, 0, anyio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait until all have waited."""
-        nonlocal waiting
-        waiting += 1
-        await go_on.wait()
-        return "waited"
-
-    real_read, real_batch = SqliteDriver.read, SqliteDriver.batch
-
-    async def read(self: SqliteDriver, *given: Any, **named: Any) -> Any:
-        nonlocal count
-        count += 1
-        return await real_read(self, *given, **named)
-
-    async def batch(self: SqliteDriver, *given: Any, **named: Any) -> Any:
-        nonlocal count
-        count += 1
-        return await real_batch(self, *given, **named)
-
-    most = min(args.runs, args.max_runs or args.runs)
-    async with anyio.create_task_group() as group:
-        for _ in range(most):
-            agent = Agent(ScriptedModel([call("wait"), say("done")]), tools=[wait])
-            group.start_soon(runtime.run, agent, "Wait.")
-        while waiting < most:  # noqa: ASYNC110
-            await anyio.sleep(0.1)
-        SqliteDriver.read, SqliteDriver.batch = read, batch  # type: ignore[method-assign]
+    async def _kill_worker(self, number: int, chance: random.Random) -> None:
+        """Start the other process, and kill it while it works."""
+        command = [sys.executable, "-m", "benchmarks.proof.soak_worker", self.url]
+        command += [str(self._journal(number)), f"w{number}"]
+        process = await anyio.open_process(command, stderr=None)
         try:
-            await anyio.sleep(args.idle)
-            idle = count / args.idle
+            await anyio.sleep(self.args.round * chance.uniform(0.5, 1.0))
         finally:
-            SqliteDriver.read, SqliteDriver.batch = real_read, real_batch  # type: ignore[method-assign]
-        go_on.set()
-    return idle
+            with suppress(ProcessLookupError):
+                process.kill()
+            with anyio.CancelScope(shield=True):
+                await process.aclose()
+
+    def _journal(self, number: int) -> Path:
+        return self.folder / f"journal-{number}"
+
+    async def _compare(self, runtime: Runtime, seen: Seen, number: int) -> list[str]:
+        """Wait until every run has ended, and compare the log with what clients saw."""
+        store, faults = runtime.store_of(), list[str]()
+        with anyio.move_on_after(END_SECONDS):
+            while await store.runs.list(status=sorted(ACTIVE), limit=1):  # noqa: ASYNC110
+                await anyio.sleep(0.2)
+        for run in await store.runs.list(limit=10_000):
+            if run.status in ACTIVE or run.status == "failed":
+                faults.append(f"a run of {run.agent} is {run.status}: {run.detail}")
+            elif run.parent_run_id is None and run.status != seen.expected(run.thread_id):
+                faults.append(f"a run of {run.agent} {run.status}: {run.detail}")
+        there = {thread.id for thread in await runtime.threads.list(limit=10_000)}
+        worker = journal(self._journal(number))
+        for thread, events in (seen.events | worker).items():
+            logged = [
+                (event.id, event.kind)
+                for event in (
+                    await runtime.threads.events(thread, limit=100_000) if thread in there else []
+                )
+            ]
+            # Memory may observe after a run's end, when nobody listens; after a kill others write.
+            rest = {kind for _, kind in logged[len(events) :]} - {"observation"}
+            if events != logged[: len(events)] or (rest and thread not in worker):
+                unlike = sorted(set(events) ^ set(logged))[:3]
+                faults.append(f"the log of {thread} is not what its client saw: {unlike}")
+        self.done["taken over"] += len(worker)
+        faults += [problem.detail for problem in await runtime.store.maintenance.check()]
+        return [f"round {number}: {fault}" for fault in faults]
+
+    async def _count(self, number: int) -> None:
+        gc.collect()
+        # What the round left behind: connections and tasks that are about to end.
+        await anyio.sleep(1.5)
+        row: Row = {
+            "round": number,
+            "runs": self.done.total(),
+            "faults": len(self.faults),
+            "MB": round(_memory() / 2**20, 1),
+            "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
+            "tasks": len(asyncio.all_tasks()),
+            "threads": threading.active_count(),
+            "connections": await self._connections(),
+        }
+        self.rows.append(row)
+        print("  ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
+
+    async def _connections(self) -> int:
+        if self.server is None:
+            return 0
+        connected = await psycopg.AsyncConnection.connect(self.url)
+        async with connected as connection:
+            counted = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            row = await (await connection.execute(counted)).fetchone()
+            return (int(row[0]) if row else 0) - 1
+
+    def report(self) -> Report:
+        """Return the report: every round, and whether the figures are flat."""
+        for fault in self.faults:
+            print(fault, file=sys.stderr)
+        targets = [
+            at_most("faults", len(self.faults), 0),
+            at_least("runs of a killed process that were continued", self.done["taken over"], 1),
+            *_flat(self.rows),
+        ]
+        kinds = [{"table": "runs", "kind": kind, "runs": n} for kind, n in self.done.items()]
+        return Report("soak", [*self.rows, *kinds], targets)
 
 
-def _share(values: list[float], share: float) -> float:
-    ordered = sorted(values) or [0.0]
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+def _memory() -> int:
+    """Return the bytes of this process that are in memory."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _report(args: argparse.Namespace, soaked: Soaked) -> Report:
-    row = {
-        "runs at once": args.runs,
-        "admitted": args.max_runs,
-        "runs": soaked.runs,
-        "failed": soaked.failed,
-        "runs/s": round(soaked.runs / soaked.seconds, 1),
-        "steps/s": round(soaked.steps / soaked.seconds, 1),
-        "lag p50 ms": round(soaked.lags[0] * 1000, 1),
-        "lag p99 ms": round(soaked.lags[1] * 1000, 1),
-        "idle transactions/s": round(soaked.idle_transactions, 1),
-        "memory MB": round(soaked.memory / 2**20),
-    }
-    targets = [
-        at_most("transactions of idle runs", row["idle transactions/s"], MOST_IDLE, "a second"),
-        at_most("lag of the loop, p99", soaked.lags[1], MOST_LAG, "s"),
-        at_most("runs that failed", soaked.failed, 0, ""),
+def _flat(rows: list[Row]) -> list[Target]:
+    """Compare the middle of the first third of the rounds with that of the last third."""
+    rows = rows[WARM_UP_ROUNDS:]
+    third = len(rows) // 3
+    if not third:
+        return []
+    first, last = rows[:third], rows[-third:]
+
+    def middle(some: list[Row], name: str) -> float:
+        return median(row[name] for row in some)
+
+    growth = middle(last, "MB") / middle(first, "MB")
+    return [
+        at_most("growth of memory", round(growth, 3), MOST_GROWTH),
+        *(
+            at_most(f"more {name}", middle(last, name) - middle(first, name), MOST_MORE)
+            for name in ("files", "tasks", "threads", "connections")
+        ),
     ]
-    return Report("soak", rows=[row], targets=targets)

@@ -62,7 +62,7 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("People and plans", ("approve", "answer_timeout", "plan_phases")),
-    ("Sub-agents", ("sub_agent_", "delegation_")),
+    ("Sub-agents", ("sub_agent_", "delegation_", "background_")),
     (
         "Memory",
         (

@@ -139,6 +139,8 @@ def _http_url(url: str) -> str:
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 ObjectStoreUrl = Annotated[str, AfterValidator(_object_store_url)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+Limit = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
+"""Seconds; 0 for no limit."""
 Dollars = Annotated[float, Field(gt=0, le=MAX_DOLLARS, allow_inf_nan=False)]
 Synchronous = Annotated[Literal["full", "normal"], BeforeValidator(_lower)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import (
@@ -19,6 +20,7 @@ from agent_runtime_config.fields import (
     Folders,
     Globs,
     HttpUrl,
+    Limit,
     Lower,
     ModelName,
     Natural,
@@ -34,6 +36,7 @@ from agent_runtime_config.fields import (
 )
 from agent_runtime_config.model_settings import RoleSettings
 from agent_runtime_config.state import default_database_url
+from agent_runtime_config.urls import redact_url
 
 PREFIX = "AGENT_RUNTIME_"
 
@@ -111,6 +114,16 @@ class Settings(RoleSettings):
     )
     delegation_parallel: Count = Field(
         default=8, description="How many sub-agents of a run work at once; the others wait."
+    )
+    background_timeout: Limit = Field(
+        default=1800.0,
+        description="Seconds that a sub-agent in the background may work; then it ends as "
+        "`timeout`, and can be delegated again. 0 for no limit.",
+    )
+    background_idle_timeout: Limit = Field(
+        default=600.0,
+        description="Seconds that a sub-agent in the background may go without an answer, a "
+        "piece of one or a result of a tool; then it ends as well. 0 for no limit.",
     )
     approve: Approvals = Field(
         default="",
@@ -425,6 +438,14 @@ class Settings(RoleSettings):
         default=False,
         description="Whether to refuse calls of models that are not on this machine; for tests.",
     )
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Return the values without the credentials of URLs: programs log their settings."""
+        for name, value in super().__repr_args__():
+            yield (
+                name,
+                redact_url(value) if isinstance(value, str) and "url" in (name or "") else value,
+            )
 
     @property
     def needs_prices(self) -> bool:

@@ -22,6 +22,8 @@ DEFAULTS: dict[str, object] = {
     "plan_phases": "plan,execute,inspect,evaluate,debug",
     "delegation_depth": 1,
     "delegation_parallel": 8,
+    "background_timeout": 1800.0,
+    "background_idle_timeout": 600.0,
     "approve": "",
     "answer_timeout": 86_400.0,
     "loop_limit": 5,
@@ -112,6 +114,8 @@ GOOD: list[tuple[str, str, object]] = [
     ("PLAN_PHASES", " draft, polish ", "draft,polish"),
     ("DELEGATION_DEPTH", "0", 0),
     ("DELEGATION_PARALLEL", "20", 20),
+    ("BACKGROUND_TIMEOUT", "0", 0.0),
+    ("BACKGROUND_IDLE_TIMEOUT", "60", 60.0),
     ("APPROVE", "shell,write_file:path=/etc/*", "shell,write_file:path=/etc/*"),
     ("MAX_MESSAGE_CHARS", "1000", 1000),
     ("MAX_INBOX_MESSAGES", "3", 3),
@@ -197,6 +201,8 @@ BAD: list[tuple[str, str]] = [
     ("PLAN_PHASES", "draft,draft"),
     ("DELEGATION_DEPTH", "-1"),
     ("DELEGATION_PARALLEL", "0"),
+    ("BACKGROUND_TIMEOUT", "-1"),
+    ("BACKGROUND_IDLE_TIMEOUT", "inf"),
     ("APPROVE", "two words"),
     ("APPROVE", "shell:path"),
     ("ANSWER_TIMEOUT", "0"),
@@ -410,6 +416,20 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AGENT_RUNTIME_MAX_STEPS", "42")
     assert load_settings().max_steps == 42
     assert Settings().max_steps == 500
+
+
+def test_no_url_shows_its_credentials_where_settings_are_logged() -> None:
+    url = "postgresql://ada:hunter2@db.internal/x?sslpassword=hunter2"
+    settings = load_settings(
+        {
+            "AGENT_RUNTIME_DATABASE_URL": url,
+            "AGENT_RUNTIME_OBJECT_STORE_URL": "s3://bucket/?secret_access_key=hunter2",
+            "AGENT_RUNTIME_MODEL_BASE_URL": "http://ada:hunter2@models.internal/v1",
+        }
+    )
+    assert settings.database_url == url
+    shown = f"{settings!r} {settings}"
+    assert "hunter2" not in shown and "***@db.internal/x" in shown
 
 
 def test_settings_cannot_be_changed() -> None:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import orjson
 import pytest
 
 from agent_runtime import Agent, Delegation, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.delegation.background import JOB, MOST_RUNNING, tasks_of
+from agent_runtime.delegation.request import CallOrder
 from agent_runtime.delegation.tasks_tool import tasks_note
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
@@ -128,7 +130,6 @@ async def test_the_message_of_a_task_numbers_its_attempt(play: Play) -> None:
 
 async def test_a_duplicate_task_and_one_over_the_limit_are_refused(play: Play) -> None:
     order = {"role": "worker", "instructions": "Work.", "background": True}
-    # Which of two tasks that start at the same time is over the limit is not determined.
     many = calls(*(raw_call("delegate", **order, task_key=f"k{n}") for n in range(MOST_RUNNING)))
     two = Script(begin("first"), begin("first"), many, say("Done."))
     async with play() as world:
@@ -139,9 +140,71 @@ async def test_a_duplicate_task_and_one_over_the_limit_are_refused(play: Play) -
     assert (first[0], twice[0]) == ("ok", "refused")
     assert "'first' is running already" in twice[1]
     assert list(running.values()) == ["running"] * MOST_RUNNING and "first" in running
-    assert sorted(outcome for outcome, _ in replies) == ["ok"] * (MOST_RUNNING - 1) + ["refused"]
+    # The last of the answer is the one too many.
+    assert [outcome for outcome, _ in replies] == ["ok"] * (MOST_RUNNING - 1) + ["refused"]
     [late] = [text for outcome, text in replies if outcome == "refused"]
     assert "5 tasks are running in the background already" in late
+
+
+@pytest.mark.parametrize(
+    ("settings", "detail"),
+    [
+        ({"background_timeout": 0.2}, "It ran longer than its 0.2 seconds."),
+        ({"background_idle_timeout": 0.2}, "Nothing was heard of it for 0.2 seconds."),
+    ],
+)
+async def test_a_task_ends_by_its_time_limits(
+    play: Play, settings: dict[str, float], detail: str
+) -> None:
+    script = Script(begin(), call("hold"), say("Done."))
+    async with play(script.respond, settings=settings) as world:
+        result = await world.run(Agent(tools=[hold], delegation=True))
+        assert result.ok
+        [task] = await tasks_of(world.store, result.thread_id)
+        run = await world.store.runs.get(task.run_id)
+    assert (run.status, run.stop_reason, run.detail) == ("failed", "timeout", detail)
+
+
+async def test_the_limits_of_background_tasks_are_not_those_of_others(play: Play) -> None:
+    order = {"role": "worker", "instructions": "Work."}
+    settings = {"background_timeout": 0.001, "background_idle_timeout": 0.001}
+
+    async def respond(request: ModelRequest) -> Scripted:
+        if is_child(request):
+            await anyio.sleep(0.05)
+            return say("Worked.")
+        return say("Done.") if step(request) else call("delegate", **order)
+
+    async with play(respond, settings=settings) as world:
+        result = await world.run(Agent(delegation=True))
+        assert "Worked." in (await world.results(result.thread_id))[0][1]
+
+
+async def test_calls_pass_in_the_order_in_which_they_began() -> None:
+    order, passed = CallOrder(), list[str]()
+    begun = anyio.Event()
+
+    async def pass_by(name: str, *, late: bool = False, leaves: bool = False) -> None:
+        with order.place(name):
+            if late:
+                await begun.wait()
+            if leaves:
+                return
+            await order.turn(name)
+            passed.append(name)
+            order.leave(name)
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        for name in ("a", "b", "c", "d", "e"):
+            group.start_soon(lambda name=name: pass_by(name, late=name == "a", leaves=name == "c"))
+        await anyio.wait_all_tasks_blocked()
+        assert passed == []
+        begun.set()
+    assert passed == ["a", "b", "d", "e"]
+    with anyio.fail_after(5):
+        # A call of another tool has no place, and does not wait.
+        await order.turn("other")
 
 
 async def test_tasks_are_listed_steered_and_cancelled(play: Play) -> None:
@@ -248,6 +311,36 @@ async def test_a_task_that_cannot_be_resumed_reports_it_at_once(database_url: st
         assert await statuses(store) == {"k": "interrupted"}
     outcome = orjson.loads(second.requests[-1].messages[-1].text)
     assert outcome["status"] in ("failed", "refused") and "nonsense" in str(outcome["blockers"])
+
+
+async def test_a_task_stops_at_its_step_when_the_runtime_closes(database_url: str) -> None:
+    work, closing = anyio.Event(), list[Runtime]()
+
+    @tool
+    async def read(number: int) -> str:
+        """Read a page, while the runtime begins to close."""
+        work.set()
+        while not closing[0].health().closing:  # noqa: ASYNC110
+            await anyio.sleep(0.001)
+        await anyio.sleep(0.05)
+        return f"page {number}"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request):
+            return call("read", number=step(request))
+        return say("Bye.") if step(request) else begin()
+
+    agent = Agent(ScriptedModel(respond), tools=[read], delegation=True)
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        closing.append(runtime)
+        await runtime.run(agent, "Go.", thread="t")
+        await work.wait()
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        [run] = await runtime.store_of().runs.list(parent_thread_id="t")
+        node = await runtime.store_of().log.node(run.thread_id, 2)
+    # The page was read to its end, and nothing is open.
+    assert (run.status, run.stop_reason, run.open_node) == ("suspended", "interrupted", None)
+    assert [body.status for body in node.calls] == ["done"]
 
 
 async def test_a_message_arrives_although_its_sender_died_while_sending(

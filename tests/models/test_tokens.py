@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import random
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 from tiktoken import Encoding
 
@@ -92,6 +97,24 @@ _MIXED = "It's naïve: 日本語, 12345 tokens_of(x)!\r\n\n  Straße ÄÖÜ's  <
 _ENCODED_BY_TIKTOKEN = (
     f"import tiktoken; print(tiktoken.get_encoding('o200k_base').encode_ordinary({_MIXED!r}))"
 )
+
+
+async def test_runs_that_begin_at_once_load_the_vocabulary_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loads: list[str] = []
+
+    def load() -> None:
+        loads.append(threading.current_thread().name)
+        # Others would come meanwhile.
+        time.sleep(0.05)
+
+    monkeypatch.setattr(tokens, "_loaded", functools.cache(load))
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(tokens.load_vocabulary)
+            group.start_soon(anyio.to_thread.run_sync, tokens._encoding)  # pyright: ignore[reportPrivateUsage]
+    assert len(loads) == 1
 
 
 async def test_warming_loads_the_vocabulary() -> None:

@@ -117,6 +117,20 @@ async def test_a_command_in_a_sandbox_works_in_its_folder(workspace: Path) -> No
 
 
 @pytest.mark.usefixtures("works")
+async def test_variables_do_not_name_folders_that_are_not_there(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(workspace.parent / "cache"))
+    monkeypatch.setenv("CARGO_HOME", str(workspace.parent / "cargo"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(workspace / "cache"))
+    shown = await text(runner(workspace), command="env")
+    assert "XDG_CACHE_HOME" not in shown and "CARGO_HOME" not in shown
+    assert f"UV_CACHE_DIR={workspace}/cache" in shown
+    free = await text(runner(workspace, sandbox="none"), command="env")
+    assert "XDG_CACHE_HOME" in free and "CARGO_HOME" in free
+
+
+@pytest.mark.usefixtures("works")
 async def test_the_network_can_be_allowed(workspace: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}' && echo reached"

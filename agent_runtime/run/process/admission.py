@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 from agent_runtime.errors import RuntimeClosed, WrongLoop
+from agent_runtime_storage.drivers.turns import Turns
 
 Waiting = Callable[[int], None]
 """Called with the number of runs that are ahead when a run has to wait."""
@@ -18,6 +19,8 @@ _inside: ContextVar[Admission | None] = ContextVar("agent_runtime_admission", de
 
 class Admission:
     """The runs that a process has admitted, bound to the event loop that they first run on.
+
+    Of runs that come at once, a few begin in each turn of the event loop.
 
     Runs below others do not wait, nor do those that a tool begins with the same runtime: a run that
     waits for them would otherwise hold the place that they need.
@@ -38,6 +41,7 @@ class Admission:
         self._idle = asyncio.Event()
         self._idle.set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._turns: Turns | None = None
 
     @property
     def waiting(self) -> int:
@@ -80,6 +84,7 @@ class Admission:
             self._take()
         token = _inside.set(self)
         try:
+            await self._begin()
             yield
         finally:
             _inside.reset(token)
@@ -105,6 +110,15 @@ class Admission:
                         cure="Start it again in another process.",
                     )
                 )
+
+    async def _begin(self) -> None:
+        """Wait for the event loop's turn in which this run may begin."""
+        if self._turns is None:
+            self._turns = Turns(asyncio.get_running_loop())
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # A run that was cancelled meanwhile does not come.
+        self._turns.call(lambda: turn.done() or turn.set_result(None))
+        await turn
 
     async def _wait(self) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 
 import anyio
 
@@ -46,11 +48,23 @@ class RunHost:
         self.keeper = LeaseKeeper(store, connect)
         self.admission = Admission(settings.max_runs)
         self.background = DetachedTasks()
+        self._attended = Counter[str]()
 
     def sweep_every(self, seconds: float, resume: ResumeRun, agent_for: AgentFor | None) -> None:
         """Sweep now and from time to time, until the host is drained."""
-        sweeper = Sweeper(self._store, resume, agent_for, self.background)
+        sweeper = Sweeper(self._store, resume, agent_for, self.background, self._attended)
         self._sweeping = asyncio.create_task(sweeper.work(seconds))
+
+    @contextmanager
+    def attended(self, run_id: str) -> Generator[None]:
+        """Keep sweeps from continuing a run, because a caller is about to resume it."""
+        self._attended[run_id] += 1
+        try:
+            yield
+        finally:
+            self._attended[run_id] -= 1
+            if not self._attended[run_id]:
+                del self._attended[run_id]
 
     async def admitted(
         self, listener: EventListener, work: Callable[[], Awaitable[RunResult]], run_id: str = ""
@@ -76,9 +90,9 @@ class RunHost:
             await cancel(self._sweeping)
         with anyio.move_on_after(drain):
             await self.admission.idle()
-            # Background runs too; they are not counted there, and do not stop at a step.
+            # Background runs too; they are not counted there.
             await self.keeper.idle()
-        if self.admission.working:
+        if self.admission.working or self.keeper.runs:
             self.keeper.suspend_all()
             await self._idle_within(pause)
         self.keeper.stop_all()
@@ -90,6 +104,7 @@ class RunHost:
     async def _idle_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):
             await self.admission.idle()
+            await self.keeper.idle()
         return not self.admission.working
 
     async def close(self) -> None:

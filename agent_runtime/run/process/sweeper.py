@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Container, Generator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -41,6 +41,7 @@ class Sweeper:
         resume: continues a run of an owner.
         agent_for: None continues nothing: dead runs are only suspended.
         tasks: where the continued runs work.
+        attended: runs that callers in this process resume themselves.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class Sweeper:
         resume: ResumeRun,
         agent_for: AgentFor | None,
         tasks: DetachedTasks,
+        attended: Container[str] = (),
     ) -> None:
         self._store = store
         self._resume = resume
         self._agent_for = agent_for
         self._tasks = tasks
+        self._attended = attended
         self._resuming: set[str] = set()
 
     async def work(self, seconds: float) -> None:
@@ -71,7 +74,7 @@ class Sweeper:
         if agent_for is None:
             return
         for run in found.resumable:
-            if run.id in self._resuming:
+            if run.id in self._resuming or run.id in self._attended:
                 continue
             with _logged(f"No agent was found for run {run.id}"):
                 if (agent := agent_for(run)) is not None:

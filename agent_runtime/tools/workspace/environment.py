@@ -11,14 +11,18 @@ from pathlib import Path
 
 PREFERENCES = ("COLORTERM", "LANG", "LANGUAGE", "LC_*", "NO_COLOR", "TERM", "TZ")
 """Variables that commands get everywhere."""
+OWN_FOLDERS = (
+    "CARGO_HOME", "RUSTUP_HOME", "GOPATH", "NVM_BIN", "NVM_DIR", "PYENV_ROOT", "UV_CACHE_DIR",
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+)  # fmt: skip
+"""Variables that name folders of the user, for which tools have defaults below `HOME`."""
 PLACES = (
     "PATH", "HOME", "SHELL", "USER", "LOGNAME", "TMPDIR",
     # An environment that is active, which is not the runtime's.
     "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT",
     "CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PREFIX*", "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL",
     # Where tools and certificates lie.
-    "CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "JAVA_HOME", "NVM_BIN", "NVM_DIR",
-    "PYENV_ROOT", "UV_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    *OWN_FOLDERS, "GOROOT", "JAVA_HOME",
     "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE",
 )  # fmt: skip
 """Variables that name places of this machine, which a container does not have."""

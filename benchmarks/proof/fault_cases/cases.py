@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +24,11 @@ from agent_runtime.models.scripted import ScriptedModel, calls, raw_call, say
 from agent_runtime_storage.contract.records.log import ACTIVE
 from agent_runtime_storage.urls import Backend
 from benchmarks.proof.fault_cases.processes import Worker, alive, swept, worker
+from benchmarks.proof.verdicts import Case, NotHere
 
 END_SECONDS = 3.0
 """Seconds within which a killed runtime's commands have to be gone."""
 HOUR = 3600
-
-
-class NotHere(Exception):
-    """The case needs a right or a program that this machine does not give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +44,6 @@ class World:
     make: Callable[[Backend], str]
     kills: int
     block: float
-
-
-Case = Callable[[World], Awaitable[list[str]]]
 
 
 async def commands_end_with_the_runtime(world: World) -> list[str]:
@@ -231,7 +225,7 @@ async def _hostile(
     return faults + [one.detail for one in await runtime.store.maintenance.check()]
 
 
-CASES: dict[str, Case] = {
+CASES: dict[str, Case[World]] = {
     case.__name__: case
     for case in (
         commands_end_with_the_runtime,

@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.backends import empty_databases
 from benchmarks.proof.fault_cases import cases
-from benchmarks.proof.fault_cases.cases import Case, NotHere, World
+from benchmarks.proof.fault_cases.cases import World
+from benchmarks.proof.verdicts import Case, NotHere
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
     ],
     ids=lambda case: case.__name__,
 )
-async def test_a_promise_holds_under_a_fault(case: Case) -> None:
+async def test_a_promise_holds_under_a_fault(case: Case[World]) -> None:
     with empty_databases() as make:
         try:
             broken = await case(World(make, kills=2, block=0))

@@ -1,151 +1,33 @@
-"""Semantic recall in whole runs: what a turn recalls, what it leaves out, and failures."""
+"""Semantic recall in whole runs: what a turn recalls, and what it leaves out."""
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import anyio
 import pytest
 
-from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.errors import ModelAuthError
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.log import branches
-from agent_runtime.memory.recall import indexer as embedding
 from agent_runtime.memory.recall.retriever import newest_user_message
-from agent_runtime.messages import Note, PromptMessage, decode_message
+from agent_runtime.messages import Note, decode_message
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.embedding import ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.prompt.build import view_of
 from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix
 from agent_runtime.run.guard.repeats import GO_ON
 from agent_runtime.tools.context import ToolContext
-from agent_runtime_storage import UserStore
+from tests.memory.recall.recalling import (
+    FACTS,
+    QUESTION,
+    Open,
+    embedded,
+    is_recall,
+    nodes,
+    world,
+)
 
-NAME = "scripted-embedder"
-FACTS = [
-    "The budget of the Bergen bridge is 40,000 kroner.",
-    "My dog Otto has eaten a shoe.",
-    "Trains to Voss were late again.",
-    "The coffee machine needs new filters.",
-    "Kari plays the cello on Thursdays.",
-    "We painted the kitchen yellow.",
-    "It rained for eleven days.",
-    "The library closes at seven.",
-]
-QUESTION = "How large was the budget of the Bergen bridge?"
-
-
-@dataclass
-class World:
-    """A runtime with recall, its model's requests, and its events."""
-
-    runtime: Runtime
-    model: ScriptedModel
-    embedder: ScriptedEmbedder
-    events: list[Event] = field(default_factory=list[Event])
-
-    @property
-    def store(self) -> UserStore:
-        """The store as the runs' owner sees it."""
-        return self.runtime.store_of()
-
-    async def say(self, text: str, thread: str = "t", **options: Any) -> RunResult:
-        """Send a message to the agent in a run of its own."""
-        agent = options.pop("agent", Agent())
-        options = {"on_event": self.events.append} | options
-        return await self.runtime.run(agent, text, thread=thread, **options)
-
-    async def converse(
-        self, texts: Sequence[str] = FACTS, thread: str = "t", user: str | None = None
-    ) -> None:
-        """Send messages one by one while recall is off: the first is node 1, the next node 3."""
-        settings = self.runtime.settings
-        plain = Runtime(settings, self.runtime.store, ScriptedModel(lambda request: say("Noted.")))
-        for text in texts:
-            await plain.run(Agent(), text, thread=thread, user=user)
-
-    async def embed(self, thread: str = "t", user: str | None = None) -> None:
-        """Embed a thread by a run on it."""
-        await self.say("Hm.", thread, user=user)
-        await embedded(self.runtime.store.of(user or self.runtime.settings.user), thread)
-
-    async def prepare(
-        self, texts: Sequence[str] = FACTS, thread: str = "t", user: str | None = None
-    ) -> None:
-        """Send messages and embed them."""
-        await self.converse(texts, thread, user)
-        await self.embed(thread, user)
-
-    @property
-    def recalled(self) -> list[Event]:
-        """The events of recall."""
-        return [event for event in self.events if event.kind == "recall"]
-
-    def found(self) -> list[tuple[str, int]]:
-        """Return the matches of the last recall, best first."""
-        return [(one["thread"], one["node"]) for one in self.recalled[-1].data["found"]]
-
-    def note(self) -> str:
-        """Return the recall note in the last prompt; empty if there is none."""
-        return "".join(
-            message.text for message in self.model.requests[-1].messages if is_recall(message)
-        )
-
-
-def is_recall(message: PromptMessage) -> bool:
-    """Return whether a message of a prompt is the recall note."""
-    return "Earlier messages that may bear" in message.text
-
-
-def nodes(note: str) -> list[str]:
-    """Return the nodes that a note shows, in its order."""
-    return re.findall(r"^\[\w+ \| node (\S+) \|", note, re.MULTILINE)
-
-
-async def embedded(store: UserStore, thread: str, model: str = NAME) -> None:
-    """Wait until every message of a thread's branch has a vector."""
-    head = (await store.threads.get(thread)).head
-    assert head is not None
-    nodes = await store.log.branch(thread, head)
-    seqs = [node.seq for node in nodes if not isinstance(decode_message(node.body), Note)]
-    with anyio.fail_after(60):
-        while await store.vectors.embedded_ids(thread, model, "message", seqs) != seqs:  # noqa: ASYNC110
-            # No event reports it: it matters only to a search.
-            await anyio.sleep(0.01)
-
-
-Open = Callable[..., Any]
-
-
-@pytest.fixture
-def world(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Return a function that opens a runtime with recall, whose prompts have few raw messages."""
-    monkeypatch.setattr(embedding, "CLOSE_SECONDS", 0.2)
-
-    @asynccontextmanager
-    async def opened(
-        script: Callable[[ModelRequest], Scripted] = lambda request: say("Noted."),
-        embedder: ScriptedEmbedder | None = None,
-        **settings: Any,
-    ) -> AsyncGenerator[World]:
-        configured: dict[str, Any] = {
-            "observational_memory": False,
-            "last_messages": 2,
-            "semantic_recall_top_k": 1,
-        }
-        embedder = embedder or ScriptedEmbedder()
-        model = ScriptedModel(script)
-        chosen = Settings(database_url=database_url, **(configured | settings))
-        async with Runtime.open(chosen, model=model, embedder=embedder) as runtime:
-            yield World(runtime, model, embedder)
-
-    return opened
+__all__ = ["world"]
 
 
 async def test_the_best_match_is_shown_with_two_messages_before_and_one_after(world: Open) -> None:
@@ -422,138 +304,3 @@ async def test_an_old_thread_is_searched_by_text_until_it_has_vectors(world: Ope
         await one.say("Who plays the cello?")
         assert ("t", 9) in one.found()
         assert one.recalled[-1].data["why"] == ""
-
-
-# Failures
-
-
-def broken(kind: str) -> Any:
-    """Return a script of an embedder that embeds passages and fails on the question."""
-    good = ScriptedEmbedder()
-
-    async def embed(texts: Sequence[str]) -> Sequence[Vector]:
-        vectors = (await good.embed(texts)).vectors
-        if tuple(texts) != (QUESTION,):
-            return vectors
-        match kind:
-            case "raises":
-                raise RuntimeError("a bug")
-            case "hangs":
-                await anyio.sleep_forever()
-                return []
-            case "nan":
-                return [[float("nan")] * 256]
-            case "fewer":
-                return []
-            case _:
-                return [[1.0, 2.0]]
-
-    return embed
-
-
-@pytest.mark.backends("file")
-@pytest.mark.parametrize("kind", ["raises", "hangs", "nan", "fewer", "dimensions"])
-async def test_a_failing_embedder_is_reported_and_full_text_replaces_it(
-    world: Open, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with world(embedder=ScriptedEmbedder(broken(kind)), semantic_recall_timeout=0.3) as one:
-        await one.prepare()
-        result = await one.say(QUESTION)
-        assert result.ok and one.found() == [("t", 1)]
-        assert one.recalled[-1].data["why"]
-        assert (
-            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
-        )
-        # It is not called for a while, and the failure is not logged again.
-        await one.say(QUESTION.replace("large", "big"))
-        assert (
-            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
-        )
-
-
-@pytest.mark.backends("file")
-async def test_an_unreachable_embedder_fails_no_turn(
-    world: Open, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def down(texts: Sequence[str]) -> Sequence[Vector]:
-        raise OSError("no network")
-
-    async with world(embedder=ScriptedEmbedder(down)) as one:
-        await one.converse()
-        assert (await one.say("Hm.")).ok
-        assert (await one.say(QUESTION)).ok
-        assert one.found() == [("t", 1)]
-        assert len(one.embedder.requests) == 1
-        assert (
-            len([record for record in caplog.records if "Semantic recall" in record.message]) == 1
-        )
-        assert len([event for event in one.recalled if event.data["why"]]) == 1
-
-
-class Unusable(ScriptedEmbedder):
-    """An embedder whose check fails."""
-
-    async def check(self) -> None:
-        raise ModelAuthError("The key is missing.")
-
-
-@pytest.mark.backends("file")
-async def test_any_embedder_is_checked_before_its_first_call(world: Open) -> None:
-    embedder = Unusable()
-    async with world(embedder=embedder) as one:
-        await one.converse()
-        assert (await one.say(QUESTION)).ok
-        assert one.found() == [("t", 1)]
-        assert one.recalled[-1].data["why"] == "The key is missing."
-        assert embedder.requests == []
-
-
-@pytest.mark.backends("file")
-async def test_vector_mode_has_no_fallback(world: Open) -> None:
-    embedder = ScriptedEmbedder(broken("raises"))
-    async with world(embedder=embedder, semantic_recall_mode="vectors") as one:
-        await one.prepare()
-        assert (await one.say(QUESTION)).ok
-        assert one.recalled[-1].data == one.recalled[-1].data | {"found": [], "mode": "vectors"}
-        assert "RuntimeError" in one.recalled[-1].data["why"]
-
-
-# Costs
-
-
-@pytest.mark.backends("file", "postgres")
-async def test_embedding_is_booked_and_counts_toward_the_budget(world: Open) -> None:
-    embedder = ScriptedEmbedder(price=5)
-    async with world(embedder=embedder, budget_usd=1.0) as one:
-        await one.prepare(FACTS[:3])
-        result = await one.say(QUESTION)
-        spent = result.usage_by_purpose["embed"]
-        assert spent.calls >= 1 and spent.cost == 5 * spent.prompt_tokens > 0
-        run = await one.store.runs.get(result.run_id)
-        # The run is booked for the question's cost; the later embeddings are booked afterwards.
-        assert run.settled.cost >= 5 * len(QUESTION.split())
-        await embedded(one.store, "t")
-        total = await one.store.spending.usage_by_purpose(thread_id="t")
-        embedded_texts = [text for texts in embedder.requests for text in texts]
-        assert len(set(embedded_texts)) == len(embedded_texts)
-        assert total["embed"].calls == len(embedder.requests)
-
-
-@pytest.mark.backends("file")
-async def test_an_exhausted_budget_stops_embedding_and_not_the_run(world: Open) -> None:
-    async with world(embedder=ScriptedEmbedder(price=10**12), budget_usd=1.0) as one:
-        await one.converse()
-        assert (await one.say(QUESTION)).ok
-        assert "budget" in one.recalled[-1].data["why"]
-        assert one.found() == [("t", 1)]
-
-
-@pytest.mark.backends("file")
-async def test_an_unpriced_embedder_is_not_called_under_a_budget_in_dollars(
-    world: Open, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with world(embedder=ScriptedEmbedder(price=None), budget_usd=1.0) as one:
-        await one.converse()
-        await one.say(QUESTION)
-        assert one.found() == [("t", 1)] and not one.embedder.requests
-    assert "price of scripted-embedder is unknown" in caplog.text

@@ -14,9 +14,12 @@ import pytest
 
 from agent_runtime import Agent, Event, Health, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import RuntimeClosed
+from agent_runtime.human.questions import Question
 from agent_runtime.models.scripted import call, say
+from agent_runtime.run.process.admission import Admission
 from agent_runtime_storage import LeaseOwner
 from agent_runtime_storage.contract.records.log import Run
+from agent_runtime_storage.drivers.turns import MOST
 from tests.support.command import clean_environ
 
 # Nothing of it depends on the database.
@@ -60,6 +63,25 @@ async def test_runs_beyond_the_limit_wait_in_order(database_url: str) -> None:
     queued = [(number, ahead) for number, kind, ahead in seen if kind == "run-queue"]
     assert queued == [(1, 0), (2, 1), (3, 2), (4, 3)]
     assert [number for number, kind, _ in seen if kind == "run-start"] == [0, 1, 2, 3]
+
+
+async def test_of_runs_that_come_at_once_a_few_begin_in_each_turn() -> None:
+    admission, begun = Admission(), list[int]()
+
+    async def run(number: int) -> None:
+        async with admission.admitted():
+            begun.append(number)
+
+    runs = [asyncio.ensure_future(run(number)) for number in range(100)]
+    runs[5].cancel()
+    most = 0
+    while not all(one.done() for one in runs):
+        before = len(begun)
+        await asyncio.sleep(0)
+        most = max(most, len(begun) - before)
+    assert begun == [number for number in range(100) if number != 5]
+    assert most <= 2 * MOST
+    assert admission.working == 0
 
 
 async def test_a_run_that_a_tool_begins_does_not_wait_for_the_place_of_its_caller(
@@ -139,6 +161,36 @@ async def test_an_open_runtime_sweeps_and_continues_dead_runs_of_all_owners(
                 await anyio.sleep(0.01)
             while (await bob.get(dead[1])).status != "suspended":  # noqa: ASYNC110
                 await anyio.sleep(0.01)
+
+
+async def test_a_sweep_leaves_a_run_to_the_caller_that_asks_and_resumes_it(
+    database_url: str,
+) -> None:
+    continued: list[str] = []
+
+    def agent_for(run: Run) -> Agent:
+        continued.append(run.agent)
+        return Agent(ScriptedModel([say("went on")]))
+
+    async def ask(question: Question) -> str:
+        await runtime.answer(question.id, "yes")
+        # A run that a later sweep continues, or the same one after the run that asks.
+        left = Agent(ScriptedModel([call("none")]), max_steps=1, name="left")
+        run_id = (await runtime.run(left, "Go.")).run_id
+        runs = runtime.store_of().runs
+        await runs.take_lease(run_id, GONE, seconds=0, replaces=1)
+        with anyio.fail_after(30):
+            while (await runs.get(run_id)).status != "succeeded":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        return "yes"
+
+    settings = Settings(database_url=database_url, sweep=0.01)
+    async with Runtime.open(settings, agents=agent_for) as runtime:
+        script = [call("ask_user", question="Go on?"), say("done")]
+        agent = Agent(ScriptedModel(script), name="asking", asking=True)
+        result = await runtime.run(agent, "Go.", on_question=ask)
+    assert result.output == "done"
+    assert continued == ["left"]
 
 
 async def test_health_tells_of_late_leases_and_open_exchanges(database_url: str) -> None:

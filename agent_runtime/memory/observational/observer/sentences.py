@@ -30,7 +30,6 @@ _SENTENCE_END = re.compile(
     r"(?<=[.!?:])(?<!\b\d\.)(?<!\b\d\d\.)\s+(?=\S)|(?<=[。！？؟।])[」』”）]*\s*|\s*\n\s*"
 )
 _DENSE = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-# Not `2**20`, `src/**/*.ts` or `f(**a, **b)`, which are no emphasis.
 _MARKUP = re.compile(r"^(?:#{1,6}|[-*+>]|\d{1,3}[.)])\s+")
 
 _ANNOUNCED = re.compile(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_runtime.errors import ConfigError
+from agent_runtime.tools.workspace.environment import OWN_FOLDERS
 from agent_runtime.tools.workspace.sandbox.base import (
     HOME,
     Launch,
@@ -74,7 +75,14 @@ class Bubblewrap(Sandbox):
             *_hidden(folders, files),
             *("--remount-ro", "/", "--chdir", str(folder), "--", "/bin/sh"),
         ]
-        return Launch({**environment, "HOME": HOME, "TMPDIR": "/tmp"}, tuple(prefix))
+        # Of the user's own folders, only what is shown exists: tools then use their defaults.
+        shown = [folder, *self.read, *map(Path, SYSTEM)]
+        kept = {
+            name: value
+            for name, value in environment.items()
+            if name not in OWN_FOLDERS or any(map(Path(value).is_relative_to, shown))
+        }
+        return Launch({**kept, "HOME": HOME, "TMPDIR": "/tmp"}, tuple(prefix))
 
 
 def _shown() -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from agent_runtime_storage.drivers.sqlite.connection import Synchronous, open_co
 from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
 from agent_runtime_storage.drivers.sqlite.readers import Readers
 from agent_runtime_storage.drivers.sqlite.writer import Writer
+from agent_runtime_storage.drivers.turns import Turns
 from agent_runtime_storage.sql.loader import SqlDialect
 
 PATIENCE = 60.0
@@ -77,7 +79,8 @@ class SqliteDriver:
                 f"The database path {path} is a circle of symbolic links.",
                 cure="Choose another path.",
             ) from error
-        writer = Writer(path, place, patience=patience, queue_bytes=queue_bytes)
+        turns = Turns(asyncio.get_running_loop())
+        writer = Writer(path, place, turns, patience=patience, queue_bytes=queue_bytes)
         try:
             await writer.open(synchronous=synchronous, max_bytes=max_bytes)
         except BaseException:
@@ -88,6 +91,7 @@ class SqliteDriver:
         pool = Readers(
             path,
             place,
+            turns,
             readers,
             lambda: open_connection(
                 path,

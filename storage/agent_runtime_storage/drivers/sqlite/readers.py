@@ -19,6 +19,7 @@ from agent_runtime_storage.drivers.sqlite.connection import (
     sqlite_closed_error,
 )
 from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
+from agent_runtime_storage.drivers.turns import Turns
 
 
 class _Query(NamedTuple):
@@ -37,11 +38,13 @@ class Readers:
         self,
         path: Path,
         place: OpenDatabaseFile,
+        turns: Turns,
         count: int,
         connect: Callable[[], SqliteConnection],
     ) -> None:
         self._path = path
         self._place = place
+        self._turns = turns
         self._connect = connect
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Query | None] = queue.SimpleQueue()
@@ -88,7 +91,7 @@ class Readers:
                     answer = run_query(connection, query.sql, query.params)
                 except Exception as error:
                     answer = map_sqlite_error(error, self._path)
-                self._call(_answer, query.future, answer)
+                self._call(self._turns.call, _answer, query.future, answer)
                 # Or the thread would hold the rows until its next query.
                 del query, answer
         finally:

@@ -32,6 +32,7 @@ from agent_runtime_storage.drivers.sqlite.connection import (
     sqlite_closed_error,
 )
 from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
+from agent_runtime_storage.drivers.turns import Turns
 
 _Result: TypeAlias = list[list[Row]]
 _Kind: TypeAlias = Literal["batch", "purge", "scrub", "vacuum"]
@@ -80,9 +81,16 @@ class Writer:
     """The writer thread and its queue, bound to the event loop that opened it."""
 
     def __init__(
-        self, path: Path, place: OpenDatabaseFile, *, patience: float, queue_bytes: int
+        self,
+        path: Path,
+        place: OpenDatabaseFile,
+        turns: Turns,
+        *,
+        patience: float,
+        queue_bytes: int,
     ) -> None:
         self._path = path
+        self._turns = turns
         self._place = place
         self._patience = patience
         # Short, because a batch can be withdrawn only between two tries.
@@ -215,11 +223,7 @@ class Writer:
 
     def _acknowledge(self, jobs: Sequence[_Job]) -> None:
         for job in jobs:
-            if not job.future.done():
-                if isinstance(job.result, Exception):
-                    job.future.set_exception(job.result)
-                elif job.result is not None:
-                    job.future.set_result(job.result)
+            self._turns.call(_settle, job)
         self._release(sum(job.size for job in jobs))
 
     # In the thread
@@ -409,6 +413,14 @@ def _size(statement: Statement) -> int:
         if isinstance(value, (bytes, str)):
             size += len(value)
     return size
+
+
+def _settle(job: _Job) -> None:
+    if not job.future.done():
+        if isinstance(job.result, Exception):
+            job.future.set_exception(job.result)
+        elif job.result is not None:
+            job.future.set_result(job.result)
 
 
 def _set_done(future: asyncio.Future[None]) -> None:

@@ -1,0 +1,1 @@
+"""Attacks by models, tools, files, imports, other users: each case returns what got through."""
