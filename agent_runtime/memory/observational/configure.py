@@ -95,9 +95,8 @@ async def configure_memory(
         thresholds = replace(thresholds, prices=_prices(choice, observing))
     return MemorySetup(
         thresholds,
-        # Sessions apart from the run's own calls, whose cached prefix differs.
-        observing and ModelObserver(*observing, timeout, session=f"{thread_id}-observer"),
-        reflecting and ModelReflector(*reflecting, timeout, session=f"{thread_id}-reflector"),
+        observing and ModelObserver(*observing, timeout, thread=thread_id),
+        reflecting and ModelReflector(*reflecting, timeout, thread=thread_id),
         tuple(dict.fromkeys(choice.warnings)),
     )
 
