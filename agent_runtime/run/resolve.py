@@ -17,6 +17,7 @@ from agent_runtime.files.references import EVERY_FILE, FilePolicy
 from agent_runtime.human.approval_rules import check_rules
 from agent_runtime.human.ask_user import ask_user
 from agent_runtime.memory.observational.configure import MemorySetup, configure_memory
+from agent_runtime.memory.observational.models import MemoryModels
 from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import encodable
 from agent_runtime.models import model_from_name
@@ -101,14 +102,15 @@ async def resolve_run(
     budget: Budget = UNLIMITED,
     deps: Any = None,
     remembers: bool = True,
+    memory_models: MemoryModels | None = None,
 ) -> RunSetup:
     """Return what the agent's run works with; no model is called.
 
     Args:
-        default: the model of agents that name none.
-        offline: makes the model that is used where none is set.
-        budget: the budget of the run's tree.
+        default: the model of agents that name none; `offline` makes the one used without it.
+        budget: that of the run's tree.
         remembers: False turns observational memory off, whatever the settings say.
+        memory_models: an Observer and a Reflector of the program's own.
 
     Raises:
         ConfigError: the model, a tool or a limit is not usable.
@@ -123,10 +125,9 @@ async def resolve_run(
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
     tools = toolset(_as_sub_agent(agent, settings), output, levels=settings.delegation_depth)
-    limits = limits_of(settings)
-    memory = None
+    limits, memory = limits_of(settings), None
     if remembers:
-        memory = await configure_memory(settings, model, info, thread_id=thread_id, room=room)
+        memory = await configure_memory(settings, model, info, room, memory_models, thread_id)
     return RunSetup(
         model=model,
         info=info,
