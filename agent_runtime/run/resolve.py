@@ -61,6 +61,7 @@ class RunSetup:
         limited: whether its run tree has a budget, or its runs have limits.
         max_result_tokens: for a tool that sets no limit of its own.
         idle: seconds after which the provider's cache counts as expired; None for never.
+        timezone: of the times that prompts show.
     """
 
     model: Model
@@ -83,6 +84,7 @@ class RunSetup:
     limited: bool = False
     max_result_tokens: int = 8000
     idle: float | None = None
+    timezone: str = "UTC"
 
     @property
     def calibration(self) -> Calibration:
@@ -108,7 +110,6 @@ async def resolve_run(
 
     Args:
         default: the model of agents that name none; `offline` makes the one used without it.
-        budget: that of the run's tree.
         remembers: False turns observational memory off, whatever the settings say.
         memory_models: an Observer and a Reflector of the program's own.
 
@@ -149,6 +150,7 @@ async def resolve_run(
         limited=budget != UNLIMITED or limits != NO_LIMITS,
         max_result_tokens=settings.max_result_tokens,
         idle=settings.activate_after_idle or None,
+        timezone=settings.timezone,
     )
 
 

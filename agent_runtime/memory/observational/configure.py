@@ -125,7 +125,9 @@ async def _observer(
     chosen = await choice.chosen(given, settings.observer_model, "observer")
     if chosen is None:
         return None, None
-    observer = ModelObserver(*chosen, settings.observer_timeout, thread=thread)
+    observer = ModelObserver(
+        *chosen, settings.observer_timeout, thread=thread, zone=settings.timezone
+    )
     if problem := observer_problem(observer, thresholds):
         return choice.by_rules("observer", problem, LARGER["observer"]), None
     return observer, chosen[1]
@@ -140,7 +142,9 @@ async def _reflector(
     chosen = await choice.chosen(given, settings.reflector_model, "reflector")
     if chosen is None:
         return None
-    reflector = ModelReflector(*chosen, settings.observer_timeout, thread=thread)
+    reflector = ModelReflector(
+        *chosen, settings.observer_timeout, thread=thread, zone=settings.timezone
+    )
     if problem := reflector_problem(reflector, thresholds):
         return choice.by_rules("reflector", problem, LARGER["reflector"])
     return reflector

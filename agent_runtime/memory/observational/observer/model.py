@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 
 import anyio
 import anyio.to_thread
@@ -38,6 +39,7 @@ from agent_runtime.messages import PromptMessage, repeats
 from agent_runtime.models.base import Model, ModelAnswer, ModelInfo
 from agent_runtime.models.cost import max_call_cost
 from agent_runtime.models.tokens import MESSAGE_OVERHEAD, count_message, count_text
+from agent_runtime.prompt.calendar import local_time, named_day, notes_in_utc, notes_in_zone
 from agent_runtime.prompt.incomplete_answers import CUT
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 from agent_runtime_config.request_settings import Effort
@@ -101,6 +103,7 @@ class ModelObserver:
         info: the model's limits and prices.
         timeout: seconds that one `observe` may take, including all calls and waits.
         thread: whose transcripts it reads; threads take turns where a rate limit makes them wait.
+        zone: the time zone of the times that it reads and writes.
         temperature: None for the model's default.
         wait: seconds before a retry after a transient failure.
         limit: tokens of one transcript, in our count; halved when the model finds one too long.
@@ -110,6 +113,7 @@ class ModelObserver:
     info: ModelInfo
     timeout: float
     thread: str = ""
+    zone: str = "UTC"
     temperature: float | None = TEMPERATURE
     result_limit: int = RESULT_TOKENS
     most_output: int = MOST_OUTPUT
@@ -213,13 +217,13 @@ class ModelObserver:
                 f"{self.model.name} would read this in {len(read)} calls, each of at most "
                 f"{self.limit:,} tokens; {MOST_PIECES} are allowed."
             )
-        earlier = [one.notes for one in interval.earlier]
+        earlier = [notes_in_zone(one.notes, self.zone) for one in interval.earlier]
         written: list[ObservationNotes] = []
         for piece in read:
             notes = await self._write_piece(piece, nonce, [*earlier, *written], calls)
             if notes is not None:
                 written.append(notes)
-        return _joined(written) if written else None
+        return notes_in_utc(_joined(written), self.zone) if written else None
 
     def _read(self, interval: ObserverInput) -> tuple[str, tuple[TranscriptPart, ...]]:
         """Return a mark that occurs in none of the texts, and the transcript in pieces."""
@@ -228,7 +232,10 @@ class ModelObserver:
             return latest.nonce, latest.pieces
         # Recalled messages happened before and have been observed.
         entries = [one for one in interval.entries if not repeats(one.message)]
-        messages = transcript_messages(entries, result_limit=self.result_limit)
+        messages = [
+            replace(one, at=local_time(one.at, self.zone))
+            for one in transcript_messages(entries, result_limit=self.result_limit)
+        ]
         texts = [text for one in messages for text in (one.text, one.speaker)]
         nonce = nonce_for([*texts, *(format_notes(one.notes) for one in interval.earlier)])
         read = pieces(messages, limit=self.limit, nonce=nonce)
@@ -249,7 +256,8 @@ class ModelObserver:
             _UnusableError: no attempt gave usable notes.
         """
         # Also the source to check names against: notes may repeat one from earlier notes.
-        context = _context_text(nonce, *_context(earlier, *self._budgets()))
+        when = _when(nonce, self.zone, piece.latest)
+        context = _context_text(when, nonce, *_context(earlier, *self._budgets()))
         text = f"{context}\n\n{READ}\n{piece.text}"
         # The parts are counted already; together they have a few tokens less.
         counted = 2 * MESSAGE_OVERHEAD + _instruction_tokens() + piece.tokens
@@ -354,10 +362,17 @@ def _time_for(seconds: float) -> bool:
 # Earlier notes
 
 
+def _when(nonce: str, zone: str, latest: str) -> str:
+    """Return the first line of a message: its code, and how to read its times."""
+    day = named_day(date.fromisoformat(latest[:10])) if latest else ""
+    ends = f" The transcript ends on {day}." if day else ""
+    return f"The code is {nonce}. All times are in {zone}.{ends}"
+
+
 def _context_text(
-    nonce: str, newest: ObservationNotes, still_open: tuple[ObservationLine, ...]
+    when: str, nonce: str, newest: ObservationNotes, still_open: tuple[ObservationLine, ...]
 ) -> str:
-    parts = [f"The code is {nonce}."]
+    parts = [when]
     if still_open:
         parts.append(
             "Older notes of problems and wishes, for context; do not repeat them:\n"

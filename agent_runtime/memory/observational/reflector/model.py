@@ -34,6 +34,7 @@ from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import Model, ModelAnswer, ModelInfo
 from agent_runtime.models.cost import max_call_cost, scale_amount
 from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.calendar import notes_in_utc, notes_in_zone
 from agent_runtime.prompt.incomplete_answers import CUT
 from agent_runtime.prompt.observation import ObservationNotes
 from agent_runtime_config.request_settings import Effort
@@ -78,6 +79,7 @@ class ModelReflector:
         info: the model's limits and prices.
         timeout: seconds that one `reflect` may take; the best answer by then is taken.
         thread: whose notes it condenses; threads take turns where a rate limit makes them wait.
+        zone: the time zone of the times that it reads and writes.
         temperature: None for the model's default.
     """
 
@@ -85,6 +87,7 @@ class ModelReflector:
     info: ModelInfo
     timeout: float
     thread: str = ""
+    zone: str = "UTC"
     temperature: float | None = TEMPERATURE
     most_output: int = MOST_OUTPUT
 
@@ -162,9 +165,10 @@ class _Attempts:
         self._by = reflector
         self._of = reflection
         self._ledger = ledger
-        self._nonce = nonce_for(format_notes(part.notes) for part in reflection.parts)
-        self._text = _message(reflection, self._nonce)
-        times = (line.at for part in reflection.parts for line in part.notes.lines)
+        read = [notes_in_zone(part.notes, reflector.zone) for part in reflection.parts]
+        self._nonce = nonce_for(map(format_notes, read))
+        self._text = _message(read, self._nonce, reflector.zone)
+        times = (line.at for notes in read for line in notes.lines)
         # A date without a time lasts until its end.
         self._latest = max((f"{at} 24:00" if len(at) == 10 else at for at in times), default="")
         self.calls: list[MemoryCall] = []
@@ -259,6 +263,7 @@ class _Attempts:
         if notes is None or isinstance(notes, NotesRejected):
             self.rejected = notes.detail if notes else "There is something to note."
             return False
+        notes = notes_in_utc(notes, self._by.zone)
         # Counted before they are put back: the model is asked to keep them itself, in fewer words.
         missing = len(lost_critical_lines(notes, self._of.parts, self._of.stated))
         notes = restore_lost_lines(notes, self._of.parts, self._of.stated)
@@ -271,9 +276,10 @@ class _Attempts:
         return size <= self._of.goal
 
 
-def _message(reflection: Reflection, nonce: str) -> str:
+def _message(read: Sequence[ObservationNotes], nonce: str, zone: str) -> str:
     parts = [
-        f"<notes {nonce} {number}>\n{format_notes(part.notes)}\n</notes {nonce} {number}>"
-        for number, part in enumerate(reflection.parts, start=1)
+        f"<notes {nonce} {number}>\n{format_notes(notes)}\n</notes {nonce} {number}>"
+        for number, notes in enumerate(read, start=1)
     ]
-    return "\n\n".join([f"The code is {nonce}.", "The notes to condense:", *parts])
+    when = f"The code is {nonce}. All times are in {zone}."
+    return "\n\n".join([when, "The notes to condense:", *parts])
