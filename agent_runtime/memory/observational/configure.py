@@ -128,7 +128,7 @@ async def _observer(
     observer = ModelObserver(
         *chosen, settings.observer_timeout, thread=thread, zone=settings.timezone
     )
-    if problem := observer_problem(observer, thresholds):
+    if problem := _observer_problem(observer, thresholds):
         return choice.by_rules("observer", problem, LARGER["observer"]), None
     return observer, chosen[1]
 
@@ -145,7 +145,7 @@ async def _reflector(
     reflector = ModelReflector(
         *chosen, settings.observer_timeout, thread=thread, zone=settings.timezone
     )
-    if problem := reflector_problem(reflector, thresholds):
+    if problem := _reflector_problem(reflector, thresholds):
         return choice.by_rules("reflector", problem, LARGER["reflector"])
     return reflector
 
@@ -160,7 +160,24 @@ LARGER: dict[Role, str] = {
 }
 
 
-def observer_problem(observer: ModelObserver, thresholds: MemoryThresholds) -> str:
+def window_problem(
+    role: Role, model: Model, info: ModelInfo, settings: Settings, limit: int
+) -> tuple[str, str]:
+    """Return why a model's window is too small for its work in memory, and the cure; or nothing.
+
+    Args:
+        limit: the most tokens of the agent's prompts.
+    """
+    tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
+    thresholds = MemoryThresholds(*tokens, settings.last_messages).within(limit)
+    if role == "observer":
+        problem = _observer_problem(ModelObserver(model, info, 1.0), thresholds)
+    else:
+        problem = _reflector_problem(ModelReflector(model, info, 1.0), thresholds)
+    return problem, LARGER[role] if problem else ""
+
+
+def _observer_problem(observer: ModelObserver, thresholds: MemoryThresholds) -> str:
     """Return why a model's window is too small to observe; empty if it is not."""
     chunk = int(thresholds.observe * CHUNK)
     calls = -(-chunk // observer.limit)
@@ -173,7 +190,7 @@ def observer_problem(observer: ModelObserver, thresholds: MemoryThresholds) -> s
     )
 
 
-def reflector_problem(reflector: ModelReflector, thresholds: MemoryThresholds) -> str:
+def _reflector_problem(reflector: ModelReflector, thresholds: MemoryThresholds) -> str:
     """Return why a model's window is too small to reflect; empty if it is not."""
     # About what one reflection condenses: it begins below R, and the newest stay as they are.
     wanted = thresholds.reflect // 2
