@@ -19,7 +19,7 @@ clock = time.time
 # In English whatever the locale, and the same in every process.
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MINUTE = "%Y-%m-%d %H:%M"
-_TOLD = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
+_DAY = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class Today:
         return replace(now, began=now.day)
 
 
-def day_note(now: Today, told: Today, notes: Iterable[str]) -> str:
+def day_note(now: Today, named: Today, notes: Iterable[str]) -> str:
     """Return a note that the day has changed, or an empty text.
 
     Args:
-        told: what the activation says.
+        named: what the activation says.
         notes: the notes of the day since then, oldest first.
     """
-    newest = told.day
+    newest = named.day
     for note in notes:
-        if match := _TOLD.search(note):
+        if match := _DAY.search(note):
             newest = _day(match[0]) or newest
     if now.day is None or now.day == newest:
         return ""

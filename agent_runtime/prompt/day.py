@@ -11,6 +11,6 @@ def date_notes(view: View, timezone: str) -> list[Note]:
     """Return a note of the present day, if the prompt names another one or none."""
     anchor = view.anchor or 0
     since = [entry.message for entry in view.entries if entry.seq > anchor]
-    told = [one.text for one in since if isinstance(one, Note) and one.source == DATE]
-    text = day_note(Today.now(timezone), view.start.today, told)
+    named = [one.text for one in since if isinstance(one, Note) and one.source == DATE]
+    text = day_note(Today.now(timezone), view.start.today, named)
     return [Note(text, source=DATE)] if text else []

@@ -147,8 +147,8 @@ def _state(
         )
     ):
         texts.append(fence(masked(required, start.nonce), start.nonce))
-    if told := today_text(start.today):
-        texts.append(fence(told, start.nonce))
+    if today := today_text(start.today):
+        texts.append(fence(today, start.nonce))
     if start.state:
         texts.append(fence(start.state, start.nonce))
     return "\n\n".join(texts), files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -44,22 +44,34 @@ async def test_instructions_are_longer_than_the_least_that_is_cached(instruction
     assert count_text(instructions) > 1024
 
 
+def of_anthropic(body: dict[str, Any]) -> Any:
+    return body["system"]
+
+
+def of_openai(body: dict[str, Any]) -> Any:
+    return body["messages"][:1]
+
+
+def of_gemini(body: dict[str, Any]) -> Any:
+    return body["systemInstruction"]
+
+
 @pytest.mark.parametrize(
     ("provider", "name", "path", "system"),
     [
-        (Anthropic(thinking=False), "anthropic/claude-sonnet-4-5", "", lambda body: body["system"]),
-        (OpenAI(), "openai/gpt-4o", "/v1", lambda body: body["messages"][:1]),
+        (Anthropic(thinking=False), "anthropic/claude-sonnet-4-5", "", of_anthropic),
+        (OpenAI(), "openai/gpt-4o", "/v1", of_openai),
         (
             Gemini("gemini-2.5-flash"),
             "gemini/gemini-2.5-flash",
             "/v1beta",
-            lambda body: body["systemInstruction"],
+            of_gemini,
         ),
     ],
     ids=["anthropic", "openai", "gemini"],
 )
 async def test_every_request_begins_with_the_same_bytes(
-    provider: Provider, name: str, path: str, system: Any
+    provider: Provider, name: str, path: str, system: Callable[[dict[str, Any]], Any]
 ) -> None:
     note = f"{WHEN} | critical | User wants port 8443."
     async with Recording(provider, [note, "Hm, I see.", note]) as server:
