@@ -130,14 +130,11 @@ def plan_activation(
     Args:
         estimate: returns the provider's count for a number of our tokens.
         task: the run's task, shown in front when its node leaves.
-        model: the new model, if it changes.
-        prefix: the new system prompt and tools, if they change.
+        model, prefix: the new model, and the new system prompt and tools, if they change.
         state: the run's current plan, running tasks and open questions.
         required: what the user requires, and the tokens for it; None for no change.
         today: the day, and the time zone of what prompts show; None for no change.
-        remembers: whether observational memory is on.
-        ready: the observations that replace the oldest raw nodes.
-        standing: all observations in the prompt from now on, with those.
+        ready: the observations that replace the oldest raw nodes; `standing` are all from now on.
         gaps: nodes that have left and are in no observation.
 
     Raises:
