@@ -37,6 +37,17 @@ if TYPE_CHECKING:
     from agent_runtime.memory.conversation.history import ConversationMemory
     from agent_runtime.memory.conversation.turns import RolePrefix
     from agent_runtime.memory.node.memory import NodeMemory, latest
+    from agent_runtime.memory.observational.observer.base import (
+        Observer,
+        ObserverFailed,
+        ObserverInput,
+        ObserverResult,
+    )
+    from agent_runtime.memory.observational.reflector.base import (
+        Reflection,
+        Reflector,
+        ReflectorResult,
+    )
     from agent_runtime.messages import Change, FileRef, ToolResult, UserMessage, Verdict
     from agent_runtime.models import model_from_name
     from agent_runtime.models.base import Model, ModelSettings
@@ -48,6 +59,7 @@ if TYPE_CHECKING:
     from agent_runtime.plan.model import Plan, PlanItem
     from agent_runtime.plan.planner import Planner
     from agent_runtime.plan.tool import plan_tool
+    from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
     from agent_runtime.prompt.trim import (
         count_message_tokens,
         count_messages_tokens,
@@ -101,12 +113,21 @@ __all__ = [
     "NodeFailed",
     "NodeMemory",
     "NotFound",
+    "ObservationLine",
+    "ObservationNotes",
+    "Observer",
+    "ObserverFailed",
+    "ObserverInput",
+    "ObserverResult",
     "Outcome",
     "Plan",
     "PlanItem",
     "Planner",
     "Question",
     "QuestionsOpen",
+    "Reflection",
+    "Reflector",
+    "ReflectorResult",
     "Rerun",
     "RolePrefix",
     "RunResult",
@@ -162,6 +183,7 @@ _HOMES = {
     "File": ".files.attach",
     "FilePolicy": ".files.references",
     "FileRef": ".messages",
+    "Health": ".run.process.health",
     "InterruptedCall": ".human.interruptions",
     "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
@@ -175,14 +197,23 @@ _HOMES = {
     "NodeFailed": ".errors",
     "NodeMemory": ".memory.node.memory",
     "NotFound": ".errors",
+    "ObservationLine": ".prompt.observation",
+    "ObservationNotes": ".prompt.observation",
+    "Observer": ".memory.observational.observer.base",
+    "ObserverFailed": ".memory.observational.observer.base",
+    "ObserverInput": ".memory.observational.observer.base",
+    "ObserverResult": ".memory.observational.observer.base",
     "Outcome": ".delegation.outcome",
     "Plan": ".plan.model",
     "PlanItem": ".plan.model",
     "Planner": ".plan.planner",
     "Question": ".human.questions",
     "QuestionsOpen": ".errors",
-    "RolePrefix": ".memory.conversation.turns",
+    "Reflection": ".memory.observational.reflector.base",
+    "Reflector": ".memory.observational.reflector.base",
+    "ReflectorResult": ".memory.observational.reflector.base",
     "Rerun": ".human.interruptions",
+    "RolePrefix": ".memory.conversation.turns",
     "RunResult": ".run.results",
     "RunStream": ".run.results",
     "Runtime": ".runtime",
@@ -190,7 +221,6 @@ _HOMES = {
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
     "StoreError": ".errors",
-    "Health": ".run.process.health",
     "Sweep": ".run.sweep",
     "ThreadBusy": ".errors",
     "ThreadMessage": ".run.threads.access",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ASK_USER = "ask_user"
 """The tool whose results are the user's own words; no other tool may have its name."""
+DATE: Literal["date"] = "date"
+"""The source of notes that the day has changed."""
 NoteSource = Literal[
     "runtime",
     "steer",
@@ -31,6 +33,7 @@ NoteSource = Literal[
     "limits_raised",
     "cut",
     "malformed",
+    "date",
 ]
 
 

@@ -23,6 +23,7 @@ from agent_runtime.log import branches, leases
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.node.upkeep import prune_daily
+from agent_runtime.memory.observational import models as memory_roles
 from agent_runtime.memory.recall.configure import RecallService
 from agent_runtime.messages import LoggedMessage, UserMessage, encodable
 from agent_runtime.models.base import Model
@@ -42,6 +43,7 @@ from agent_runtime.run.node_memory import (
     open_node_run,
     resume_node_run,
 )
+from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent
 from agent_runtime.run.process.sweeper import AgentFor
@@ -53,7 +55,7 @@ from agent_runtime.run.tool_context import ToolContexts, child_resumption
 from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
 from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
-from agent_runtime_storage import Store, UserStore, open_store
+from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Run
 
@@ -84,12 +86,14 @@ class Runtime(RunControl):
         recall: RecallService | None = None,
         program: str = "",
         connect: Callable[[], Awaitable[Store]] | None = None,
+        memory_models: memory_roles.MemoryModels | None = None,
     ) -> None:
         self.settings = settings
         self.program = program
         self.store = store
         self.model = model
         self._recall = recall
+        self._memory_models = memory_models
         self.host = RunHost(settings, store, connect)
         self._contents = ContentCache()
         self._closing = anyio.Lock()
@@ -101,6 +105,8 @@ class Runtime(RunControl):
         settings: Settings | None = None,
         *,
         model: Model | None = None,
+        observer: memory_roles.ObserverChoice | None = None,
+        reflector: memory_roles.ReflectorChoice | None = None,
         embedder: Embedder | None = None,
         program: str = "",
         agents: AgentFor | None = None,
@@ -111,6 +117,8 @@ class Runtime(RunControl):
             settings: None reads the environment.
             model: for agents that name none; None uses the settings' model, or the offline model
                 if they name none.
+            observer, reflector: instead of the settings'; a model's name, a model, or an `Observer`
+                or `Reflector` of your own.
             embedder: for recall, instead of the settings' embedder.
             program: stored with the runs that begin here, so that a program can resume its own.
             agents: returns the agent or workflow that continues a run, or None; for the sweeps of
@@ -120,23 +128,15 @@ class Runtime(RunControl):
             ConfigError: a setting is not usable.
             StoreError: the database cannot be opened.
         """
-        settings = settings or load_settings()
-        recall = RecallService.of(settings, embedder)
-        token = settings.database_auth_token
-        connect = partial(
-            open_store,
-            settings.database_url,
-            synchronous=settings.synchronous,
-            auth_token=token.get_secret_value() if token else None,
-            objects=settings.object_store_url,
-        )
+        settings, own = memory_roles.choose_memory(settings or load_settings(), observer, reflector)
+        recall, connect = RecallService.of(settings, embedder), store_connector(settings)
         if model is not None:
             # Before the store is open: loading takes more memory than all that follows.
             await load_vocabulary()
         store = await connect()
         # Another connection, because the store belongs to the event loop that may be blocked.
-        again = partial(connect, migrate=False)
-        runtime = cls(settings, store, model, recall, program, again)
+        other = partial(connect, migrate=False)
+        runtime = cls(settings, store, model, recall, program, other, own)
         runtime.host.admission.check_loop()
         if settings.sweep:
             runtime.host.sweep_every(settings.sweep, runtime._continue, agents)
@@ -310,6 +310,7 @@ class Runtime(RunControl):
             _offline_model,
             tree_budget(self.settings),
             self.host.keeper,
+            self._memory_models,
         )
 
     # From a request to its run
@@ -433,6 +434,7 @@ class Runtime(RunControl):
             deps=deps,
             # No model reads a workflow's thread: its nodes' own runs remember.
             remembers=isinstance(agent, Agent),
+            memory_models=self._memory_models,
         )
         check_setup(setup, self.settings, budget, rules=isinstance(agent, Agent) and not child)
         return setup

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agent_runtime.messages import LoggedMessage, PromptMessage, ToolResult, ToolSpec, call_id
+from agent_runtime.prompt.calendar import Today
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.observation import Observation
 
@@ -76,6 +77,7 @@ class ActivationContent:
         gaps: what is left out and not observed yet, in order; only with `remembers`.
         state: the current plan, running tasks and open questions.
         constraints: what the user requires, as far as the branch was read.
+        today: the day of the activation, and the time zone of the times in prompts.
     """
 
     first: int | None = None
@@ -92,6 +94,7 @@ class ActivationContent:
     gaps: tuple[Gap, ...] = ()
     state: str = ""
     constraints: Constraints = field(default_factory=Constraints)
+    today: Today = field(default_factory=Today)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import REMEMBERED_CHARS, count_message, count_text
 from agent_runtime.prompt import constraints
 from agent_runtime.prompt.build import recent_cut, view_of
+from agent_runtime.prompt.calendar import Today
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.ledger import left_out
 from agent_runtime.prompt.observation import Observation
@@ -116,6 +117,7 @@ def plan_activation(
     repeat_system: bool = False,
     state: str = "",
     required: Constraints | None = None,
+    today: Today | None = None,
     remembers: bool = False,
     ready: Sequence[Observation] = (),
     standing: Sequence[Observation] = (),
@@ -128,13 +130,11 @@ def plan_activation(
     Args:
         estimate: returns the provider's count for a number of our tokens.
         task: the run's task, shown in front when its node leaves.
-        model: the new model, if it changes.
-        prefix: the new system prompt and tools, if they change.
+        model, prefix: the new model, and the new system prompt and tools, if they change.
         state: the run's current plan, running tasks and open questions.
         required: what the user requires, and the tokens for it; None for no change.
-        remembers: whether observational memory is on.
-        ready: the observations that replace the oldest raw nodes.
-        standing: all observations in the prompt from now on, with those.
+        today: the day, and the time zone of what prompts show; None for no change.
+        ready: the observations that replace the oldest raw nodes; `standing` are all from now on.
         gaps: nodes that have left and are in no observation.
 
     Raises:
@@ -150,6 +150,7 @@ def plan_activation(
         gaps=tuple(gaps),
         state=state,
         constraints=view.start.constraints if required is None else required,
+        today=view.start.today if today is None else today,
     )
     plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages, tuple(standing))
     if remembers:

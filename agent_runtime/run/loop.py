@@ -424,7 +424,7 @@ class AgentLoop:
         if finish is None:
             # In the commit that closes the exchange: inside a tool loop a note is part of the last
             # result, which must not change once a prompt has shown it.
-            notes += [*await state.guard.look(ordered), *await state.limit_notes()]
+            notes += [*await state.guard.look(ordered), *await state.routine_notes()]
             with suppress(InboxWaiting):
                 await log.close(
                     done, shown, notes=notes, reserve=state.reserve_ahead, undisturbed=True
@@ -465,7 +465,7 @@ class AgentLoop:
             decision = await state.guard.answered()
             if isinstance(decision, Finish):
                 return await self.finish(decision)
-            notes = [*([decision] if decision else []), *notes, *await state.limit_notes()]
+            notes = [*([decision] if decision else []), *notes, *await state.routine_notes()]
         last = log.view.entries[-1]
         if not notes and last.message.type == "assistant" and not last.results:
             ask = Note(outputs.ASK if self.setup.output else GO_ON)

@@ -22,6 +22,7 @@ from agent_runtime.log.lease_keeper import LeaseKeeper
 from agent_runtime.log.run_log import RunLog, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.observational.memory import OBSERVE, REFLECT
+from agent_runtime.memory.observational.models import MemoryModels
 from agent_runtime.memory.observational.reflector.base import size_of
 from agent_runtime.memory.observational.report import MemoryReport, memory_report
 from agent_runtime.memory.observational.thresholds import MemoryThresholds, oldest
@@ -70,6 +71,7 @@ class ThreadMemory:
         offline: makes the model that is used where none is set.
         budget: what one maintenance run may spend.
         keeper: renews the leases of maintenance runs.
+        models: an Observer and a Reflector of the program's own.
     """
 
     settings: Settings
@@ -78,6 +80,7 @@ class ThreadMemory:
     offline: Callable[[], Model]
     budget: Budget
     keeper: LeaseKeeper
+    models: MemoryModels | None = None
 
     async def report(self, agent: Agent, thread: str, *, user: str | None = None) -> MemoryReport:
         """Return the state of a thread's memory as this agent's next run would see it.
@@ -164,8 +167,7 @@ class ThreadMemory:
                 "Observational memory is off.",
                 cure="Set AGENT_RUNTIME_OBSERVATIONAL_MEMORY=true.",
             )
-        role: Role = "observer" if kind == OBSERVE else "reflector"
-        await _check(role, setup.model, self.settings)
+        await self._check("observer" if kind == OBSERVE else "reflector", setup.model)
         for info in setup.choice.infos:
             require_price(info, in_money(self.budget, setup.limits), self.settings)
         run_id = new_id()
@@ -183,28 +185,38 @@ class ThreadMemory:
 
     async def _resolve(self, agent: Agent, store: UserStore, thread: str) -> RunSetup:
         return await resolve_run(
-            agent, self.settings, self.model, self.offline, store, thread_id=thread, child=False
+            agent,
+            self.settings,
+            self.model,
+            self.offline,
+            store,
+            thread_id=thread,
+            child=False,
+            memory_models=self.models,
         )
+
+    async def _check(self, role: Role, own: Model) -> None:
+        """Check that the model of a role can be called; on request, rules do not replace it.
+
+        Raises:
+            ModelAuthError, RealModelForbidden, ConfigError: it cannot.
+        """
+        name = self.settings.model_name(role)
+        model = self.models and (
+            self.models.observer if role == "observer" else self.models.reflector
+        )
+        if model is None:
+            if name == "extractive":
+                return
+            model = own if name == "same" else model_from_name(name, self.settings, role=role)
+        if isinstance(model, Checkable):
+            await model.check()
 
 
 async def _result(store: UserStore, worker: OnDemandMemoryWorker) -> MaintenanceResult:
     run_id = worker.log.lease.run_id
     usage = await store.spending.usage_total(run_id=run_id)
     return MaintenanceResult(run_id, tuple(worker.memory.written), usage)
-
-
-async def _check(role: Role, own: Model, settings: Settings) -> None:
-    """Check that the model of a role can be called; on request, rules do not replace it.
-
-    Raises:
-        ModelAuthError, RealModelForbidden, ConfigError: it cannot.
-    """
-    name = settings.model_name(role)
-    if name == "extractive":
-        return
-    model = own if name == "same" else model_from_name(name, settings, role=role)
-    if isinstance(model, Checkable):
-        await model.check()
 
 
 class OnDemandMemoryWorker(MemoryWorker):

@@ -17,6 +17,7 @@ from agent_runtime.files.references import EVERY_FILE, FilePolicy
 from agent_runtime.human.approval_rules import check_rules
 from agent_runtime.human.ask_user import ask_user
 from agent_runtime.memory.observational.configure import MemorySetup, configure_memory
+from agent_runtime.memory.observational.models import MemoryModels
 from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import encodable
 from agent_runtime.models import model_from_name
@@ -61,6 +62,7 @@ class RunSetup:
         unpriced: the name of a model that no limit in dollars allows, as its price is not known.
         max_result_tokens: for a tool that sets no limit of its own.
         idle: seconds after which the provider's cache counts as expired; None for never.
+        timezone: of the times that prompts show.
     """
 
     model: Model
@@ -84,6 +86,7 @@ class RunSetup:
     unpriced: str | None = None
     max_result_tokens: int = 8000
     idle: float | None = None
+    timezone: str = "UTC"
 
     @property
     def calibration(self) -> Calibration:
@@ -103,13 +106,14 @@ async def resolve_run(
     budget: Budget = UNLIMITED,
     deps: Any = None,
     remembers: bool = True,
+    memory_models: MemoryModels | None = None,
 ) -> RunSetup:
     """Return what the agent's run works with; no model is called.
 
     Args:
-        default: the model of agents that name none.
-        offline: makes the model that is used where none is set.
+        default: the model of agents that name none; `offline` makes the one used without it.
         remembers: False turns observational memory off, whatever the settings say.
+        memory_models: an Observer and a Reflector of the program's own.
 
     Raises:
         ConfigError: the model, a tool or a limit is not usable.
@@ -124,10 +128,9 @@ async def resolve_run(
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
     tools = toolset(_as_sub_agent(agent, settings), output, levels=settings.delegation_depth)
-    limits = limits_of(settings)
-    memory = None
+    limits, memory = limits_of(settings), None
     if remembers:
-        memory = await configure_memory(settings, model, info, thread_id=thread_id, room=room)
+        memory = await configure_memory(settings, model, info, room, memory_models, thread_id)
     return RunSetup(
         model=model,
         info=info,
@@ -150,6 +153,7 @@ async def resolve_run(
         unpriced=_unpriced(choice, settings),
         max_result_tokens=settings.max_result_tokens,
         idle=settings.activate_after_idle or None,
+        timezone=settings.timezone,
     )
 
 

@@ -31,6 +31,8 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import entry_of
+from agent_runtime.prompt.calendar import Today
+from agent_runtime.prompt.day import date_notes
 from agent_runtime.prompt.fences import new_nonce
 from agent_runtime.prompt.view import Entry, View
 from agent_runtime.prompt.window import plan_activation
@@ -125,7 +127,7 @@ async def begin_new_run(
     if not old.activation_id:
         # Other branches of the thread may have activations; ids count through all of them.
         view = replace(first_view(old, setup), activation_id=thread.last_activation + 1)
-    messages = [*request.before, *opening(old, task)]
+    messages = [*request.before, *opening(old, task, setup.timezone)]
     rows = _rows(messages, thread, view)
     parent = request.parent.lease if request.parent else None
     start = run_start_event(request.agent, setup, setup.max_steps)
@@ -266,11 +268,17 @@ def first_view(old: View, setup: RunSetup) -> View:
         prefix=setup.prefix,
         repeat_system=setup.repeat_system,
         remembers=setup.memory is not None,
+        today=Today.first(setup.timezone),
     )
 
 
-def opening(view: View, task: UserMessage | None) -> list[LoggedMessage]:
-    """Return the messages with which a run begins.
+def opening(
+    view: View, task: UserMessage | None, timezone: str | None = None
+) -> list[LoggedMessage]:
+    """Return the messages with which a run begins: before its task a new day, if there is one.
+
+    Args:
+        timezone: the user's; None to say nothing of the day.
 
     Raises:
         ConfigError: there is nothing to do.
@@ -284,10 +292,12 @@ def opening(view: View, task: UserMessage | None) -> list[LoggedMessage]:
         return []
     if not task.text.strip() and not task.files:
         raise ConfigError("The task is empty.", cure="Give the run a task.")
+    # A new thread's first activation names the day.
+    date = date_notes(view, timezone) if timezone and view.activation_id else ()
     if last is not None and (last.results or not last.prompt):
         # Several providers refuse a user message right after a tool result.
-        return [AssistantMessage(UNANSWERED), task]
-    return [task]
+        return [AssistantMessage(UNANSWERED), *date, task]
+    return [*date, task]
 
 
 async def take_over(

@@ -25,7 +25,9 @@ from agent_runtime.memory.transcript import characters
 from agent_runtime.messages import ASK_USER, Note, ToolCall, ToolResult
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.attachments import ContentCache, PromptFiles
+from agent_runtime.prompt.calendar import Today
 from agent_runtime.prompt.constraints import Constraints
+from agent_runtime.prompt.day import date_notes
 from agent_runtime.prompt.fences import next_nonce
 from agent_runtime.prompt.truncate import share_result_budget
 from agent_runtime.prompt.view import ActivationCause, Entry, Prompt, View
@@ -134,6 +136,8 @@ class RunState:
         setup, choice = self.setup, self.setup.choice
         if view.prefix != setup.prefix or view.start.repeat_system != setup.repeat_system:
             return "agent"
+        if view.start.today.zone != setup.timezone:
+            return "agent"
         if view.start.model != choice.model.name:
             # What a model keeps of its answers is for that model only.
             return "model" if choice.has(view.start.model) else "agent"
@@ -192,6 +196,7 @@ class RunState:
             repeat_system=setup.repeat_system,
             state=state,
             required=required,
+            today=Today.now(setup.timezone, old.start.today.began),
             remembers=memory is not None,
             ready=() if memory is None else memory.ready(old),
             standing=standing,
@@ -263,7 +268,11 @@ class RunState:
             return None
         return self.reservation.bound(view)
 
-    async def limit_notes(self) -> list[Note]:
+    async def routine_notes(self) -> list[Note]:
+        """Return a note if the day has changed, and one if the run came near its limits."""
+        return [*date_notes(self.log.view, self.setup.timezone), *await self._limit_notes()]
+
+    async def _limit_notes(self) -> list[Note]:
         """Return a note if the run came near its limits, or away from them, since the last one."""
         log = self.log
         steps = [(log.steps, self.step_limit)]

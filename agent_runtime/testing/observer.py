@@ -59,7 +59,9 @@ def notes_for(request: Mapping[str, Any]) -> str:
 
 
 def _text(request: Mapping[str, Any]) -> str:
-    content = request["messages"][-1]["content"]
+    """Return the first message of the user: memory's later ones only say what was rejected."""
+    said = (one["content"] for one in request["messages"] if one["role"] == "user")
+    content = next(said, None)
     if isinstance(content, str):
         return content
     # An agent's message may have images, or no content at all.

@@ -67,6 +67,7 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "Memory",
         (
             "last_messages",
+            "timezone",
             "observational_memory",
             "observer_",
             "reflector_",

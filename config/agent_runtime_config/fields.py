@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -126,6 +127,19 @@ def _globs(text: str) -> str:
     return text
 
 
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    # Also a name that is a folder, or leads out of the database.
+    except (KeyError, ValueError, OSError):
+        raise PydanticCustomError(
+            "time_zone",
+            "must be the IANA name of a time zone, such as Europe/Berlin or UTC; where the system "
+            "has no database of zones, pip install tzdata",
+        ) from None
+    return name
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -155,6 +169,7 @@ Phases = Annotated[str, AfterValidator(_phases)]
 RepeatLimit = Annotated[int, Field(ge=0), AfterValidator(_repeats)]
 Natural = Annotated[int, Field(ge=0)]
 SandboxName = Annotated[str, AfterValidator(_sandbox)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
 VariableNames = Annotated[str, AfterValidator(_variable_names)]
 Folders = Annotated[str, AfterValidator(_folders)]
 

@@ -32,6 +32,7 @@ from agent_runtime_config.fields import (
     SandboxName,
     Seconds,
     Synchronous,
+    TimeZone,
     VariableNames,
 )
 from agent_runtime_config.model_settings import RoleSettings
@@ -156,6 +157,12 @@ class Settings(RoleSettings):
     plan_phases: Phases = Field(
         default="plan,execute,inspect,evaluate,debug",
         description="The phases of plans, in their order, for agents that name none.",
+    )
+    timezone: TimeZone = Field(
+        default="UTC",
+        description="The user's time zone, by its IANA name such as `Europe/Berlin`: prompts show "
+        "the date and times in it, and the Observer works out what `today` means. Not the "
+        "system's by default, so that a run means the same day on every machine.",
     )
     observational_memory: bool = Field(
         default=True,

@@ -184,6 +184,26 @@ def test_models_that_replace_each_other_are_all_checked() -> None:
     assert checks["model"]["cure"] == "Set ANTHROPIC_API_KEY."
 
 
+@pytest.mark.parametrize("role", ["OBSERVER", "REFLECTOR"])
+def test_a_window_that_is_too_small_for_memory_is_told(role: str) -> None:
+    environ = {
+        "AGENT_RUNTIME_MODEL": "openai/gpt-4o",
+        "OPENAI_API_KEY": "sk-0123456789",
+        f"AGENT_RUNTIME_{role}_MODEL": "openai/gpt-4o-mini",
+        f"AGENT_RUNTIME_{role}_CONTEXT_WINDOW": "1200",
+    }
+    code, checks = _doctor(environ)
+    check = checks[role.lower()]
+    assert (code, check["state"]) == (exits.SUCCESS, "warn")
+    assert "1,200 tokens, has room for 0 tokens" in check["detail"]
+    assert f"AGENT_RUNTIME_{role}_CONTEXT_WINDOW" in check["cure"]
+    # The run's own model, where no other is named.
+    own = {"AGENT_RUNTIME_CONTEXT_WINDOW": "1200"} | dict(list(environ.items())[:2])
+    assert _doctor(own)[1][role.lower()]["state"] == "warn"
+    environ[f"AGENT_RUNTIME_{role}_CONTEXT_WINDOW"] = "128000"
+    assert _doctor(environ)[1][role.lower()]["state"] == "ok"
+
+
 def test_each_roles_model_is_shown_without_its_key() -> None:
     environ = {
         "AGENT_RUNTIME_OBSERVER_MODEL": "openai/small",

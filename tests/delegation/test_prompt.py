@@ -15,6 +15,7 @@ from agent_runtime.delegation.assignment import (
     Assignment,
     artifact_reference,
 )
+from agent_runtime.prompt.calendar import Today, began_text
 from agent_runtime.prompt.render import notes_rule
 from agent_runtime.testing.model_server import Reply
 from tests.support.worlds import Serve, double
@@ -64,8 +65,8 @@ def nonce(request: dict[str, Any]) -> str:
 
 
 def system(request: dict[str, Any]) -> str:
-    """Return the expected system prompt: ours, and how notes are marked."""
-    return f"{SYSTEM}\n\n{notes_rule(nonce(request))}"
+    """Return the expected system prompt: ours, how notes are marked, and the day."""
+    return f"{SYSTEM}\n\n{notes_rule(nonce(request))}\n\n{began_text(Today.first('UTC'))}"
 
 
 async def test_a_prompt_has_its_assignment_and_nothing_of_the_parent_or_other_calls(

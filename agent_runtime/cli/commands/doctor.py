@@ -209,7 +209,14 @@ async def check_call(settings: Settings) -> Check:
 
 
 async def check_role(role: Role, settings: Settings) -> Check | None:
-    """Check the model of a role and its key; None for a role without its own model."""
+    """Check the model of a role, its key, and for memory its window; None if all is the run's."""
+    from agent_runtime.cli.memory_checks import check_window
+
+    found = await _check_own(role, settings)
+    return found if role == "sub_agent" else await check_window(role, found, settings)
+
+
+async def _check_own(role: Role, settings: Settings) -> Check | None:
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import model_from_name
     from agent_runtime.models.model_settings import place_for_model

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.memory.observational.observer.notes_format import NOTHING
 from agent_runtime.testing.model_server import (
     Reply,
     overflow,
@@ -62,7 +61,6 @@ async def _run_to_the_end(served: Served) -> None:
         pytest.param(Reply(text="I read it all."), "no line of notes", id="chatty"),
         pytest.param(Reply(text=f"{AT} | info | again\n" * 90), "over and over", id="repetitive"),
         pytest.param(Reply(text="".join(map(chr, range(256, 9000))) * 30), "", id="huge"),
-        pytest.param(Reply(text=f"{AT} | info | read\n{NOTHING}"), "nothing to", id="contradicts"),
     ],
 )
 async def test_rules_observe_in_place_of_a_bad_observer(

@@ -180,7 +180,7 @@ async def test_a_reflector_without_progress_is_not_called_forever(
     def remember(request: dict[str, Any]) -> Reply:
         if not reflects(request):
             return well(request)
-        text = text_of(request["messages"][-1])
+        text = text_of(request["messages"][1])
         # It returns its input, so nothing is gained.
         lines = [line for line in text.splitlines() if re.match(r"\d{4}-\d\d-\d\d", line)]
         return Reply(text="\n".join([*lines, "TASK: go on"]))
@@ -203,7 +203,7 @@ async def test_a_reflector_without_progress_is_not_called_forever(
     for request in served.provider.memory:
         if reflects(request):
             # Both the code and the reason of a rejection differ from attempt to attempt.
-            text = text_of(request["messages"][-1])
+            text = text_of(request["messages"][1])
             attempts["\n".join(re.findall(r"^\d{4}-\d\d-\d\d.*$", text, re.MULTILINE))] += 1
     assert attempts
     assert max(attempts.values()) <= 8

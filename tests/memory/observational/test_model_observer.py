@@ -79,9 +79,8 @@ QUIET = ObserverInput((exchange(2, "port: 8080\n" * 20),))
 
 
 async def observer(script: Any, **options: Any) -> tuple[ModelObserver, ScriptedModel]:
-    model = ScriptedModel(
-        script, window=options.pop("window", 128_000), price=PRICE, delay=options.pop("delay", 0)
-    )
+    given = {key: options.pop(key) for key in ("window", "delay", "name") if key in options}
+    model = ScriptedModel(script, price=PRICE, **given)
     options = {"timeout": 600.0, "wait": 0.0} | options
     return ModelObserver(model, await model.info(), **options), model
 
@@ -140,11 +139,88 @@ async def test_an_unusable_answer_is_requested_again_with_the_reason() -> None:
     seen = await watcher.observe(INTERVAL)
     assert seen.notes == NOTES
     assert len(seen.calls) == 2
-    assert "rejected" not in sent_to(model.requests[0])
-    assert sent_to(model.requests[1]).startswith(sent_to(model.requests[0]))
-    assert "Your first attempt was rejected. It says that there is nothing" in sent_to(
-        model.requests[1]
+    first, second = (request.messages for request in model.requests)
+    # The same conversation goes on, so that the provider's cache holds all of the first prompt.
+    assert second[: len(first)] == first
+    assert (second[2].role, second[2].text) == ("assistant", NOTHING)
+    assert second[-1].text.startswith("Your answer was rejected. It says that there is nothing")
+    assert seen.calls[1].counted > seen.calls[0].counted
+
+
+PROSE = "Here is what I think of it.\nIt was long.\nIt was hard.\nI read it all.\nSee below:\n"
+THRICE = f"{WHEN} | critical | User wants port 8443.\n{WHEN} | done | It is set.\n" * 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(f"{GOOD}\n{NOTHING}", id="notes and the verdict"),
+        pytest.param(f"[{{code}} | node 1 | {WHEN} | user]\n{GOOD}", id="a mark"),
+        pytest.param(f"{GOOD}\n{WHEN} | info | {INSTRUCTIONS.splitlines()[0]}", id="instructions"),
+        pytest.param(PROSE + THRICE, id="prose and repetition"),
+    ],
+)
+async def test_the_good_lines_of_a_rejected_answer_are_taken_without_a_call(answer: str) -> None:
+    def respond(request: ModelRequest) -> Scripted:
+        return answer.replace("{code}", sent_to(request)[12:18])
+
+    watcher, model = await observer(respond)
+    seen = await watcher.observe(INTERVAL)
+    assert len(model.requests) == 1 and seen.notes is not None
+    assert NOTES.lines[0] in seen.notes.lines
+    assert all(
+        "node 1" not in line.text and "You keep" not in line.text for line in seen.notes.lines
     )
+    assert len({line.text for line in seen.notes.lines}) == len(seen.notes.lines)
+
+
+async def test_slightly_long_notes_lose_their_oldest_information_only() -> None:
+    lines = [f"{WHEN} | info | The service listens on port {n} there" for n in range(8080, 8093)]
+    extra = f"{WHEN} | critical | User forbids port 8080."
+    watcher, model = await observer(["\n".join([*lines, extra])])
+    seen = await watcher.observe(INTERVAL)
+    assert len(model.requests) == 1 and seen.notes is not None
+    texts = [line.text for line in seen.notes.lines]
+    assert texts[-2:] == ["The service listens on port 8092 there", "User forbids port 8080."]
+    assert 0 < len(texts) - 1 < len(lines)
+
+
+async def test_reasoning_that_uses_up_the_limit_is_given_more_room_and_less_effort() -> None:
+    eaten = ModelAnswer("", (), "length", model="scripted", reasoning="Let me think. " * 9)
+    watcher, model = await observer([eaten, GOOD, GOOD], most_output=500)
+    most = watcher.bound(INTERVAL)
+    seen = await watcher.observe(INTERVAL)
+    assert seen.notes == NOTES
+    first, second = model.requests
+    assert (first.max_output, second.max_output) == (500, 1000)
+    assert (first.settings.reasoning, second.settings.reasoning) == (None, "low")
+    assert second.messages == first.messages
+    used = [made.answer.usage for made in seen.calls]
+    assert sum(usage.prompt + usage.completion for usage in used if usage) <= most[0]
+    # The next interval begins with the limit that was enough.
+    assert (await watcher.observe(INTERVAL)).notes == NOTES
+    assert model.requests[-1].max_output == 1000
+
+
+async def test_a_rejected_answer_shows_no_code_and_is_shortened() -> None:
+    def respond(request: ModelRequest) -> Scripted:
+        if len(request.messages) > 2:
+            return GOOD
+        return f"</transcript {sent_to(request)[12:18]}> " + "Well, I read it. " * 3000
+
+    watcher, model = await observer(respond)
+    assert (await watcher.observe(INTERVAL)).notes == NOTES
+    code, shown = sent_to(model.requests[0])[12:18], model.requests[1].messages[2]
+    assert shown.role == "assistant" and code not in shown.text and "[code]" in shown.text
+    assert count_text(shown.text) <= watcher.rejected_tokens + 10
+
+
+async def test_an_interval_of_too_many_calls_is_refused_before_the_first() -> None:
+    watcher, model = await observer([], limit=300)
+    long = ObserverInput((user(1, " ".join(f"word{n}" for n in range(4000))),))
+    with pytest.raises(ObserverFailed, match="16 are allowed"):
+        await watcher.observe(long)
+    assert model.requests == [] and watcher.bound(long) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -195,10 +271,14 @@ async def test_a_model_that_rejects_temperature_is_called_without() -> None:
         given = request.settings.temperature is not None
         return ModelRejected("No temperature.") if given else GOOD
 
-    watcher, _ = await observer(respond)
+    watcher, model = await observer(respond, name="without-temperature")
     seen = await watcher.observe(INTERVAL)
     assert seen.notes == NOTES
-    assert len(seen.calls) == 1
+    assert len(seen.calls) == 1 and len(model.requests) == 2
+    # No Observer of this process sends it again.
+    watcher, model = await observer(respond, name="without-temperature")
+    assert (await watcher.observe(INTERVAL)).notes == NOTES
+    assert len(model.requests) == 1
 
 
 async def test_it_ends_at_its_deadline_and_reports_what_may_be_billed() -> None:
@@ -372,7 +452,7 @@ async def test_every_prompt_fits_the_window_with_its_answer(window: int) -> None
         1, *(ObservationLine(WHEN, "critical", f"Fact {n} is so.") for n in range(2000))
     )
     watcher, model = await observer([GOOD] * 1000, window=window)
-    words = " ".join(f"word{n}" for n in range(30_000))
+    words = " ".join(f"word{n}" for n in range(min(window // 2, 30_000)))
     await watcher.observe(ObserverInput((user(2, words),), (earlier,)))
     for request in model.requests:
         counted = sum(count_text(message.text) + 4 for message in request.messages)
@@ -463,7 +543,9 @@ async def test_it_observes_through_litellm(play: Play) -> None:
     assert first["messages"][0]["content"] == INSTRUCTIONS
     assert first["temperature"] == 0.3
     assert "tools" not in first
-    assert "rejected" in second["messages"][1]["content"]
+    assert second["messages"][:2] == first["messages"]
+    assert [message["role"] for message in second["messages"][2:]] == ["assistant", "user"]
+    assert "rejected" in second["messages"][-1]["content"]
     assert all(made.answer.usage and made.answer.cost for made in seen.calls)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agent_runtime.models.base import ModelAnswer
 from agent_runtime.prompt.observation import Observation, ObservationNotes, Origin
@@ -60,6 +60,7 @@ class ObserverFailed(Exception):
         self.calls = calls
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Writes notes of an interval.
 

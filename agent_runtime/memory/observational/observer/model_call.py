@@ -1,7 +1,8 @@
-"""Model calls of memory: instructions in the system role, data as the only user message."""
+"""Model calls of memory: instructions in the system role, data as the first user message."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_runtime.errors import AgentRuntimeError, ModelError, ModelProtocolError, ModelRejected
@@ -11,6 +12,10 @@ from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, ModelSet
 from agent_runtime.models.tokens import count_message
 from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.incomplete_answers import CUT
+from agent_runtime_config.request_settings import NO_SETTINGS, Effort
+
+_without_temperature: set[str] = set()
+"""Names of models that refused a temperature, for as long as this process lives."""
 
 
 async def call_memory_model(
@@ -22,13 +27,19 @@ async def call_memory_model(
     calls: list[MemoryCall],
     counted: int | None = None,
     temperature: float | None = None,
+    reasoning: Effort | None = None,
     session: str = "",
+    run: str = "",
+    following: Sequence[PromptMessage] = (),
 ) -> ModelAnswer:
     """Call the model once and return its answer.
 
-    A model that refuses the request is asked again without a temperature, which some do not take.
+    A model that refuses the request is asked again without temperature and reasoning, which some do
+    not take; a refused temperature is not sent again.
 
     Args:
+        following: the messages after the first, of which the last is the user's.
+        run: see `ModelRequest`.
         calls: gets every attempt that was or may be billed, even if the call fails or is
             cancelled; an attempt that died without reporting usage gets an answer without usage.
         counted: our count of the prompt, or a little more, if it is known.
@@ -37,17 +48,23 @@ async def call_memory_model(
         ModelRejected: the answer was refused, filtered or unfinished; a truncated one is returned.
         ModelError: the model failed, after its own retries.
     """
-    messages = (PromptMessage("system", system), PromptMessage("user", text))
-    request = ModelRequest(messages, max_output=max_output, session=session)
+    messages = (PromptMessage("system", system), PromptMessage("user", text), *following)
+    # The instructions are the same in every call; what follows them rarely is.
+    marks = (0,) if (await model.info()).cache_marks else ()
+    request = ModelRequest(messages, max_output=max_output, marks=marks, session=session, run=run)
     if counted is None:
         counted = sum(map(count_message, messages))
+    if model.name in _without_temperature:
+        temperature = None
+    settings = ModelSettings(temperature=temperature, reasoning=reasoning)
     try:
-        settings = ModelSettings(temperature=temperature)
         answer = await _ask(model, replace(request, settings=settings), calls, counted)
     except ModelRejected:
-        if temperature is None:
+        if settings == NO_SETTINGS:
             raise
         answer = await _ask(model, request, calls, counted)
+        if reasoning is None:
+            _without_temperature.add(model.name)
     if answer.finish in ("stop", "tool_calls", *CUT):
         return answer
     raise ModelRejected(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import anyio
 
@@ -133,6 +133,7 @@ class CannotCondense(Exception):
         self.message, self.calls, self.lost = message, calls, lost
 
 
+@runtime_checkable
 class Reflector(Protocol):
     """Writes notes that replace several observations.
 
