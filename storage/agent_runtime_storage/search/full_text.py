@@ -19,15 +19,8 @@ import orjson
 from agent_runtime_storage.contract.records.search import NodeText, TextHit
 from agent_runtime_storage.drivers.protocol import Driver, Statement, Value
 from agent_runtime_storage.queries.owner import OwnerScope
-from agent_runtime_storage.search.query_expansion import MAX_EXPANDED_WORDS, content_words, forms_of
-from agent_runtime_storage.search.tokenizer import (
-    Terms,
-    hash_term,
-    owner_key,
-    query_terms,
-    query_words,
-    terms_of,
-)
+from agent_runtime_storage.search.query_groups import TermGroup, query_groups
+from agent_runtime_storage.search.tokenizer import Terms, owner_key, query_terms, terms_of
 
 POSTINGS = 10_000
 """The most texts that a search reads, counted once for each word that they have.
@@ -95,15 +88,15 @@ class SqlTextSearch:
     ) -> list[TextHit]:
         if thread_id is not None:
             await self._scope.require_thread(thread_id)
-        words = self._words_as_terms(query, every_word=every_word)
-        if not words or limit < 1:
+        groups = self._groups(query, every_word=every_word)
+        if not groups or limit < 1:
             return []
-        terms = list(dict.fromkeys(itertools.chain.from_iterable(words)))
+        terms = list(dict.fromkeys(itertools.chain.from_iterable(group.terms for group in groups)))
         texts, length, counts = await self._count_texts(terms, every_word=every_word)
         if not counts:
             return []
         values: dict[str, Value] = {
-            "words": orjson.dumps(_weights(words, counts, texts)).decode(),
+            "words": orjson.dumps(_weights(groups, counts, texts)).decode(),
             "per_word": _SATURATION * _LENGTH_SHARE * texts / length,
             "thread_id": thread_id,
             "limit": limit,
@@ -117,18 +110,12 @@ class SqlTextSearch:
             for thread, node, call, score in rows
         ]
 
-    def _words_as_terms(self, query: str, *, every_word: bool) -> list[list[str]]:
-        """Return the query's words, each as the terms of its forms."""
+    def _groups(self, query: str, *, every_word: bool) -> list[TermGroup]:
         key = owner_key(self._scope.user_id)
         if every_word:
             # As they were written, for a query that names something exactly.
-            return [[term] for term in query_terms(query, key, plain=True)]
-        words = content_words(query_words(query, plain=False))
-        forms = [
-            forms_of(word) if place < MAX_EXPANDED_WORDS else (word,)
-            for place, word in enumerate(words)
-        ]
-        return [[hash_term(form, key) for form in of_word] for of_word in forms]
+            return [TermGroup((term,)) for term in query_terms(query, key, plain=True)]
+        return query_groups(query, key)
 
     async def _count_texts(
         self, terms: Sequence[str], *, every_word: bool
@@ -174,24 +161,27 @@ class SqlTextSearch:
 
 
 def _weights(
-    words: Sequence[Sequence[str]], counts: Mapping[str, int], texts: int
+    groups: Sequence[TermGroup], counts: Mapping[str, int], texts: int
 ) -> list[tuple[str, float, int]]:
-    """Return the terms that are used, each with its word's weight and number.
+    """Return the terms that are used, each with its group's weight and number.
 
-    The rarer a word is, in all its forms together, the more it weighs.  A word is too common if one
-    of its forms is.
+    The rarer a group is, in all its terms together, the more it weighs.  A group is too common if
+    one of its terms is.  Whole words are used before what only resembles them.
     """
     weights: list[tuple[str, float, int]] = []
     room = POSTINGS
-    present = [{term: counts[term] for term in forms if term in counts} for forms in words]
-    # Ties are broken by the terms, so that every database uses the same words.
-    for number, forms in sorted(
-        enumerate(present), key=lambda word: (sum(word[1].values()), sorted(word[1]))
+    present = [[term for term in group.terms if term in counts] for group in groups]
+    totals = [sum(counts[term] for term in terms) for terms in present]
+    # Ties are broken by the terms, so that every database uses the same groups.
+    for number in sorted(
+        range(len(groups)),
+        key=lambda place: (groups[place].weight < 1, totals[place], sorted(present[place])),
     ):
-        count = sum(forms.values())
+        count = totals[number]
         if weights and count > room:
-            break
+            continue
         room -= count
-        weight = math.log1p((max(texts - count, 0) + 0.5) / (count + 0.5))
-        weights += [(term, weight, number) for term in forms]
+        rarity = math.log1p((max(texts - count, 0) + 0.5) / (count + 0.5))
+        weight = rarity * groups[number].weight
+        weights += [(term, weight, number) for term in present[number]]
     return weights
