@@ -22,6 +22,8 @@ from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.search.query_groups import TermGroup, query_groups
 from agent_runtime_storage.search.tokenizer import Terms, owner_key, query_terms, terms_of
 
+INDEX_VERSION = 2
+"""The version of what is indexed; migration 0020 and `search.sql` name it, too."""
 POSTINGS = 10_000
 """The most texts that a search reads, counted once for each word that they have.
 
@@ -55,17 +57,30 @@ class TextIndexer:
         for text in texts:
             terms = await terms_of(text.text, key)
             if terms.length:
-                values: dict[str, Value] = {
-                    "thread_id": thread_id,
-                    "node_id": text.node_id,
-                    "call": _NO_CALL if text.call is None else text.call,
-                    "length": terms.length,
-                    "terms": self._encode(terms),
-                }
+                values = {**self._place(thread_id, text), "length": terms.length}
+                values["terms"] = self.encode(terms)
                 batch.append(self._scope.statement("index_text", values))
         return batch
 
-    def _encode(self, terms: Terms) -> str:
+    async def again(self, thread_id: str, text: NodeText) -> Statement:
+        """Return the statement that replaces the terms of a text that an older version indexed."""
+        terms = await terms_of(text.text, owner_key(self._scope.user_id))
+        values = self._place(thread_id, text)
+        # Only keys are new since then, so the index of most texts is current.
+        if not terms.keys:
+            return self._scope.statement("mark_text", values)
+        return self._scope.statement("reindex_text", {**values, "terms": self.encode(terms)})
+
+    def _place(self, thread_id: str, text: NodeText) -> dict[str, Value]:
+        return {
+            "thread_id": thread_id,
+            "node_id": text.node_id,
+            "call": _NO_CALL if text.call is None else text.call,
+            "version": INDEX_VERSION,
+        }
+
+    def encode(self, terms: Terms) -> str:
+        """Return terms as the statements of this database take them."""
         if self._scope.driver.dialect == "postgres":
             return terms.by_place()
         return orjson.dumps(terms.by_bit()).decode()

@@ -80,10 +80,12 @@ class Terms:
         length: how many words it has.
         times: the occurrences of each term, at most `MAX_TIMES`: those of its words and of their
             keys (see `stemming`).
+        keys: how many of the terms are keys.
     """
 
     length: int
     times: dict[str, int]
+    keys: int = 0
 
     def by_bit(self) -> list[str]:
         """Return, for each bit of the occurrence counts, the terms that have it set."""
@@ -130,7 +132,8 @@ async def terms_of(text: str, key: bytes) -> Terms:
         if start + _PORTION < len(compounds):
             await checkpoint()
     length = sum(counts.values())
-    counts |= await _keys(text[:MAX_CHARACTERS], counts)
+    keys = await _keys(text[:MAX_CHARACTERS], counts)
+    counts |= keys
     terms: list[str] = []
     words = iter(counts)
     while portion := list(itertools.islice(words, _PORTION)):
@@ -140,7 +143,7 @@ async def terms_of(text: str, key: bytes) -> Terms:
     numbers = counts.values()
     if max(numbers, default=0) > MAX_TIMES:
         numbers = [min(number, MAX_TIMES) for number in numbers]
-    return Terms(length, dict(zip(terms, numbers, strict=True)))
+    return Terms(length, dict(zip(terms, numbers, strict=True)), len(keys))
 
 
 def query_words(text: str, *, plain: bool) -> list[str]:
