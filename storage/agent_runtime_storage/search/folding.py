@@ -64,6 +64,14 @@ def without_accents(text: str) -> str:
     return unicodedata.normalize("NFC", bare)
 
 
+def in_lower_case(text: str) -> str:
+    """Return a text in lower case with its accents, as stemmers expect it."""
+    if text.isascii():
+        return text.lower()
+    # In lower case, the Turkish capital İ keeps its dot as a character of its own.
+    return unicodedata.normalize("NFC", text).casefold().replace("i\u0307", "i")
+
+
 def fold_word(word: str) -> str:
     """Return a word in lower case, without accents, its letters replaced by the plainest ones."""
     folded = word.casefold()

@@ -92,8 +92,9 @@ def latin_languages(words: Collection[str], text: str) -> dict[str, float]:
         for language in languages:
             scores[language] += 1 / len(languages)
     total = sum(scores.values())
-    # By name where scores are equal, so that every process chooses the same.
-    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    # Where scores are equal English, the language of code, and then by name, so that every process
+    # chooses the same.
+    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0] != ENGLISH, item[0]))
     return {language: score / total for language, score in ranked}
 
 

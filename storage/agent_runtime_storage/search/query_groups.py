@@ -8,12 +8,17 @@ costs a term each, and those that do not occur change nothing.
 
 from __future__ import annotations
 
+import itertools
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent_runtime_storage.search.folding import fold_word, variants_of, without_accents
+from agent_runtime_storage.search.folding import (
+    fold_word,
+    in_lower_case,
+    variants_of,
+    without_accents,
+)
 from agent_runtime_storage.search.languages import (
     COMPOUNDING,
     ENGLISH,
@@ -33,12 +38,17 @@ CHARACTER = 0.3
 """The weight of a single character of Chinese, Japanese or Korean, and of a pair in hiragana."""
 FUNCTION = 0.15
 """The weight of a function word next to several other words: sentences alike are about the like."""
+MOST_TERMS = 600
+"""The terms of a query that are looked up; those of whole words first."""
 
 _LEAST_SHARE = 0.15
 _MOST_LANGUAGES = 3
 # Tried where a query shows no language and is short.
 _LIKELY = ("german", "french", "spanish", "portuguese", "italian", "dutch", "polish", "turkish")
 _SHORT = 4
+# Characters of a query of which single ones and numerals are looked for.
+_CHARACTERS = 500
+_LONGEST = 40
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
 _UNSPACED = re.compile("[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
 _DIGRAPHS = (("ae", "a"), ("oe", "o"), ("ue", "u"), ("aa", "a"))
@@ -59,21 +69,29 @@ class TermGroup:
 
 
 def query_groups(query: str, key: bytes) -> list[TermGroup]:
-    """Return the groups of terms of a query under its owner's key; whole words come first."""
+    """Return the groups of terms of a query under its owner's key; whole words come first.
+
+    Together they have at most `MOST_TERMS` terms.
+    """
     weights: dict[tuple[str, ...], float] = {}
     for weight, words in _Query(query).groups():
         group = tuple(dict.fromkeys(words))
         weights[group] = max(weight, weights.get(group, 0.0))
     ranked = sorted(weights.items(), key=lambda item: -item[1])
-    return [TermGroup(tuple(hash_term(word, key) for word in words), w) for words, w in ranked]
+    sizes = itertools.accumulate(len(words) for words, _ in ranked)
+    return [
+        TermGroup(tuple(hash_term(word, key) for word in words), weight)
+        for (words, weight), size in zip(ranked, sizes, strict=True)
+        if size <= MOST_TERMS
+    ]
 
 
 class _Query:
     """The words of a query and the languages that it may be in."""
 
     def __init__(self, query: str) -> None:
-        self._text = without_accents(query)
-        lower = unicodedata.normalize("NFC", query).casefold()
+        self._text = without_accents(query[:_CHARACTERS])
+        lower = in_lower_case(query)
         # The words with their accents, which stemmers need.
         self._written: dict[str, list[str]] = {}
         for word in WORD.findall(lower):
@@ -139,7 +157,7 @@ class _Query:
 def _letter_groups(folded: str, languages: Sequence[str]) -> list[str]:
     """Return the keys of the groups of letters of a word: of a compound all, else the first."""
     compounding = not COMPOUNDING.isdisjoint(languages)
-    if len(folded) < GROUP + (not compounding):
+    if not GROUP + (not compounding) <= len(folded) <= _LONGEST:
         return []
     last = len(folded) - GROUP if compounding else 0
     return [LETTERS + folded[start : start + GROUP] for start in range(last + 1)]

@@ -11,12 +11,16 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from agent_runtime_storage.search.folding import SPECIAL_LETTERS, fold_word, without_accents
+from agent_runtime_storage.search.folding import (
+    SPECIAL_LETTERS,
+    fold_word,
+    in_lower_case,
+    without_accents,
+)
 from agent_runtime_storage.search.languages import (
     COMPOUNDING,
     ENGLISH,
@@ -48,7 +52,7 @@ def words_to_stem(text: str, words: Mapping[str, int]) -> Iterator[tuple[str, st
     Args:
         words: the text's words as the index holds them, and how often each occurs.
     """
-    lower = text if text.isascii() else unicodedata.normalize("NFC", text).casefold()
+    lower = in_lower_case(text)
     latin = next(iter(latin_languages(words.keys(), lower)), UNKNOWN)
     if latin == UNKNOWN and len(words) > _MOST_OF_UNKNOWN:
         latin = ENGLISH
