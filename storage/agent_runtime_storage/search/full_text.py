@@ -19,7 +19,7 @@ import orjson
 from agent_runtime_storage.contract.records.search import NodeText, TextHit
 from agent_runtime_storage.drivers.protocol import Driver, Statement, Value
 from agent_runtime_storage.queries.owner import OwnerScope
-from agent_runtime_storage.search.query_groups import TermGroup, query_groups
+from agent_runtime_storage.search.query_groups import WEAK, TermGroup, query_groups
 from agent_runtime_storage.search.tokenizer import Terms, owner_key, query_terms, terms_of
 
 INDEX_VERSION = 2
@@ -190,7 +190,7 @@ def _weights(
     # Ties are broken by the terms, so that every database uses the same groups.
     for number in sorted(
         range(len(groups)),
-        key=lambda place: (groups[place].weight < 1, totals[place], sorted(present[place])),
+        key=lambda place: (groups[place].weight <= WEAK, totals[place], sorted(present[place])),
     ):
         count = totals[number]
         if weights and count > room:

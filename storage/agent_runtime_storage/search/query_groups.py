@@ -34,9 +34,11 @@ from agent_runtime_storage.search.tokenizer import hash_term, query_words
 
 WEAK = 0.5
 """The weight of what only resembles a word: groups of its letters, or its numerals."""
+EXACT = 0.25
+"""The part of a word's weight that only the form of the query has, and not its other forms."""
 CHARACTER = 0.3
 """The weight of a single character of Chinese, Japanese or Korean, and of a pair in hiragana."""
-FUNCTION = 0.15
+FUNCTION = 0.05
 """The weight of a function word next to several other words: sentences alike are about the like."""
 MOST_TERMS = 600
 """The terms of a query that are looked up; those of whole words first."""
@@ -46,8 +48,8 @@ _MOST_LANGUAGES = 3
 # Tried where a query shows no language and is short.
 _LIKELY = ("german", "french", "spanish", "portuguese", "italian", "dutch", "polish", "turkish")
 _SHORT = 4
-# Characters of a query of which single ones and numerals are looked for.
-_CHARACTERS = 500
+# Characters of a query whose spelling counts, and of which single ones and numerals are looked for.
+_SPELLED, _CHARACTERS = 10_000, 500
 _LONGEST = 40
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
 _UNSPACED = re.compile("[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
@@ -61,7 +63,8 @@ class TermGroup:
 
     Attributes:
         terms: the terms, without repetitions; each occurrence of any of them counts.
-        weight: how much the group counts, next to its rarity; a whole word has 1.
+        weight: how much the group counts, next to its rarity; the groups of a word have 1 together,
+            and those of what only resembles one at most `WEAK` each.
     """
 
     terms: tuple[str, ...]
@@ -91,7 +94,7 @@ class _Query:
 
     def __init__(self, query: str) -> None:
         self._text = without_accents(query[:_CHARACTERS])
-        lower = in_lower_case(query)
+        lower = in_lower_case(query[:_SPELLED])
         # The words with their accents, which stemmers need.
         self._written: dict[str, list[str]] = {}
         for word in WORD.findall(lower):
@@ -106,7 +109,10 @@ class _Query:
         content = [word for word in self._words if not self._is_function(word)]
         for place, word in enumerate(content or self._words):
             if _UNSPACED.search(word):
-                yield CHARACTER if _HIRAGANA.fullmatch(word) else 1.0, [word, *_sorted(word)]
+                yield (
+                    CHARACTER if _HIRAGANA.fullmatch(word) else 1.0,
+                    [word, *sorted(variants_of(word))],
+                )
             elif word.isdecimal():
                 yield from _number(word)
             elif place < MAX_EXPANDED_WORDS:
@@ -117,7 +123,7 @@ class _Query:
             yield from ((FUNCTION, [word]) for word in self._words if word not in content)
         for character in dict.fromkeys(filter(_UNSPACED.match, self._text)):
             if not _HIRAGANA.match(character):
-                yield CHARACTER, [character, *_sorted(character)]
+                yield CHARACTER, [character, *sorted(variants_of(character))]
         yield from ((1.0, [number]) for number in han_numbers(self._text))
 
     def _is_function(self, word: str) -> bool:
@@ -141,7 +147,11 @@ class _Query:
                         forms += [stem, STEM + stem]
             if self._languages != (ENGLISH,) or script != LATIN:
                 weak += _letter_groups(fold_word(written), languages)
-        yield 1.0, forms
+        if set(forms) == {word}:
+            yield 1.0, [word]
+        else:
+            yield 1.0 - EXACT, forms
+            yield EXACT, [word]
         for number, group in enumerate(dict.fromkeys(weak)):
             # The first letters tell the word, the others together as much.
             yield WEAK if number == 0 else 2 * WEAK / (len(weak) - 1), [group]
@@ -178,7 +188,3 @@ def _number(word: str) -> Iterator[tuple[float, list[str]]]:
     yield 1.0, [word, *digits]
     if len(digits[0]) <= 4:
         yield from ((WEAK, [pair]) for pair in han_pairs(digits[0]))
-
-
-def _sorted(text: str) -> list[str]:
-    return sorted(variants_of(text))

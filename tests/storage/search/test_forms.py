@@ -59,7 +59,7 @@ async def test_function_words_alone_are_looked_for(user: UserStore) -> None:
     assert [hit.thread_id for hit in await user.search.find("who wins it")] == ["t2"]
 
 
-async def test_other_forms_rank_as_the_word_itself(user: UserStore) -> None:
+async def test_other_forms_rank_just_below_the_word_itself(user: UserStore) -> None:
     await begin(user)
     await begin(user, "r2", "t2")
     await begin(user, "r3", "t3")
@@ -69,6 +69,6 @@ async def test_other_forms_rank_as_the_word_itself(user: UserStore) -> None:
 
     first, second = await user.search.find("When did they adopt it?")
 
-    assert {first.thread_id, second.thread_id} == {"t1", "t2"}
-    assert first.score == pytest.approx(second.score)
+    assert [first.thread_id, second.thread_id] == ["t2", "t1"]
+    assert first.score < 2 * second.score
     assert [hit.thread_id for hit in await user.search.find("adopt", every_word=True)] == ["t2"]
