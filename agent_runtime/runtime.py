@@ -138,6 +138,7 @@ class Runtime(RunControl):
         other = partial(connect, migrate=False)
         runtime = cls(settings, store, model, recall, program, other, own)
         runtime.host.admission.check_loop()
+        runtime.host.reindex()
         if settings.sweep:
             runtime.host.sweep_every(settings.sweep, runtime._continue, agents)
         try:

@@ -164,3 +164,17 @@ def test_help_lists_every_db_command() -> None:
     for name in ("status", "migrate", "check", "size", "copy", "vacuum"):
         assert f"\n  {name} " in shown
     assert "db " in CliRunner().invoke(main, ["--help"]).output
+
+
+def test_texts_of_an_earlier_version_are_reported_and_indexed_again() -> None:
+    _fill()
+    assert "search" not in _run("db", "status").stdout
+    _change("UPDATE search_texts SET version = 1")
+
+    status = _run("db", "status")
+    again = _run("db", "reindex")
+
+    assert status.exit_code == 0 and "found by exact words only" in status.stdout
+    assert again.exit_code == 0 and "were indexed again" in again.stderr
+    assert "search" not in _run("db", "status").stdout
+    assert "current" in _run("db", "reindex").stderr

@@ -428,6 +428,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     },
     "upkeep.idle_threads": {"": lambda user, to: user.upkeep.idle_threads(seconds=0)},
     "upkeep.clean_up": {"": lambda user, to: user.upkeep.clean_up()},
+    "upkeep.reindex": {"": lambda user, to: user.upkeep.reindex(lambda kind, body: "")},
     "upkeep.export_thread": {
         "": lambda user, to: _export(user, to.thread),
         "child": lambda user, to: _export(user, "t2"),

@@ -62,11 +62,22 @@ def _write_status(shown: str, found: StoreStatus) -> None:
         "pending": ", ".join(found.pending) or ("" if found.problem else "none"),
         "problem": found.problem,
         "isolation": found.isolation,
+        "search": outdated_text(found),
         "cure": found.cure,
     }
     for name, text in rows.items():
         if text:
             write_row(f"{name:<10} {text}")
+
+
+def outdated_text(found: StoreStatus) -> str:
+    """Return what a status says about texts that an earlier version indexed; "" for none."""
+    if not found.outdated_texts:
+        return ""
+    return (
+        f"{found.outdated_texts:,} texts of an earlier version are found by exact words only, "
+        "until a running process, or `db reindex`, has indexed them again"
+    )
 
 
 @db.command()
@@ -81,6 +92,21 @@ def migrate() -> None:
         write_row(name)
     if not applied:
         say("The schema is current.")
+
+
+@db.command()
+def reindex() -> None:
+    """Index texts again that an earlier version indexed.
+
+    Running processes do so in the background, slowly; this does it at once. It may be interrupted
+    and repeated.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    texts = anyio.run(_reindex, load_settings())
+    say(f"{texts:,} texts were indexed again." if texts else "All texts are current.")
 
 
 @db.command()
@@ -199,6 +225,18 @@ async def _migrate(settings: Settings) -> tuple[str, ...]:
     # Opening applies them.  Another process may do so first; the end is the same.
     async with _open(settings, migrate=True):
         return pending
+
+
+async def _reindex(settings: Settings) -> int:
+    from agent_runtime.cli.commands.transfer import text_of
+
+    _require(settings.database_url)
+    texts = 0
+    async with _open(settings) as store:
+        for owner in await store.maintenance.outdated():
+            while found := await store.of(owner).upkeep.reindex(text_of):
+                texts += found
+    return texts
 
 
 async def _check(settings: Settings) -> list[Problem]:

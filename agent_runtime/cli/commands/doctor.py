@@ -292,6 +292,7 @@ async def check_embedder(settings: Settings) -> Check:
 
 async def check_database(settings: Settings) -> Check:
     """Check that the database opens, has our schema and answers."""
+    from agent_runtime.cli.commands.db import outdated_text
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.runtime import Runtime
 
@@ -305,6 +306,8 @@ async def check_database(settings: Settings) -> Check:
     found = f"{shown} opens ({status.server}), its schema is current"
     if status.isolation:
         found += f"; row-level security: {status.isolation}"
+    if outdated := outdated_text(status):
+        found += f"; {outdated}"
     return Check("database", "warn" if status.cure else "ok", found, status.cure)
 
 

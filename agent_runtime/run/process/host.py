@@ -17,6 +17,7 @@ from agent_runtime.log.lease_keeper import LeaseKeeper
 from agent_runtime.run.process.admission import Admission
 from agent_runtime.run.process.health import Health
 from agent_runtime.run.process.listener import EventListener
+from agent_runtime.run.process.reindexer import reindex_outdated
 from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, Sweeper
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import END_SECONDS
@@ -45,6 +46,7 @@ class RunHost:
         self._settings = settings
         self._store = store
         self._sweeping: asyncio.Task[None] | None = None
+        self._reindexing: asyncio.Task[None] | None = None
         self.keeper = LeaseKeeper(store, connect)
         self.admission = Admission(settings.max_runs)
         self.background = DetachedTasks()
@@ -66,6 +68,10 @@ class RunHost:
             if not self._attended[run_id]:
                 del self._attended[run_id]
 
+    def reindex(self) -> None:
+        """Index texts of earlier versions again in the background, until the host is drained."""
+        self._reindexing = asyncio.create_task(reindex_outdated(self._store))
+
     async def admitted(
         self, listener: EventListener, work: Callable[[], Awaitable[RunResult]], run_id: str = ""
     ) -> RunResult:
@@ -86,8 +92,9 @@ class RunHost:
         drain = settings.drain_timeout if drain is None else drain
         pause = settings.pause_timeout if pause is None else pause
         self.admission.close()
-        if self._sweeping is not None:
-            await cancel(self._sweeping)
+        for task in (self._sweeping, self._reindexing):
+            if task is not None:
+                await cancel(task)
         with anyio.move_on_after(drain):
             await self.admission.idle()
             # Background runs too; they are not counted there.

@@ -18,6 +18,8 @@ class StoreStatus:
         isolation: how the database itself separates owners, in addition to the owner that every
             statement names; "" if it cannot.
         cure: what to do about the problem, or for a better isolation; "" if nothing.
+        outdated_texts: how many texts an earlier version indexed; until they are indexed again,
+            which running processes do in the background, they are found by exact words only.
     """
 
     server: str
@@ -26,6 +28,7 @@ class StoreStatus:
     problem: str = ""
     isolation: str = ""
     cure: str = ""
+    outdated_texts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

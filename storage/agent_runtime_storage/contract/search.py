@@ -28,8 +28,10 @@ class TextSearch(Protocol):
     ) -> list[TextHit]:
         """Return the texts that contain words of the query, the best hits first, by BM25.
 
-        Any text is a query: only its words count, there are no operators.  An English word also
-        matches its other forms; stop words count only if the query has no other words.
+        Any text is a query: only its words count, there are no operators.  A word also matches its
+        other forms, in English and in the languages of `search.stemming`; the form of the query
+        ranks above others.  Function words decide only between texts that are equal otherwise, and
+        alone if the query has no other words.
         Identifiers and paths match whole and by their parts, in any case.  The statistics behind
         the ranking are the owner's own, and every database ranks alike.  The first 100,000
         characters of a text are indexed; the first 64 distinct words of a query count.  Words of

@@ -49,6 +49,22 @@ class Upkeep(Protocol):
         """
         ...
 
+    async def reindex(self, texts: TextOf, *, limit: int = 100) -> int:
+        """Index texts again that an earlier version of the runtime indexed.
+
+        Searches find them before and after; before, only by their words as written.  Every text is
+        replaced in one transaction, so it may be interrupted at any moment and continued by any
+        process.  A text that cannot be read keeps the index that it has.
+
+        Args:
+            texts: returns the text of a node or result from its body.
+            limit: the most texts to index.
+
+        Returns:
+            How many outdated texts were found, at most `limit`; 0 if all are current.
+        """
+        ...
+
     def export_thread(
         self, thread_id: str, *, documents: bool = True
     ) -> AsyncGenerator[Mapping[str, Any]]:
@@ -125,6 +141,10 @@ class Maintenance(Protocol):
 
     def thread_ids(self, user_id: str) -> AsyncGenerator[str]:
         """Yield the ids of all threads of an owner, those of sub-agents last."""
+        ...
+
+    async def outdated(self) -> list[str]:
+        """Return the owners with texts that an earlier version indexed; see `Upkeep.reindex`."""
         ...
 
     async def check(self) -> list[Problem]:

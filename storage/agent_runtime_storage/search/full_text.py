@@ -21,16 +21,11 @@ import orjson
 from agent_runtime_storage.contract.records.search import NodeText, TextHit
 from agent_runtime_storage.drivers.protocol import Driver, Statement, Value
 from agent_runtime_storage.queries.owner import OwnerScope
-from agent_runtime_storage.search.query_expansion import MAX_EXPANDED_WORDS, content_words, forms_of
-from agent_runtime_storage.search.tokenizer import (
-    Terms,
-    hash_term,
-    owner_key,
-    query_terms,
-    query_words,
-    terms_of,
-)
+from agent_runtime_storage.search.query_groups import WEAK, TermGroup, query_groups
+from agent_runtime_storage.search.tokenizer import Terms, owner_key, query_terms, terms_of
 
+INDEX_VERSION = 2
+"""The version of what is indexed; migration 0020 and `search.sql` name it, too."""
 POSTINGS = 10_000
 """The most texts that a search reads, counted once for each word that they have.
 
@@ -77,17 +72,30 @@ class TextIndexer:
         for text in texts:
             terms = await terms_of(text.text, key)
             if terms.length:
-                values: dict[str, Value] = {
-                    "thread_id": thread_id,
-                    "node_id": text.node_id,
-                    "call": _NO_CALL if text.call is None else text.call,
-                    "length": terms.length,
-                    "terms": self._encode(terms),
-                }
+                values = {**self._place(thread_id, text), "length": terms.length}
+                values["terms"] = self.encode(terms)
                 batch.append(self._scope.statement("index_text", values))
         return batch
 
-    def _encode(self, terms: Terms) -> str:
+    async def again(self, thread_id: str, text: NodeText) -> Statement:
+        """Return the statement that replaces the terms of a text that an older version indexed."""
+        terms = await terms_of(text.text, await index_key(self._scope))
+        values = self._place(thread_id, text)
+        # Only keys are new since then, so the index of most texts is current.
+        if not terms.keys:
+            return self._scope.statement("mark_text", values)
+        return self._scope.statement("reindex_text", {**values, "terms": self.encode(terms)})
+
+    def _place(self, thread_id: str, text: NodeText) -> dict[str, Value]:
+        return {
+            "thread_id": thread_id,
+            "node_id": text.node_id,
+            "call": _NO_CALL if text.call is None else text.call,
+            "version": INDEX_VERSION,
+        }
+
+    def encode(self, terms: Terms) -> str:
+        """Return terms as the statements of this database take them."""
         if self._scope.driver.dialect == "postgres":
             return terms.by_place()
         return orjson.dumps(terms.by_bit()).decode()
@@ -110,15 +118,15 @@ class SqlTextSearch:
     ) -> list[TextHit]:
         if thread_id is not None:
             await self._scope.require_thread(thread_id)
-        words = await self._words_as_terms(query, every_word=every_word)
-        if not words or limit < 1:
+        groups = await self._groups(query, every_word=every_word)
+        if not groups or limit < 1:
             return []
-        terms = list(dict.fromkeys(itertools.chain.from_iterable(words)))
+        terms = list(dict.fromkeys(itertools.chain.from_iterable(group.terms for group in groups)))
         texts, length, counts = await self._count_texts(terms, every_word=every_word)
         if not counts:
             return []
         values: dict[str, Value] = {
-            "words": orjson.dumps(_weights(words, counts, texts)).decode(),
+            "words": orjson.dumps(_weights(groups, counts, texts)).decode(),
             "per_word": _SATURATION * _LENGTH_SHARE * texts / length,
             "thread_id": thread_id,
             "limit": limit,
@@ -132,18 +140,12 @@ class SqlTextSearch:
             for thread, node, call, score in rows
         ]
 
-    async def _words_as_terms(self, query: str, *, every_word: bool) -> list[list[str]]:
-        """Return the query's words, each as the terms of its forms."""
+    async def _groups(self, query: str, *, every_word: bool) -> list[TermGroup]:
         key = await index_key(self._scope)
         if every_word:
             # As they were written, for a query that names something exactly.
-            return [[term] for term in query_terms(query, key, plain=True)]
-        words = content_words(query_words(query, plain=False))
-        forms = [
-            forms_of(word) if place < MAX_EXPANDED_WORDS else (word,)
-            for place, word in enumerate(words)
-        ]
-        return [[hash_term(form, key) for form in of_word] for of_word in forms]
+            return [TermGroup((term,)) for term in query_terms(query, key, plain=True)]
+        return query_groups(query, key)
 
     async def _count_texts(
         self, terms: Sequence[str], *, every_word: bool
@@ -236,23 +238,27 @@ class _KeptCounts:
 
 
 def _weights(
-    words: Sequence[Sequence[str]], counts: Mapping[str, int], texts: int
+    groups: Sequence[TermGroup], counts: Mapping[str, int], texts: int
 ) -> list[tuple[str, float, int]]:
-    """Return the terms that are used, each with its word's weight and number.
+    """Return the terms that are used, each with its group's weight and number.
 
-    The rarer a word is, in all its forms together, the more it weighs.  A word is too common if one
-    of its forms is.
+    The rarer a group is, in all its terms together, the more it weighs.  A group is too common if
+    one of its terms is.  Whole words are used before what only resembles them.
     """
     weights: list[tuple[str, float, int]] = []
     room = POSTINGS
-    present = [{term: counts[term] for term in forms if term in counts} for forms in words]
-    # Of equally rare words the first one in the query comes first, so that every database uses the
-    # same words.
-    for number, forms in sorted(enumerate(present), key=lambda word: sum(word[1].values())):
-        count = sum(forms.values())
+    present = [[term for term in group.terms if term in counts] for group in groups]
+    totals = [sum(counts[term] for term in terms) for terms in present]
+    # Of equally rare groups the first one in the query comes first, so that every database uses the
+    # same ones: terms are hashed with a secret of the database.
+    for number in sorted(
+        range(len(groups)), key=lambda place: (groups[place].weight <= WEAK, totals[place])
+    ):
+        count = totals[number]
         if weights and count > room:
-            break
+            continue
         room -= count
-        weight = math.log1p((max(texts - count, 0) + 0.5) / (count + 0.5))
-        weights += [(term, weight, number) for term in forms]
+        rarity = math.log1p((max(texts - count, 0) + 0.5) / (count + 0.5))
+        weight = rarity * groups[number].weight
+        weights += [(term, weight, number) for term in present[number]]
     return weights

@@ -1,15 +1,13 @@
-"""Expand a query: drop function words, and add the other forms of each word.
+"""The other forms of English words.
 
 "When did she adopt the puppies" looks for `adopt`, `adopts`, `adopted`, `adopting`, `puppies` and
-`puppy`.  The index holds every word as it was written; only queries are expanded, so no text is
-indexed again.  The forms are English.  Words of other languages get forms too, but those do not
-occur.
+`puppy`.  The index holds every English word as it was written; only queries are expanded.  Words of
+other languages get forms too where the query may be English, but those do not occur.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from typing import Any, cast
 
 MAX_EXPANDED_WORDS = 24
@@ -34,23 +32,6 @@ swim swam swum | take took taken | teach taught | tear tore torn | tell told | t
 throw threw thrown | tooth teeth | understand understood | wake woke woken | wear wore worn |
 wife wives | win won | woman women | write wrote written
 """
-_FUNCTION = """
-a an the and or but if nor so than then too very just of to in on at by for with from into over
-under about as again here there i me my mine we us our ours you your yours he him his she her
-hers it its they them their theirs this that these those what which who whom whose when where
-why how is are was were be been being am do does did
-doing have has had having can could will would shall should may might must not no s t d ll m re ve
-"""
-_FUNCTION_WORDS = frozenset(_FUNCTION.split())
-
-
-def content_words(words: Iterable[str]) -> list[str]:
-    """Return the words without English function words.
-
-    A query of function words alone keeps them.
-    """
-    known = list(words)
-    return [word for word in known if word not in _FUNCTION_WORDS] or known
 
 
 @functools.lru_cache(maxsize=8192)

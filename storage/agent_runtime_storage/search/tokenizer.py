@@ -3,8 +3,9 @@
 Words are folded (case, compatibility forms, accents of European scripts) and split in the same way
 for texts and for queries.  An identifier, a path or an address is found whole and by its parts:
 `app/fooBar.py` holds itself, `foobar.py`, `foobar`, `app`, `foo`, `bar` and `py`.  Scripts that put
-no spaces between words are cut into pairs of characters.  Everything else
-(punctuation, operators, emoji, zero bytes) separates words and is never searched for.
+no spaces between words are cut into pairs of characters.  Words of other languages than English
+also have keys, such as their stems (see `stemming`).  Everything else (punctuation, operators,
+emoji, zero bytes) separates words and is never searched for.
 
 The index holds no readable word: a term is a short keyed hash of a word and its owner.  So owners
 never share terms, databases cannot differ in what a word is, and remains of deleted texts in unused
@@ -17,12 +18,14 @@ import functools
 import hashlib
 import itertools
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from anyio.lowlevel import checkpoint
+
+from agent_runtime_storage.search.folding import without_accents
+from agent_runtime_storage.search.stemming import keys_of, words_to_stem
 
 MAX_CHARACTERS = 100_000
 """Characters of a text that are indexed; text beyond them is not found."""
@@ -52,11 +55,12 @@ _ASCII_COMPOUND = re.compile(r"\w+(?:[./\\:@-]{1,3}\w+)*", re.ASCII)
 _LEVELS = tuple(re.compile(joint) for joint in (r"[/\\:@]+", r"[.-]+", r"_+"))
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _HAS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-_ACCENTS = re.compile("[\u0300-\u036f]+")
 # Longer compounds are data, such as base64: each occurs once and would fill the cache.
 _CACHED_LENGTH = _LONGEST_NAME = 64
 # Words counted or hashed in about a millisecond.
 _PORTION = 1000
+# Words stemmed in about a millisecond, if they are new.
+_STEMMED = 8
 _PLACES = tuple(",".join(map(str, range(1, times + 1))) for times in range(MAX_TIMES + 1))
 
 
@@ -74,11 +78,14 @@ class Terms:
 
     Attributes:
         length: how many words it has.
-        times: the occurrences of each term, at most `MAX_TIMES`.
+        times: the occurrences of each term, at most `MAX_TIMES`: those of its words and of their
+            keys (see `stemming`).
+        keys: how many of the terms are keys.
     """
 
     length: int
     times: dict[str, int]
+    keys: int = 0
 
     def by_bit(self) -> list[str]:
         """Return, for each bit of the occurrence counts, the terms that have it set."""
@@ -106,7 +113,7 @@ def split_words(text: str, *, query: bool = False) -> Iterator[WordParts]:
         query: whether the text is a query: scripts without spaces then give pairs of characters
             only, where a text gives single ones too.
     """
-    for match in _COMPOUND.finditer(_fold(text)):
+    for match in _COMPOUND.finditer(without_accents(text)):
         yield _split(match[0], query)
 
 
@@ -117,13 +124,16 @@ async def terms_of(text: str, key: bytes) -> Terms:
     would hold the GIL.
     """
     counts: dict[str, int] = {}
-    folded = _fold(text[:MAX_CHARACTERS])
+    folded = without_accents(text[:MAX_CHARACTERS])
     # The same matches, in three quarters of the time.
     compounds = (_ASCII_COMPOUND if folded.isascii() else _COMPOUND).findall(folded)
     for start in range(0, len(compounds), _PORTION):
         _count_words(compounds[start : start + _PORTION], counts)
         if start + _PORTION < len(compounds):
             await checkpoint()
+    length = sum(counts.values())
+    keys = await _keys(text[:MAX_CHARACTERS], counts)
+    counts |= keys
     terms: list[str] = []
     words = iter(counts)
     while portion := list(itertools.islice(words, _PORTION)):
@@ -133,7 +143,7 @@ async def terms_of(text: str, key: bytes) -> Terms:
     numbers = counts.values()
     if max(numbers, default=0) > MAX_TIMES:
         numbers = [min(number, MAX_TIMES) for number in numbers]
-    return Terms(sum(counts.values()), dict(zip(terms, numbers, strict=True)))
+    return Terms(length, dict(zip(terms, numbers, strict=True)), len(keys))
 
 
 def query_words(text: str, *, plain: bool) -> list[str]:
@@ -174,13 +184,15 @@ def hash_term(word: str, key: bytes) -> str:
     return hashlib.blake2b(encoded, key=key, digest_size=_TERM_BYTES).hexdigest()
 
 
-def _fold(text: str) -> str:
-    if text.isascii():
-        return text
-    # Decomposed, accents are characters of their own.  Marks of other scripts belong to the letter
-    # and are composed with it again.
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
-    return unicodedata.normalize("NFC", bare)
+async def _keys(text: str, words: Mapping[str, int]) -> dict[str, int]:
+    """Return the keys of a text's words, and how often each occurs."""
+    keys: dict[str, int] = {}
+    for number, (word, language, times) in enumerate(words_to_stem(text, words)):
+        if number % _STEMMED == _STEMMED - 1:
+            await checkpoint()
+        for key in keys_of(word, language):
+            keys[key] = keys.get(key, 0) + times
+    return keys
 
 
 def _count_words(compounds: list[str], counts: dict[str, int]) -> None:

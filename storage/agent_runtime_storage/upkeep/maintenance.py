@@ -111,17 +111,24 @@ class SqlMaintenance:
         except (MigrationError, NotADatabase) as error:
             return StoreStatus(str(server), 0, (), error.message, cure=error.cure)
         isolation = cure = ""
+        outdated = 0 if pending else int((await self._all("count_outdated_texts"))[0][0])
         # Before the migrations there is no table to guard.
         if not pending and isinstance(self._driver, _Isolating):
             wall = await self._driver.isolation()
             isolation, cure = f"{wall.wall}: {wall.detail}", wall.cure
         if pending:
             cure = _MIGRATE
-        return StoreStatus(str(server), schema, pending, isolation=isolation, cure=cure)
+        return StoreStatus(
+            str(server), schema, pending, isolation=isolation, cure=cure, outdated_texts=outdated
+        )
 
     async def owners(self) -> list[str]:
         await self._require_schema()
         return [str(user_id) for (user_id,) in await self._all("owners")]
+
+    async def outdated(self) -> list[str]:
+        await self._require_schema()
+        return [str(user_id) for (user_id,) in await self._all("owners_of_outdated_texts")]
 
     async def thread_ids(self, user_id: str) -> AsyncGenerator[str]:
         await self._require_schema()

@@ -45,6 +45,7 @@ from agent_runtime_storage.upkeep.export_format import (
 )
 from agent_runtime_storage.upkeep.import_batches import ImportBatches
 from agent_runtime_storage.upkeep.importer import Importer
+from agent_runtime_storage.upkeep.reindexing import Reindexing
 from agent_runtime_storage.upkeep.retention import Retention
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class SqlUpkeep:
         self._vectors = vectors
         self._batches = ImportBatches(scope, vectors, indexer)
         self._retention = Retention(scope)
+        self._reindexing = Reindexing(scope, indexer)
 
     async def delete_thread(
         self, thread_id: str, *, unchanged_since: float | None = None
@@ -73,6 +75,9 @@ class SqlUpkeep:
 
     async def clean_up(self) -> list[str]:
         return await self._retention.clean_up()
+
+    async def reindex(self, texts: TextOf, *, limit: int = 100) -> int:
+        return await self._reindexing.some(texts, limit=limit)
 
     async def export_thread(
         self, thread_id: str, *, documents: bool = True

@@ -2,8 +2,8 @@
 
 -- name: index_text
 WITH added AS (
-    INSERT INTO search_texts (user_id, thread_id, node_id, call, length)
-    VALUES (:user_id, :thread_id, :node_id, :call, :length)
+    INSERT INTO search_texts (user_id, thread_id, node_id, call, length, version)
+    VALUES (:user_id, :thread_id, :node_id, :call, :length, :version)
     ON CONFLICT (user_id, thread_id, node_id, call) DO NOTHING
     RETURNING id, user_id, thread_id, length
 ), indexed AS MATERIALIZED (
@@ -16,6 +16,15 @@ SET texts = t.texts + 1, length = t.length + excluded.length;
 
 -- name: search_secret
 SELECT search_secret();
+
+-- name: reindex_text
+WITH outdated AS (
+    UPDATE search_texts SET version = :version
+    WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id AND call = :call
+      AND version < 2
+    RETURNING id
+)
+SELECT search_rewrite(id, :terms::tsvector) FROM outdated;
 
 -- name: purge_search
 WITH totals AS (

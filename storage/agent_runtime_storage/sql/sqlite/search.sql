@@ -1,8 +1,13 @@
 -- Full-text search; `common/search.sql` explains the ranking.
 
 -- name: index_text
-INSERT INTO search_writer (user_id, thread_id, node_id, call, length, terms)
-VALUES (:user_id, :thread_id, :node_id, :call, :length, :terms);
+INSERT INTO search_writer (user_id, thread_id, node_id, call, length, terms, version)
+VALUES (:user_id, :thread_id, :node_id, :call, :length, :terms, :version);
+
+-- name: reindex_text
+UPDATE search_writer SET terms = :terms, version = :version
+WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id AND call = :call
+  AND version < 2;
 
 -- name: search_secret
 SELECT secret FROM search_secrets;

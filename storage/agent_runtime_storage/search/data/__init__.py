@@ -1,0 +1,1 @@
+"""Words and characters of languages, as text files."""
