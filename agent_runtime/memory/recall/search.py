@@ -131,7 +131,7 @@ async def retrieve(
     nodes = {place.address for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
     if reach:
-        scores = rank_in_context(query, scores, outlines)
+        scores = rank_in_context(query, scores, outlines, adds=with_vectors)
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {(one.thread_id, one.seq) for one in outlines}
     places = [
@@ -158,9 +158,17 @@ def _order(place: HitPlace, scores: Mapping[HitPlace, float]) -> tuple[float, st
 
 
 def rank_in_context(
-    query: str, scores: Mapping[HitPlace, float], outlines: Sequence[Outline]
+    query: str,
+    scores: Mapping[HitPlace, float],
+    outlines: Sequence[Outline],
+    *,
+    adds: bool = True,
 ) -> dict[HitPlace, float]:
-    """Return scores adjusted by neighbours, dates and speakers; may add neighbours of hits."""
+    """Return scores adjusted by neighbours, dates and speakers.
+
+    Args:
+        adds: whether neighbours of hits are added, which are no hits themselves.
+    """
     known = {NodeAddress(one.thread_id, one.seq): one for one in outlines}
     own: dict[NodeAddress, float] = defaultdict(float)
     for place, score in scores.items():
@@ -180,7 +188,7 @@ def rank_in_context(
     for place, score in scores.items():
         if outline := known.get(place.address):
             ranked[place] = (score + raised[place.address]) * factor(outline)
-    for address, more in raised.items():
+    for address, more in raised.items() if adds else ():
         if more and address not in own and known[address].role in _SPEAKERS:
             ranked[HitPlace(*address, None)] = more * factor(known[address])
     return ranked
