@@ -19,6 +19,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Literal, NamedTuple
 
 from agent_runtime.memory.recall.dates import best_fit, dates_named
@@ -91,6 +92,8 @@ async def retrieve(
     thread_id: str | None = None,
     limit: int = 10,
     wanted: Callable[[NodeAddress], bool] | None = None,
+    now: float | None = None,
+    zone: tzinfo = UTC,
 ) -> list[SearchHit]:
     """Search the owner's threads; return the best hits first.
 
@@ -101,6 +104,8 @@ async def retrieve(
         vector: of the query, by the embedder `model`; without it the mode is `text`.
         thread_id: the only thread to search; None for all.
         wanted: whether a node may be returned; None for all.
+        now: when the query was written, in seconds since the epoch; by default now.
+        zone: of its author; both decide which days "yesterday" or "on 3 May" mean.
 
     Raises:
         NotFound: there is no such thread.
@@ -131,7 +136,9 @@ async def retrieve(
     nodes = {place.address for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
     if reach:
-        scores = rank_in_context(query, scores, outlines, adds=with_vectors)
+        scores = rank_in_context(
+            query, scores, outlines, adds=with_vectors, now=now, zone=zone
+        )
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {(one.thread_id, one.seq) for one in outlines}
     places = [
@@ -163,21 +170,24 @@ def rank_in_context(
     outlines: Sequence[Outline],
     *,
     adds: bool = True,
+    now: float | None = None,
+    zone: tzinfo = UTC,
 ) -> dict[HitPlace, float]:
     """Return scores adjusted by neighbours, dates and speakers.
 
     Args:
         adds: whether neighbours of hits are added, which are no hits themselves.
+        now, zone: see `retrieve`.
     """
     known = {NodeAddress(one.thread_id, one.seq): one for one in outlines}
     own: dict[NodeAddress, float] = defaultdict(float)
     for place, score in scores.items():
         own[place.address] = max(own[place.address], score)
-    dates, about_user = dates_named(query), bool(_OWN.search(query))
+    dates, about_user = dates_named(query, now=now, zone=zone), bool(_OWN.search(query))
 
     def factor(outline: Outline) -> float:
         speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
-        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at))
+        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at, zone))
 
     # All from the scores before: no neighbour passes on what it got from another.
     raised = {
