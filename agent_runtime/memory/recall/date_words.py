@@ -136,10 +136,14 @@ WORDS: dict[str, DateWords] = {
         "kwie(?:cie[nń]|tnia|tniu) maj[au]? czerw(?:iec|ca|cu) lip(?:iec|ca|cu) "
         "sierp(?:ie[nń]|nia|niu) wrze(?:sie[nń]|[sś]nia|[sś]niu) pa[zź]dziernik[au]? "
         "listopad(?:a|zie)? grud(?:zie[nń]|nia|niu)",
-        weekdays="poniedzia[lł]ek wtorek [sś]rod[aęe] czwartek pi[aą]tek sobot[aęe] "
-        "niedziel[aęe]",
+        weekdays="poniedzia[lł]ek wtorek [sś]rod[aęe] czwartek pi[aą]tek sobot[aęe] niedziel[aęe]",
         days=("dzisiaj|dziś|dzis", "wczoraj", "przedwczoraj"),
-        units=("dzie[nń]|dni", "tydzie[nń]|tygodni[ue]?a?", "miesi[aą]c[aeu]?|miesi[eę]cy", "rok|roku|lata?"),
+        units=(
+            "dzie[nń]|dni",
+            "tydzie[nń]|tygodni[ue]?a?",
+            "miesi[aą]c[aeu]?|miesi[eę]cy",
+            "rok|roku|lata?",
+        ),
         last="(?:w )?(?:zesz[lł]|ubieg[lł])\\w+|ostatni\\w*",
         last_after="temu",
         this="(?:w )?t(?:en|ym|ej|ego)",
@@ -176,7 +180,12 @@ WORDS: dict[str, DateWords] = {
         "نوفمبر ديسمبر",
         weekdays="الاثنين|الإثنين الثلاثاء الأربعاء|الاربعاء الخميس الجمعة السبت الأحد|الاحد",
         days=("اليوم", "أمس|امس|البارحة", "أول أمس|اول امس"),
-        units=("يوم|أيام|ايام", "(?:ال)?أسبوع|(?:ال)?اسبوع|أسابيع", "(?:ال)?شهر|أشهر|شهور", "(?:ال)?سنة|(?:ال)?عام|سنوات"),
+        units=(
+            "يوم|أيام|ايام",
+            "(?:ال)?أسبوع|(?:ال)?اسبوع|أسابيع",
+            "(?:ال)?شهر|أشهر|شهور",
+            "(?:ال)?سنة|(?:ال)?عام|سنوات",
+        ),
         last_after="الماضية?",
         this="هذا|هذه",
         ago="(?:قبل|منذ) {n} {unit}",
@@ -197,14 +206,21 @@ WORDS: dict[str, DateWords] = {
     ),
 }
 
-UNSPACED_DAYS = {0: "今天|今日|오늘", 1: "昨天|昨日|昨晚|어제", 2: "前天|一昨日|おととい|그저께|그제"}
+UNSPACED_DAYS = {
+    0: "今天|今日|오늘",
+    1: "昨天|昨日|昨晚|어제",
+    2: "前天|一昨日|おととい|그저께|그제",
+}
 """Today, yesterday and the day before, in Chinese, Japanese and Korean."""
 UNSPACED_WEEKDAYS = (
     r"(?:上|这|這|本)?(?:周|週|星期|礼拜|禮拜)(?P<zh>[一二三四五六日天])"
     r"|(?P<ja>[月火水木金土日])曜日?|(?P<ko>[월화수목금토일])요일"
 )
 UNSPACED_UNITS = {
-    "week": (r"上(?:个|個)?(?:周|週|星期|礼拜)|先週|지난 ?주", r"这(?:个|個)?(?:周|星期)|本周|今週|이번 ?주"),
+    "week": (
+        r"上(?:个|個)?(?:周|週|星期|礼拜)|先週|지난 ?주",
+        r"这(?:个|個)?(?:周|星期)|本周|今週|이번 ?주",
+    ),
     "month": (r"上(?:个|個)?月|先月|지난 ?달", r"这个月|這個月|本月|今月|이번 ?달"),
     "year": (r"去年|昨年|작년|지난 ?해", r"今年|올해"),
 }

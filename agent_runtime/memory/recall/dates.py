@@ -111,9 +111,7 @@ def dates_named(
     return list(dates)
 
 
-def best_fit(
-    dates: Sequence[NamedDate | DateSpan], moment: float, zone: tzinfo = UTC
-) -> float:
+def best_fit(dates: Sequence[NamedDate | DateSpan], moment: float, zone: tzinfo = UTC) -> float:
     """Return the best fit of a moment among dates; 0 without dates."""
     return max((one.fit(moment, zone) for one in dates), default=0.0) if moment > 0 else 0.0
 
@@ -238,7 +236,9 @@ def _month(name: str) -> int:
         return int(name)
     if name[:4].rstrip(".") == "sept" or name[:3] in _SHORT and len(name) <= 4:
         return _SHORT.index(name[:3]) + 1
-    return next((number for number, form in enumerate(_month_forms(), 1) if form.fullmatch(name)), 0)
+    return next(
+        (number for number, form in enumerate(_month_forms(), 1) if form.fullmatch(name)), 0
+    )
 
 
 def _end_of_month(day: date) -> date:

@@ -15,6 +15,7 @@ Candidates come from the store's indexes; only their outlines are read from the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from typing import Literal, NamedTuple
 
 from agent_runtime.memory.recall.dates import best_fit, dates_named
 from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
+from agent_runtime.memory.recall.relevance import is_covered
 from agent_runtime_storage.contract.records.log import Outline
 from agent_runtime_storage.contract.store import UserStore
 
@@ -82,6 +84,12 @@ class SearchHit:
         return NodeAddress(self.thread_id, self.node)
 
 
+class Fitting(NamedTuple):
+    """What makes hits fit: words of the query, or at least this similarity to it."""
+
+    least_similarity: float = math.inf
+
+
 async def retrieve(
     store: UserStore,
     query: str,
@@ -94,6 +102,7 @@ async def retrieve(
     wanted: Callable[[NodeAddress], bool] | None = None,
     now: float | None = None,
     zone: tzinfo = UTC,
+    fitting: Fitting | None = None,
 ) -> list[SearchHit]:
     """Search the owner's threads; return the best hits first.
 
@@ -106,6 +115,7 @@ async def retrieve(
         wanted: whether a node may be returned; None for all.
         now: when the query was written, in seconds since the epoch; by default now.
         zone: of its author; both decide which days "yesterday" or "on 3 May" mean.
+        fitting: if given, nothing is returned unless a hit fits the query (see `relevance`).
 
     Raises:
         NotFound: there is no such thread.
@@ -113,6 +123,7 @@ async def retrieve(
         StoreError: the database cannot be read.
     """
     scores: dict[HitPlace, float] = defaultdict(float)
+    best: dict[HitPlace, float] = {}
     with_vectors = mode != "text" and vector is not None and model is not None
     if mode != "vectors" or not with_vectors:
         hits = await store.search.find(query, thread_id=thread_id, limit=CANDIDATES)
@@ -124,7 +135,6 @@ async def retrieve(
         near = await store.vectors.nearest(
             model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
         )
-        best: dict[HitPlace, float] = {}
         for one in near:
             place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
             # A place has several passages; the first is the nearest.
@@ -136,9 +146,7 @@ async def retrieve(
     nodes = {place.address for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
     if reach:
-        scores = rank_in_context(
-            query, scores, outlines, adds=with_vectors, now=now, zone=zone
-        )
+        scores = rank_in_context(query, scores, outlines, adds=with_vectors, now=now, zone=zone)
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {(one.thread_id, one.seq) for one in outlines}
     places = [
@@ -146,6 +154,11 @@ async def retrieve(
         for place in sorted(scores, key=lambda place: _order(place, scores))
         if place.address in known and (wanted is None or wanted(place.address))
     ]
+    if fitting is not None:
+        nearest = max((best[place] for place in places if place in best), default=-1.0)
+        near_enough = nearest >= fitting.least_similarity
+        if not near_enough and not await is_covered(store, query, places):
+            return []
     return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
 
 

@@ -26,6 +26,7 @@ from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix
 from agent_runtime.run.guard.repeats import GO_ON
 from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage import UserStore
+from tests.support.rerank_server import KEY, RerankServer
 
 NAME = "scripted-embedder"
 FACTS = [
@@ -256,7 +257,7 @@ async def test_recall_stays_within_its_tokens(world: Open) -> None:
     async with world(semantic_recall_top_k=5, semantic_recall_tokens=300) as one:
         await one.prepare(long)
         await one.say(QUESTION)
-        assert 0 < one.recalled[0].data["tokens"] <= 300 + 60
+        assert 0 < one.recalled[-1].data["tokens"] <= 300 + 60
         assert "1" in nodes(one.note())
         assert len(one.found()) < 5
 
@@ -557,3 +558,109 @@ async def test_an_unpriced_embedder_is_not_called_under_a_budget_in_dollars(
         await one.say(QUESTION)
         assert one.found() == [("t", 1)] and not one.embedder.requests
     assert "price of scripted-embedder is unknown" in caplog.text
+
+
+@pytest.mark.backends("file")
+@pytest.mark.parametrize("mode", ["hybrid", "vectors", "text"])
+async def test_small_talk_recalls_nothing_and_an_event_says_so(world: Open, mode: str) -> None:
+    async with world(semantic_recall_top_k=5, semantic_recall_mode=mode) as one:
+        await one.converse([*FACTS, "Good morning! Thank you!", "Danke!", "Well, so be it.", "Hm."])
+        for text in ("Thanks!", "ok", "Good morning", "Vielen Dank!", "谢谢"):
+            await one.say(text)
+            assert not one.found() and not one.note()
+            assert one.recalled[-1].data["why"] == "Nothing fits."
+        await one.say(QUESTION)
+        assert one.found()[0] == ("t", 1)
+
+
+@pytest.mark.backends("file")
+async def test_a_message_about_something_else_recalls_nothing(world: Open) -> None:
+    async with world(semantic_recall_mode="text") as one:
+        await one.converse()
+        await one.say("Please convert the machine-readable list of tensor shapes into YAML files.")
+        assert not one.found() and one.recalled[-1].data["why"] == "Nothing fits."
+        await one.say("Does the coffee machine need anything?")
+        assert one.found() == [("t", 7)]
+
+
+@pytest.mark.backends("file")
+async def test_a_thread_without_earlier_messages_has_no_event_of_recall(world: Open) -> None:
+    async with world() as one:
+        await one.say("Thanks!")
+        await one.say(QUESTION, thread="other")
+        assert not one.recalled
+
+
+@pytest.fixture
+async def reranking(world: Open) -> AsyncGenerator[tuple[RerankServer, Open]]:
+    """Yield a rerank server, and what opens a runtime that uses it."""
+
+    def opened(**settings: Any) -> Any:
+        named = {
+            "reranker_model": "cohere/rerank-v3.5",
+            "reranker_base_url": server.url,
+            "reranker_api_key": KEY,
+            "reranker_timeout": 20.0,
+            "semantic_recall_timeout": 20.0,
+            "semantic_recall_top_k": 1,
+            "semantic_recall_before": 0,
+            "semantic_recall_after": 0,
+        }
+        return world(**(named | settings))
+
+    async with RerankServer() as server:
+        yield server, opened
+
+
+# The search ranks the short text first; the reranker sees that the long one has every word.
+RIVALS = [
+    "The bridge! The bridge! The Bergen bridge!",
+    "The large Bergen bridge was built within its budget, how we do not know, of course.",
+]
+
+
+@pytest.mark.backends("file")
+async def test_a_reranker_orders_what_was_found_and_is_paid(
+    reranking: tuple[RerankServer, Open],
+) -> None:
+    server, world = reranking
+    async with world(budget_usd=5.0) as one:
+        await one.prepare([*RIVALS, *FACTS[1:]])
+        server.requests.clear()
+        result = await one.say(QUESTION)
+        assert one.found() == [("t", 3)] and not one.recalled[-1].data["why"]
+        [request] = server.requests
+        assert request["query"] == QUESTION and RIVALS[1] in request["documents"]
+        spent = await one.store.spending.usage_by_purpose(run_id=result.run_id)
+        assert (spent["rerank"].calls, spent["rerank"].cost) == (1, 2_000_000)
+
+
+@pytest.mark.backends("file")
+async def test_without_its_reranker_a_search_keeps_its_order_and_says_why(
+    reranking: tuple[RerankServer, Open],
+) -> None:
+    server, world = reranking
+    server.reply = lambda number: 500
+    async with world() as one:
+        await one.prepare([*RIVALS, *FACTS[1:]])
+        server.requests.clear()
+        await one.say(QUESTION)
+        assert one.found() == [("t", 1)]
+        assert "Not reranked: " in one.recalled[-1].data["why"]
+        # For a while it is not called again.
+        asked = len(server.requests)
+        await one.say(f"Once more: {QUESTION}")
+        assert len(server.requests) == asked
+
+
+@pytest.mark.backends("file")
+async def test_a_budget_that_does_not_allow_reranking_allows_the_search(
+    reranking: tuple[RerankServer, Open],
+) -> None:
+    server, world = reranking
+    async with world(budget_usd=0.001) as one:
+        await one.prepare([*RIVALS, *FACTS[1:]])
+        server.requests.clear()
+        await one.say(QUESTION)
+        assert one.found() == [("t", 1)] and not server.requests
+        assert one.recalled[-1].data["why"] == "The budget allows no reranking."
