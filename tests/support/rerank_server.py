@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import orjson
@@ -70,8 +70,10 @@ def _wrong(path: str, body: Json) -> str:
         return f"unknown model: {body.get('model')}"
     if not isinstance(body.get("query"), str) or not body["query"].strip():
         return "query must not be empty"
-    texts: Any = body.get("documents")
-    if not isinstance(texts, list) or not 1 <= len(texts) <= 1000:
+    if not isinstance(body.get("documents"), list):
+        return "documents must be a list"
+    texts = cast("list[Any]", body["documents"])
+    if not 1 <= len(texts) <= 1000:
         return "documents must be 1 to 1000 texts"
     if not all(isinstance(text, str) and text.strip() for text in texts):
         return "documents must not be empty"

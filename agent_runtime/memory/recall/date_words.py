@@ -231,6 +231,7 @@ UNSPACED_AGO = (
     r"\s?(?:之前|以前|前|전)"
 )
 UNSPACED_NUMBERS = {
-    **{one: value for value, one in enumerate("一二三四五六七八九十", 1)},
-    **{"两": 2, "兩": 2, "한": 1, "두": 2, "세": 3, "네": 4, "다섯": 5},
-}
+    one: value
+    for value, names in enumerate(("一한", "二两兩두", "三세", "四네", "五", *"六七八九十"), 1)
+    for one in names
+} | {"다섯": 5}

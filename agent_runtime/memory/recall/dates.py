@@ -33,7 +33,20 @@ DAYS_AFTER = 14
 MOST = 2_000
 """Characters of a text that are read."""
 
-_SHORT = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_SHORT: list[str] = [
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+]
 _UNITS = ("day", "week", "month", "year")
 
 
@@ -234,7 +247,7 @@ def _number(text: str, words: DateWords | None) -> int:
 def _month(name: str) -> int:
     if name.isdecimal():
         return int(name)
-    if name[:4].rstrip(".") == "sept" or name[:3] in _SHORT and len(name) <= 4:
+    if name in (*_SHORT, "sept"):
         return _SHORT.index(name[:3]) + 1
     return next(
         (number for number, form in enumerate(_month_forms(), 1) if form.fullmatch(name)), 0

@@ -28,17 +28,20 @@ _SPACED = {
         helped helpful job luck rest have had going doing been go ahead continue keep proceed wait
         moment minute second ready np
         i you we it that this is are am s re m ll ve t d a an the and or but so very too much
-        many lot lots of for to in at on with my your me us all everyone there here up then now just
+        many lot lots of for to in at on with my your me us all everyone there here up then now
+        just
         again really quite how not don can will would be one more""",
     "de": """
         hallo hi hey moin moinsen servus grüezi gruezi grüß gruß grüße gott tag morgen mittag abend
         nacht feierabend wochenende tschüss tschüs ciao bis bald später dann wiedersehen danke
         dankeschön dank merci bitte bitteschön gern gerne entschuldigung sorry verzeihung ok okay
-        ja jo jawohl jep nein nee klar genau gut guten gute guter schön schönen schöne schönes super toll
+        ja jo jawohl jep nein nee klar genau gut guten gute guter schön schönen schöne schönes
+        super toll
         klasse prima perfekt spitze wunderbar großartig fein cool passt stimmt richtig verstanden
         alles einverstanden aha achso ach naja hm freut mich gesundheit glückwunsch weiter los
         ich du ihr wir sie er es das ist sind der die den dem ein eine und oder aber so sehr
-        viel vielen tausend lieben herzlichen herzlich dir euch ihnen mir uns mal noch nochmal schon
+        viel vielen tausend lieben herzlichen herzlich dir euch ihnen mir uns mal noch nochmal
+        schon
         auch für auf im in an zu wie geht geht's gehts einen doch ganz echt wirklich dass hilfe
         mach macht machen heute wieder""",
     "fr": """
@@ -66,21 +69,24 @@ _SPACED = {
         ok okay sim não nao claro bem beleza certo perfeito ótimo otimo excelente legal bacana
         maravilha fantástico incrível exato exatamente correto entendi entendido combinado tudo
         parabéns nada haha kkk rsrs abraço abraços fixe continue prossiga
-        eu você tu te me o a os as um uma de do da por pelo pela para e ou mas muito muita muitíssimo
+        eu você tu te me o a os as um uma de do da por pelo pela para e ou mas muito muita
+        muitíssimo
         mesmo está como vai é isso ajuda que fim semana""",
     "it": """
         ciao salve buongiorno buonasera buonanotte buon buona giorno sera notte pomeriggio giornata
         serata arrivederci presto domani dopo addio grazie mille tante ringrazio prego favore
         piacere scusa scusi scusate spiace ok okay sì si no certo certamente va bene benissimo
         perfetto ottimo eccellente fantastico magnifico stupendo bello bravo brava esatto
-        esattamente giusto vero capito inteso d'accordo accordo d'accordo figurati niente complimenti
+        esattamente giusto vero capito inteso d'accordo accordo d'accordo figurati niente
+        complimenti
         auguri ahah tutto come stai sta avanti continua
         io tu lei mi ti vi lo la il i le un una di a ci per e o ma molto davvero proprio così che è
         del tuo suo aiuto non c'è problema""",
     "nl": """
         hallo hoi hey dag goedemorgen goedemiddag goedenavond goedenacht goede goeden morgen middag
         avond nacht doei doeg tot ziens straks later morgen snel bedankt dank dankjewel dankuwel
-        dankje merci alsjeblieft alstublieft graag gedaan sorry pardon excuses oké oke ok okay ja jawel
+        dankje merci alsjeblieft alstublieft graag gedaan sorry pardon excuses oké oke ok okay ja
+        jawel
         nee zeker prima goed mooi leuk fijn super top geweldig perfect uitstekend fantastisch cool
         klopt precies juist begrepen snap akkoord afgesproken gefeliciteerd helemaal haha ga door
         ik je jij u we wij het dat is zijn de een en of maar zo heel erg zeer veel voor van weekend
@@ -91,7 +97,8 @@ _SPACED = {
         så jag du det är mycket för hjälpen tusen en stort""",
     "pl": """
         cześć czesc hej witaj witam dzień dobry wieczór dobranoc pa papa widzenia zobaczenia jutra
-        dzięki dzieki dziękuję dziekuje proszę przepraszam sorki ok okej tak nie jasne pewnie dobrze
+        dzięki dzieki dziękuję dziekuje proszę przepraszam sorki ok okej tak nie jasne pewnie
+        dobrze
         dobra super świetnie świetne doskonale wspaniale idealnie fajnie rozumiem zgoda racja
         dokładnie właśnie gratulacje spoko miłego dnia
         ja ty to jest i a ale bardzo wielkie za do się na pomoc co u słychać""",
@@ -127,7 +134,8 @@ _SPACED = {
         יופי נהדר הבנתי נכון בטח
         אני אתה את זה מאוד לך על מה שלומך""",
     "hi": """
-        नमस्ते नमस्कार हैलो हाय सुप्रभात शुभ प्रभात रात्रि संध्या अलविदा फिर मिलेंगे धन्यवाद शुक्रिया
+        नमस्ते नमस्कार हैलो हाय सुप्रभात शुभ प्रभात रात्रि संध्या अलविदा फिर मिलेंगे धन्यवाद
+        शुक्रिया
         कृपया माफ़ माफ करें क्षमा हाँ हां नहीं जी ठीक है अच्छा बढ़िया बहुत शानदार सही बिल्कुल समझ
         गया गई बधाई ओके
         मैं आप यह आपका आपकी का की के और भी कैसे हैं हो में""",
@@ -164,25 +172,40 @@ _SPACED = {
 }
 _UNSPACED = {
     "zh": """
-        你好 您好 大家好 嗨 哈喽 喂 早上好 早安 早 上午好 中午好 下午好 晚上好 晚安 再见 拜拜 回头见
-        明天见 谢谢 谢谢你 谢谢您 多谢 感谢 非常感谢 辛苦了 请 麻烦你了 不客气 没关系 没事 对不起 抱歉
-        不好意思 好 好的 好吧 好啊 行 可以 没问题 是 是的 对 对的 嗯 嗯嗯 哦 啊 呀 了 吧 呢 哈 明白 明白了
-        知道了 了解 收到 不错 很好 太好了 太棒了 真棒 完美 厉害 赞 恭喜 同意 继续 我 你 您 很 非常 太 真
-        謝謝 謝謝你 多謝 感謝 再見 對不起 沒問題 沒關係 對 明白 了解 收到 太棒了 你好嗎 你好吗 吗 嗎 的""",
+        你好 您好 大家好 嗨 哈喽 喂 早上好 早安 早 上午好 中午好 下午好 晚上好 晚安 再见 拜拜
+        回头见
+        明天见 谢谢 谢谢你 谢谢您 多谢 感谢 非常感谢 辛苦了 请 麻烦你了 不客气 没关系 没事 对不起
+        抱歉
+        不好意思 好 好的 好吧 好啊 行 可以 没问题 是 是的 对 对的 嗯 嗯嗯 哦 啊 呀 了 吧 呢 哈
+        明白 明白了
+        知道了 了解 收到 不错 很好 太好了 太棒了 真棒 完美 厉害 赞 恭喜 同意 继续 我 你 您 很 非常
+        太 真
+        謝謝 謝謝你 多謝 感謝 再見 對不起 沒問題 沒關係 對 明白 了解 收到 太棒了 你好嗎 你好吗 吗
+        嗎 的""",
     "ja": """
-        こんにちは こんばんは おはよう おはようございます おやすみ おやすみなさい さようなら じゃあね
-        またね また また明日 ありがとう ありがとうございます ありがとうございました どうも どうぞ どういたしまして
-        お願いします よろしく よろしくお願いします よろしくお願いいたします すみません ごめん ごめんなさい
-        はい うん ええ いいえ いや いいね いいです いいですね オーケー オッケー 了解 了解です 了解しました 承知しました
-        わかった わかりました 分かりました なるほど そうですね そうです そう すごい 素晴らしい 素晴らしいです 最高
-        完璧 完璧です 大丈夫 大丈夫です お疲れ様 お疲れ様です お疲れ様でした 助かります 助かりました おめでとう
+        こんにちは こんばんは おはよう おはようございます おやすみ おやすみなさい さようなら
+        じゃあね
+        またね また また明日 ありがとう ありがとうございます ありがとうございました どうも どうぞ
+        どういたしまして
+        お願いします よろしく よろしくお願いします よろしくお願いいたします すみません ごめん
+        ごめんなさい
+        はい うん ええ いいえ いや いいね いいです いいですね オーケー オッケー 了解 了解です
+        了解しました 承知しました
+        わかった わかりました 分かりました なるほど そうですね そうです そう すごい 素晴らしい
+        素晴らしいです 最高
+        完璧 完璧です 大丈夫 大丈夫です お疲れ様 お疲れ様です お疲れ様でした 助かります
+        助かりました おめでとう
         おめでとうございます です ね よ お元気ですか では とても 本当に 続けて 続けてください""",
     "ko": """
         안녕 안녕하세요 안녕히 가세요 계세요 좋은 아침 아침이에요 하루 되세요 잘 자 자요 주무세요
-        고마워 고마워요 고맙습니다 감사 감사해요 감사합니다 정말 진짜 너무 미안 미안해 미안해요 죄송합니다
-        죄송해요 네 예 응 넵 넹 아니요 아니 오케이 좋아 좋아요 좋습니다 좋네요 알겠어 알겠어요 알겠습니다
-        알았어 알았어요 그래 그래요 맞아 맞아요 맞습니다 완벽해 완벽해요 완벽합니다 최고 최고예요 최고입니다
-        훌륭해요 훌륭합니다 대단해요 멋져요 수고하세요 수고하셨습니다 부탁해요 부탁드립니다 축하해요
+        고마워 고마워요 고맙습니다 감사 감사해요 감사합니다 정말 진짜 너무 미안 미안해 미안해요
+        죄송합니다
+        죄송해요 네 예 응 넵 넹 아니요 아니 오케이 좋아 좋아요 좋습니다 좋네요 알겠어 알겠어요
+        알겠습니다
+        알았어 알았어요 그래 그래요 맞아 맞아요 맞습니다 완벽해 완벽해요 완벽합니다 최고 최고예요
+        최고입니다
+        훌륭해요 훌륭합니다 대단해요 멋져요 수고하세요 수고하셨습니다 부탁해요 부탁드립니다
+        축하해요
         축하합니다 괜찮아 괜찮아요 내일 봐요 다음에 또 아주 많이 계속 ㅋ ㅎ 요""",
     "th": """
         สวัสดี ครับ ค่ะ คะ หวัดดี อรุณสวัสดิ์ ราตรีสวัสดิ์ ลาก่อน ขอบคุณ ขอบคุณมาก มาก ขอโทษ ใช่

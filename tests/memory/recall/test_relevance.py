@@ -11,15 +11,17 @@ from agent_runtime.memory.recall.small_talk import is_small_talk
 
 SMALL_TALK = """\
 thanks!|ok|Good morning!|👍|...|Thank you sooo much!|haha nice|sounds good|got it|how are you?
-Guten Morgen|Danke dir, alles klar!|Schönes Wochenende!|Merci beaucoup !|D'accord, c'est bon|Bonne nuit
-Muchas gracias|¡Hola! ¿Qué tal?|bom dia|muito obrigado|grazie mille|va bene, ciao|dank je wel
-dzień dobry|спасибо большое!|Доброе утро|teşekkür ederim|شكرا جزيلا|صباح الخير|ठीक है|谢谢!|好的,谢谢你
-ありがとうございます!|了解です|네, 알겠습니다|안녕하세요!|xin chào|terima kasih|ευχαριστώ|תודה רבה|kiitos"""
+Guten Morgen|Danke dir, alles klar!|Schönes Wochenende!|Merci beaucoup !|D'accord, c'est bon
+Bonne nuit|Muchas gracias|¡Hola! ¿Qué tal?|bom dia|muito obrigado|grazie mille|va bene, ciao
+dank je wel|dzień dobry|спасибо большое!|Доброе утро|teşekkür ederim|شكرا جزيلا|صباح الخير
+ठीक है|谢谢!|好的,谢谢你|ありがとうございます!|了解です|네, 알겠습니다|안녕하세요!
+xin chào|terima kasih|ευχαριστώ|תודה רבה|kiitos"""
 ABOUT_SOMETHING = """\
-What is my dog's name?|3|option 2|deploy it|thanks, now what about the budget?|good restaurants?
-ok, delete the branch|Good morning! Remind me of my flight|How did the test go?|config.yaml
-Wie heißt mein Hund?|Danke, und wie war das Passwort?|Quel est mon port préféré ?|merci pour le gâteau
-我的狗叫什么名字?|好的,端口是多少|犬の名前は何ですか|개 이름이 뭐예요?|what did we do today?"""
+What is my dog's name?|3|option 2|deploy it|thanks, now what about the budget?|config.yaml
+ok, delete the branch|Good morning! Remind me of my flight|How did the test go?|good restaurants?
+Wie heißt mein Hund?|Danke, und wie war das Passwort?|Quel est mon port préféré ?
+merci pour le gâteau|我的狗叫什么名字?|好的,端口是多少|犬の名前は何ですか
+개 이름이 뭐예요?|what did we do today?"""
 
 
 def lines(text: str) -> list[str]:
