@@ -108,7 +108,7 @@ def test_show_lists_the_contents_of_the_prompt(desk: Desk) -> None:
     lines = {line.split()[0]: line for line in shown.stdout.splitlines()}
     assert lines["thread"] == "thread    t, observational memory on"
     figures = re.fullmatch(
-        r"prompt +([\d,]+) tokens: ([\d,]+) system and tools, 0 observations, (\d+) state, "
+        r"prompt +([\d,]+) tokens: ([\d,]+) system, ([\d,]+) tools, 0 observations, (\d+) state, "
         r"([\d,]+) raw",
         lines["prompt"],
     )
