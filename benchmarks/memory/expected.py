@@ -21,7 +21,7 @@ AGAIN = 1.5
 """How often an Observer reads a token: notes and instructions come with each chunk."""
 STEPS_WITH_RECALL = 2.5
 JUDGED, VERDICT = 600, 10
-"""Tokens that a judge reads beside the answer, and writes."""
+"""Tokens that a judge reads in addition to the answer, and writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ async def show_expected(expected: Iterable[ExpectedCalls], console: Console) -> 
             shown,
         )
     console.print(table)
-    more = "" if known else ", beside what has no known price"
+    more = "" if known else ", and what has no known price"
     console.print(
         f"About ${total:,.2f}{more}: an estimate by sizes, without the discounts of caches; "
         "reasoning tokens come on top.",

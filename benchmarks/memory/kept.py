@@ -2,7 +2,7 @@
 
 `answers.jsonl` has a line for each conversation that was remembered, and for each answer with its
 question, the right answers and the verdict.  Each line also holds what its conversation has cost so
-far.  The databases of conversations in progress lie beside it.
+far.  The databases of conversations in progress are in `databases`.
 """
 
 from __future__ import annotations

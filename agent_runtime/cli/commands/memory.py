@@ -313,10 +313,10 @@ def _explanation_lines(found: NodeExplanation) -> Iterator[str]:
         ready = "" if found.active else ", not in the prompt yet"
         of = f"nodes {one.first}-{one.last}, level {one.level}, {one.tokens:,} tokens"
         yield f"{'stands' if not place else 'made of':<9} o{one.id}, {of}{ready}"
-        told = found.lines if not place else ()
+        lines = found.lines if not place else ()
         if place and place == len(found.observations) - 1:
-            told = found.replaced
-        for line in told:
+            lines = found.replaced
+        for line in lines:
             yield f"          {line.at} {line.priority}: {line.text}"
     if found.constraint:
         yield f"required  {found.constraint}"

@@ -9,7 +9,7 @@ Two signs count, and one is enough:
   So no threshold depends on the embedder, whose similarities have ranges of their own.
 
 Measured with MiniLM on LoCoMo: of the questions about a conversation whose evidence was found 0.99
-fit, of tasks about other things 0.03.  Small talk is told apart before (see `small_talk`).
+fit, of tasks about other things 0.03.  Small talk is recognised before (see `small_talk`).
 """
 
 from __future__ import annotations

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 import anyio
 
 from agent_runtime.errors import (
+    BudgetExceeded,
     ModelError,
     ModelOverflow,
     ModelProtocolError,
     ModelRejected,
     ModelStalled,
+    StoreError,
+    StoreUnavailable,
 )
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.recall.excerpts import excerpt, words_of
@@ -24,6 +28,8 @@ from agent_runtime.models.catalog import RerankPrice
 from agent_runtime.models.rerank.reranker import Reranked, Reranker, searches_for
 from agent_runtime.models.tokens import count_text
 from agent_runtime_storage.contract.records.log import Amount
+
+_log = logging.getLogger(__name__)
 
 RERANK = "rerank"
 """The purpose of the usage."""
@@ -79,6 +85,25 @@ class RerankerClient(ProviderClient):
         # Stable: hits with equal scores keep the search's order.
         scored.sort(key=lambda hit: -hit.score)
         return [*scored, *(replace(hit, score=least) for hit in rest)]
+
+    async def order_if_possible(
+        self, log: RunLog, query: str, hits: list[SearchHit], seconds: float | None
+    ) -> tuple[list[SearchHit], str]:
+        """Return the hits in the reranker's order, or as they are with the reason for that.
+
+        Raises:
+            StoreUnavailable: the store cannot be reached.
+        """
+        try:
+            return await self.order(log, query, hits, seconds=seconds), ""
+        except StoreUnavailable:
+            raise
+        except BudgetExceeded:
+            return hits, "The budget allows no reranking."
+        except (ModelError, StoreError) as error:
+            if self.first_report():
+                _log.warning("Semantic recall: %s %s", error.message, error.cure)
+            return hits, f"Not reranked: {error.message}"
 
     async def _rerank(
         self, log: RunLog, query: str, texts: Sequence[str], seconds: float | None

@@ -196,25 +196,10 @@ class Retriever:
         """
         wanted = max(limit, RERANKED) if self.reranker else limit
         hits = await self._search(query, wanted, hidden, seconds, mode, fitting=fitting)
-        return (await self._reranked(query, hits, seconds))[:limit]
-
-    async def _reranked(
-        self, query: str, hits: list[SearchHit], seconds: float | None
-    ) -> list[SearchHit]:
-        """Return hits in the reranker's order, or as they are if it cannot say."""
-        if self.reranker is None:
-            return hits
-        try:
-            return await self.reranker.order(self.log, query, hits, seconds=seconds)
-        except StoreUnavailable:
-            raise
-        except BudgetExceeded:
-            self._problems.append("The budget allows no reranking.")
-        except (ModelError, StoreError) as error:
-            self._problems.append(f"Not reranked: {error.message}")
-            if self.reranker.first_report():
-                _log.warning("Semantic recall: %s %s", error.message, error.cure)
-        return hits
+        if self.reranker is not None:
+            hits, problem = await self.reranker.order_if_possible(self.log, query, hits, seconds)
+            self._problems += [problem] if problem else []
+        return hits[:limit]
 
     async def _search(
         self,

@@ -32,8 +32,14 @@ from agent_runtime_storage.contract.store import UserStore
 if TYPE_CHECKING:
     from agent_runtime.memory.recall.retriever import Retriever
 
-HITS = 10
-"""How many hits a search shows."""
+HITS = 20
+"""The most hits that a search shows."""
+FILLED = 7_000
+"""Characters of hits after which no more are shown: with their headers they fill a page."""
+WIDE, WIDE_EXCERPT = 3, 900
+"""How many of the best hits are shown at more length, and how many characters of each."""
+SHORT = 400
+"""Characters of a hit above which nothing around it is shown: it says enough alone."""
 SEARCHED = 60
 """How many hits it reads: those that only repeat what `recall` returned are skipped."""
 NEARBY = 250
@@ -133,18 +139,19 @@ async def _search(context: ToolContext, query: str) -> Opened:
         hits = await retriever.find(query, limit=SEARCHED)
     else:
         hits = await retrieve(where.store, query, thread_id=where.thread_id, limit=SEARCHED)
-    found, more = await _found(where.store, hits)
+    found = await _found(where.store, hits)
     shown = repr(query if len(query) <= 80 else f"{query[:79]}…")
     kind = "words of" if retriever is None or retriever.indexer is None else "anything like"
-    if not found:
+    parts, count = await _places(where, found, words_of(query))
+    if not parts:
         hint = "Try other words: names, paths, numbers or error texts as they were written."
         return Opened(f"Nothing on this branch holds {kind} {shown}", "", hint)
-    hint, text = with_headers(await _places(where, found, words_of(query)))
-    count = f"{len(found)} place{'s' if len(found) > 1 else ''}"
-    about = f"{count} with {kind} {shown}, the best first"
-    if any(place.nearby for place in found):
+    hint, text = with_headers(parts)
+    about = f"{count} place{'s' if count > 1 else ''} with {kind} {shown}, the best first"
+    if len(parts) > count:
         about += ", with the messages around them"
-    rarer = " More places have such words; rarer words find fewer." if more else ""
+    # More hits are read than shown, so it is known whether there are more.
+    rarer = " More places have such words; rarer words find fewer." if len(found) > count else ""
     hint = f"{hint} What each line names first is the handle that opens the place.{rarer}"
     return Opened(about, text, hint)
 
@@ -158,8 +165,8 @@ class _Place:
     nearby: tuple[Node, ...] = ()
 
 
-async def _found(store: UserStore, hits: Sequence[SearchHit]) -> tuple[list[_Place], bool]:
-    """Return the places to show, and whether there are more."""
+async def _found(store: UserStore, hits: Sequence[SearchHit]) -> list[_Place]:
+    """Return the places of the best hits, one more than are shown."""
     outlines = await store.log.outlines({hit.address for hit in hits}, before=1, after=1)
     after = {(one.thread_id, one.parent_id): one.seq for one in outlines}
     found: list[_Place] = []
@@ -169,14 +176,13 @@ async def _found(store: UserStore, hits: Sequence[SearchHit]) -> tuple[list[_Pla
         node = next(node for node in nodes if node.seq == hit.node)
         if _by_recall(node, hit):
             continue
-        # More hits are read than shown, so it is known whether there are more.
-        if len(found) == HITS:
-            return _without_repeats(found), True
-        # A result says what it is about; a message often answers the one before it.
-        near = () if hit.call is not None else nodes
-        nearby = [one for one in near if one.seq != hit.node and _speaks(one)]
+        # A result says what it is about; a short message often answers the one before it.
+        alone = hit.call is not None or len(searchable(decode_message(node.body))) > SHORT
+        nearby = [] if alone else [one for one in nodes if one.seq != hit.node and _speaks(one)]
         found.append(_Place(hit, node, tuple(nearby)))
-    return _without_repeats(found), False
+        if len(found) > HITS:
+            break
+    return _without_repeats(found)
 
 
 def _without_repeats(found: Sequence[_Place]) -> list[_Place]:
@@ -198,20 +204,28 @@ def _speaks(node: Node) -> bool:
 
 async def _places(
     where: NodeLocator, found: Sequence[_Place], words: Sequence[str]
-) -> list[OpenedPart]:
+) -> tuple[list[OpenedPart], int]:
+    """Return the parts of as many places as fill a page, and the number of places."""
     locators = {where.thread_id: where}
     parts: list[OpenedPart] = []
-    for place in found:
+    filled = 0
+    for number, place in enumerate(found[:HITS]):
         thread_id = place.hit.thread_id
         if thread_id not in locators:
             locators[thread_id] = await NodeLocator.of(where.store, thread_id)
         locator, own = locators[thread_id], where.thread_id
+        more: list[OpenedPart] = []
         for node in sorted((place.node, *place.nearby), key=lambda one: one.seq):
-            if node.seq == place.node.seq:
-                parts.append(_part(locator, node, place.hit.call, words, own=own))
-            else:
-                parts.append(_part(locator, node, None, words, own=own, size=NEARBY))
-    return parts
+            hit = node.seq == place.node.seq
+            size = (WIDE_EXCERPT if number < WIDE else EXCERPT) if hit else NEARBY
+            call = place.hit.call if hit else None
+            more.append(_part(locator, node, call, words, own=own, size=size))
+        size = sum(len(part.text) + len(part.source) for part in more)
+        if number and filled + size > FILLED:
+            return parts, number
+        filled += size
+        parts += more
+    return parts, min(len(found), HITS)
 
 
 def _retriever(context: ToolContext) -> Retriever | None:

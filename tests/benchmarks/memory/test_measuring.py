@@ -225,7 +225,7 @@ async def test_an_interrupted_measurement_continues_and_pays_for_nothing_twice(
     async with OpenAIServer(players) as server:
         monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", server.base_url)
         whole = await report_of("longmemeval", conversations[:2], chosen)
-        told = {name: len(prompts) for name, prompts in players.prompts.items()}
+        counts = {name: len(prompts) for name, prompts in players.prompts.items()}
         lines = (folder / ANSWERS).read_bytes().splitlines(keepends=True)
         rows = [orjson.loads(line) for line in lines]
         assert [row.get("fed") for row in rows] == [True, None, True, None]
@@ -233,22 +233,22 @@ async def test_an_interrupted_measurement_continues_and_pays_for_nothing_twice(
         # As a kill leaves it: the second conversation is not remembered, its line is unfinished.
         (folder / ANSWERS).write_bytes(b"".join(lines[:2]) + lines[2][:30])
         again = await report_of("longmemeval", conversations[:2], chosen)
-        assert len(players.prompts[READER]) == told[READER] + 1
+        assert len(players.prompts[READER]) == counts[READER] + 1
         # Only the second conversation is observed again.
-        more = players.prompts[OBSERVER][told[OBSERVER] :]
+        more = players.prompts[OBSERVER][counts[OBSERVER] :]
         assert more and not any("my parrot is called" in prompt for prompt in more)
         observed = len(players.prompts[OBSERVER])
         assert (folder / ANSWERS).read_bytes().count(b"\n") == 4
         last = await report_of("longmemeval", conversations[:2], chosen)
-    assert len(players.prompts[READER]) == told[READER] + 1
+    assert len(players.prompts[READER]) == counts[READER] + 1
     assert len(players.prompts[OBSERVER]) == observed
     assert not list((folder / "databases").iterdir())
 
     for report in (again, last):
         now, before = rows_of(report, "memory"), rows_of(whole, "memory")
         assert now["all (micro)"] == before["all (micro)"]
-        assert now["calls of the judge"] == before["calls of the judge"]
-        assert now["calls of the reader"]["n"] == before["calls of the reader"]["n"] == 2
+        for what in ("calls of the reader", "calls of the judge"):
+            assert now[what]["n"] == before[what]["n"] == 2
 
 
 def test_a_folder_of_another_measurement_or_in_use_is_refused(tmp_path: Path) -> None:

@@ -91,9 +91,9 @@ async def test_a_result_that_is_shown_in_part_is_named_with_its_handle(runtime: 
 async def test_the_lines_of_an_observation_that_tell_of_a_node_are_shown(runtime: Runtime) -> None:
     first = await runtime.memory.explain("t", 1)
     assert first.constraint and "walrus" in first.constraint
-    told = [line.text for line in (*first.lines, *first.replaced)]
-    assert any("walrus" in text for text in told)
-    assert not any("lantern is number" in text for text in told)
+    shown_lines = [line.text for line in (*first.lines, *first.replaced)]
+    assert any("walrus" in text for text in shown_lines)
+    assert not any("lantern is number" in text for text in shown_lines)
 
 
 async def test_a_node_of_another_branch_tells_where_it_leaves(runtime: Runtime) -> None:
