@@ -132,13 +132,7 @@ async def retrieve(
             # alike.
             scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
     if with_vectors and vector is not None and model is not None:
-        near = await store.vectors.nearest(
-            model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
-        )
-        for one in near:
-            place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
-            # A place has several passages; the first is the nearest.
-            best.setdefault(place, one.similarity)
+        best = await _nearest(store, model, vector, thread_id)
         weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
         for place, score in _from_zero(best).items():
             scores[place] += weight * score
@@ -154,12 +148,36 @@ async def retrieve(
         for place in sorted(scores, key=lambda place: _order(place, scores))
         if place.address in known and (wanted is None or wanted(place.address))
     ]
-    if fitting is not None:
-        nearest = max((best[place] for place in places if place in best), default=-1.0)
-        near_enough = nearest >= fitting.least_similarity
-        if not near_enough and not await is_covered(store, query, places):
-            return []
+    if fitting is not None and not await _fits(store, query, places, best, fitting):
+        return []
     return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
+
+
+async def _nearest(
+    store: UserStore, model: str, vector: Sequence[float], thread_id: str | None
+) -> dict[HitPlace, float]:
+    """Return the similarities of the places nearest to a vector."""
+    near = await store.vectors.nearest(
+        model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
+    )
+    best: dict[HitPlace, float] = {}
+    for one in near:
+        place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
+        # A place has several passages; the first is the nearest.
+        best.setdefault(place, one.similarity)
+    return best
+
+
+async def _fits(
+    store: UserStore,
+    query: str,
+    places: Sequence[HitPlace],
+    similarities: Mapping[HitPlace, float],
+    fitting: Fitting,
+) -> bool:
+    """Return whether one of the places is near enough to the query, or holds enough of it."""
+    nearest = max((similarities[one] for one in places if one in similarities), default=-1.0)
+    return nearest >= fitting.least_similarity or await is_covered(store, query, places)
 
 
 def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
