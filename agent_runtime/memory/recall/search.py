@@ -126,11 +126,7 @@ async def retrieve(
     best: dict[HitPlace, float] = {}
     with_vectors = mode != "text" and vector is not None and model is not None
     if mode != "vectors" or not with_vectors:
-        hits = await store.search.find(query, thread_id=thread_id, limit=CANDIDATES)
-        for hit in hits:
-            # The scales of BM25 differ by database and query; relative to the best hit they are
-            # alike.
-            scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
+        scores.update(await _with_words(store, query, thread_id))
     if with_vectors and vector is not None and model is not None:
         best = await _nearest(store, model, vector, thread_id)
         weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
@@ -151,6 +147,15 @@ async def retrieve(
     if fitting is not None and not await _fits(store, query, places, best, fitting):
         return []
     return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
+
+
+async def _with_words(store: UserStore, query: str, thread_id: str | None) -> dict[HitPlace, float]:
+    """Return the places with words of a query, with their scores relative to the best one."""
+    hits = await store.search.find(query, thread_id=thread_id, limit=CANDIDATES)
+    # The scales of BM25 differ by database and query; relative to the best hit they are alike.
+    return {
+        HitPlace(hit.thread_id, hit.node_id, hit.call): hit.score / hits[0].score for hit in hits
+    }
 
 
 async def _nearest(
