@@ -129,7 +129,7 @@ class Event:
         - `query` (int, optional): the node whose text was searched for.
         - `mode` (str, optional): `text`, `vectors` or `hybrid`.
         - `tokens` (int, optional): the size of the note.
-        - `why` (str, optional): what failed; empty if nothing did.
+        - `why` (str, optional): what failed, or that nothing fits; empty otherwise.
     - `plan`: a new version of the plan is recorded.
         - `version` (int): its number on the thread.
         - `phase` (str): the phase that it is in.

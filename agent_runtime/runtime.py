@@ -433,8 +433,8 @@ class Runtime(RunControl):
             child=child,
             budget=budget,
             deps=deps,
-            # No model reads a workflow's thread: its nodes' own runs remember.
-            remembers=isinstance(agent, Agent),
+            # A workflow inside of another run has a thread without a history.
+            remembers=isinstance(agent, Agent) or (agent.remembers and not child),
             memory_models=self._memory_models,
         )
         check_setup(setup, self.settings, budget, rules=isinstance(agent, Agent) and not child)

@@ -49,7 +49,7 @@ def model_from_name(
             f"{name!r} names no language model.",
             cure="Leave the model unset to work offline, or name one as provider/model.",
         )
-    _check_name(name)
+    check_name(name)
     if "," in name:
         from agent_runtime.models.fallback.model import FallbackModel
 
@@ -75,7 +75,7 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
     """
     from agent_runtime.models.embedding import LiteLLMEmbedder
 
-    _check_name(name)
+    check_name(name)
     place = settings.place("embedder")
     return LiteLLMEmbedder(
         name,
@@ -88,7 +88,8 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
     )
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raise `ConfigError` if a model's name holds parameters or an address."""
     if is_not_a_model(name):
         raise ConfigError(
             "This is no model's name: it holds parameters or an address, which are not shown here.",

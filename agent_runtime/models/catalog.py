@@ -11,6 +11,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +31,7 @@ CACHE_MARKS = 4
 _TABLE = "model_prices_and_context_window_backup.json"
 _MODES = ("chat", "completion", "responses")
 _EMBEDDING = ("embedding",)
+_RERANK = ("rerank",)
 # Providers to which litellm passes a breakpoint for Claude.  Not Gemini: a breakpoint makes litellm
 # call another API before each call.  OpenAI and DeepSeek cache without breakpoints.
 _MARKING_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "openrouter")
@@ -131,6 +133,31 @@ def embedding_price(name: str) -> int | None:
     entry = _entry(table, name, _EMBEDDING) or _entry(table, name.partition("/")[2], _EMBEDDING)
     price = entry.get("input_cost_per_token")
     return None if price is None else _nano(price)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankPrice:
+    """The price of a reranker, in nanodollars: most charge by the search, some by the token."""
+
+    per_search: int = 0
+    per_token: int = 0
+
+    def of(self, tokens: int | None, searches: int | None) -> int | None:
+        """Return what a call cost; None if the usage that decides was not reported."""
+        if (self.per_search and searches is None) or (self.per_token and tokens is None):
+            return None
+        return self.per_search * (searches or 0) + self.per_token * (tokens or 0)
+
+
+@functools.lru_cache(maxsize=64)
+def rerank_price(name: str) -> RerankPrice | None:
+    """Return a reranker's price; None if unknown."""
+    table = read_table()
+    entry = _entry(table, name, _RERANK) or _entry(table, name.partition("/")[2], _RERANK)
+    search, token = entry.get("input_cost_per_query"), entry.get("input_cost_per_token")
+    if not entry or (search is None and token is None):
+        return None
+    return RerankPrice(_nano(search or 0), _nano(token or 0))
 
 
 @functools.lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from agent_runtime.log.branch import load_view
 from agent_runtime.log.lease_keeper import LeaseKeeper
 from agent_runtime.log.run_log import RunLog, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.memory.observational.explain import NodeExplanation, explain_node
 from agent_runtime.memory.observational.memory import OBSERVE, REFLECT
 from agent_runtime.memory.observational.models import MemoryModels
 from agent_runtime.memory.observational.reflector.base import size_of
@@ -101,6 +102,14 @@ class ThreadMemory:
             setup.calibration.ratio,
             on=memory is not None,
         )
+
+    async def explain(self, thread: str, node: int, *, user: str | None = None) -> NodeExplanation:
+        """Return where a message of a thread is now: raw, shortened, in an observation, archived.
+
+        Raises:
+            NotFound: this owner has no such thread or node.
+        """
+        return await explain_node(self._store_of(user), thread, node)
 
     async def observe(
         self,

@@ -28,7 +28,7 @@ from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
 from agent_runtime.human.gate import GateResult
 from agent_runtime.human.interruptions import Accept, Fail, resolved_result
-from agent_runtime.log.branch import node_row
+from agent_runtime.log.branch import load_view, node_row
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
@@ -44,7 +44,7 @@ from agent_runtime.messages import (
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls
 from agent_runtime.tools.toolset import Toolset
-from agent_runtime.workflow.history import HistoryMessage, read_history
+from agent_runtime.workflow.history import HistoryLimits, HistoryMessage, read_history
 from agent_runtime.workflow.steps import (
     Key,
     NodeIteration,
@@ -94,7 +94,8 @@ class WorkflowLoop:
     Args:
         flow: calls the workflow's function with this loop.
         name: of the workflow.
-        history_messages, history_tokens: limits of what is loaded of the thread's history.
+        limits: of what is loaded of the thread's history; None where observations come to stand
+            for older messages.
         retry: whether nodes that failed last run again, because the run had ended by an error.
 
     Attributes:
@@ -110,8 +111,7 @@ class WorkflowLoop:
         flow: Callable[[WorkflowLoop], Awaitable[Any]],
         *,
         name: str,
-        history_messages: int,
-        history_tokens: int,
+        limits: HistoryLimits | None,
         retry: bool,
     ) -> None:
         self.state = state
@@ -119,7 +119,7 @@ class WorkflowLoop:
         self.resume = state.context.resume_child
         self._flow = flow
         self._name = name
-        self._history_limits = history_messages, history_tokens
+        self._limits = limits
         self._retry = retry
         self.run: Run
         self.task = UserMessage("")
@@ -192,23 +192,31 @@ class WorkflowLoop:
         first, *nodes = await store.log.branch(thread, self.log.head, first=self.run.task_id)
         task = decode_message(first.body)
         assert isinstance(task, UserMessage)
-        messages, tokens = self._history_limits
-        before = await read_history(
-            store, thread, first.parent_id, messages=messages, tokens=tokens
-        )
+        if not nodes:
+            await self._activate()
+        # As it was when the run began, also after a resume: an activation of a later run must not
+        # change what this one's nodes were asked.
+        view = await load_view(store, thread, first.seq)
+        before = await read_history(store, view, thread, first.parent_id, self._limits)
         self.task, self.history, self.messages = task, tuple(before), [*before, task]
         for node in nodes:
             self._remember(node)
         parent = self.run.parent_run_id
         while parent is not None:
             self.depth, parent = self.depth + 1, (await store.runs.get(parent)).parent_run_id
-        if not nodes and not self.log.view.start.remembers:
-            # An agent may continue on the thread, and need not read everything before.
+
+    async def _activate(self) -> None:
+        """Let observations take effect that are due, before the history is read."""
+        memory = self.state.memory
+        # Without memory an agent's observations on the thread stay as they are.
+        if memory is not None or not self.log.view.start.remembers:
             # No prompt is sent by this run; the next agent on the thread reports it if it still
             # holds.
             with suppress(PromptTooLarge):
                 if (cause := self.state.due(self.log.view)) is not None:
                     await self.state.activate(cause)
+        if memory is not None:
+            memory.wake()
 
     def _remember(self, node: LogNode) -> None:
         message = decode_message(node.body)

@@ -25,7 +25,7 @@ from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime.workflow.conductor import WorkflowLoop
-from agent_runtime.workflow.history import HistoryMessage
+from agent_runtime.workflow.history import HistoryLimits, HistoryMessage
 from agent_runtime.workflow.steps import (
     NAME,
     NodeIteration,
@@ -39,6 +39,8 @@ from agent_runtime_storage.contract.records.log import Run
 P = ParamSpec("P")
 T = TypeVar("T")
 
+HISTORY_MESSAGES, HISTORY_TOKENS = 20, 16_000
+"""The limits of a history for which observational memory does not stand."""
 MAX_DEPTH = 10
 """How deep runs may be nested below the outermost."""
 NO_INPUT = "(no input)"
@@ -67,8 +69,11 @@ class Workflow:
         one_thread: whether a user's runs that name no thread share one thread of this user and
             workflow, so that they see the earlier messages; otherwise each run has a new thread.
             Runs inside of other runs always have a new thread.
-        history_messages, history_tokens: limits of the history that is loaded: messages, and
-            tokens by our count.
+        history_messages, history_tokens: limits of the history that is loaded, by messages and by
+            tokens in our count; older messages are left out; 0 for no history.  Without limits
+            none is left out where observational memory is on: its notes come to stand for the
+            older ones, as the history's first message.  Where it is off, the limits are 20
+            messages and 16,000 tokens.
         max_steps: the most nodes of one run; None for the setting.
         asking: whether a person is asked what is to become of a node that was interrupted; the run
             is suspended until there is an answer.
@@ -78,8 +83,8 @@ class Workflow:
     _: KW_ONLY
     name: str = ""
     one_thread: bool = True
-    history_messages: int = 20
-    history_tokens: int = 16_000
+    history_messages: int | None = None
+    history_tokens: int | None = None
     max_steps: int | None = None
     asking: bool = False
 
@@ -97,7 +102,7 @@ class Workflow:
                 "and `-`.",
             )
         object.__setattr__(self, "name", name)
-        if self.history_messages < 0 or self.history_tokens < 0:
+        if (self.history_messages or 0) < 0 or (self.history_tokens or 0) < 0:
             raise ConfigError(
                 f"The history limits of the workflow {name} are negative.",
                 cure="Give 0 for no history.",
@@ -112,6 +117,20 @@ class Workflow:
     def resolved_as(self) -> Agent:
         """An agent with this workflow's name and limits, by which settings are resolved."""
         return Agent(name=self.name, max_steps=self.max_steps)
+
+    @property
+    def history_limits(self) -> HistoryLimits:
+        """The limits of its history where no observations stand for older messages."""
+        messages, tokens = self.history_messages, self.history_tokens
+        return HistoryLimits(
+            HISTORY_MESSAGES if messages is None else messages,
+            HISTORY_TOKENS if tokens is None else tokens,
+        )
+
+    @property
+    def remembers(self) -> bool:
+        """Whether observations stand for what its history no longer holds."""
+        return self.history_messages is None and self.history_tokens is None
 
 
 def checked_runnable(agent: Runnable) -> Agent | Workflow:
@@ -144,8 +163,7 @@ def loop_of(workflow: Workflow, state: RunState, *, retry: bool) -> WorkflowLoop
         state,
         lambda loop: workflow.flow(WorkflowContext(loop)),
         name=workflow.name,
-        history_messages=workflow.history_messages,
-        history_tokens=workflow.history_tokens,
+        limits=None if state.memory is not None else workflow.history_limits,
         retry=retry,
     )
 

@@ -120,7 +120,7 @@ class ModelJudge:
     """Asks a language model, with the criteria of the question type."""
 
     def __init__(self, model: Model) -> None:
-        self._model = model
+        self.model = model
 
     async def judge(self, question: Question, answer: str) -> Verdict:
         """Return the model's verdict; an unparsable reply is retried once."""
@@ -128,7 +128,7 @@ class ModelJudge:
         for _ in range(ATTEMPTS):
             try:
                 reply = await call_memory_model(
-                    self._model,
+                    self.model,
                     SYSTEM,
                     prompt_of(question, answer),
                     MOST_OUTPUT,

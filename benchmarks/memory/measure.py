@@ -12,7 +12,12 @@ reader's knowledge of the conversation is its context:
 Without `--reader` no model is called: a scripted reader answers only from evidence in its prompt,
 the extractive observer writes the observations, and rules judge.  A score is then the share of
 evidence that a context preserves.  With model names each is called through litellm, with the
-timeouts, prices and base URL of the environment.
+timeouts, prices and base URL of the environment:
+
+    python -m benchmarks longmemeval --data DIR --reader M --observer M --judge M
+
+It says what that will cost and asks before it starts (`--yes` agrees).  Each answer is kept as it
+comes, in the folder `--keep DIR`; after an interruption the same command continues there.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from typing import Any, cast
 
 import anyio
 import orjson
+from rich.console import Console
 
 from agent_runtime import Agent, Settings, load_settings, model_from_name
 from agent_runtime.concurrency import single_error
@@ -35,7 +41,9 @@ from agent_runtime.memory.recall.tool import recall
 from agent_runtime.models.base import Model
 from benchmarks.frame import Report, Target
 from benchmarks.memory.data import Conversation, sample
+from benchmarks.memory.expected import ExpectedCalls, Plan, show_expected
 from benchmarks.memory.judge import Judge, ModelJudge, RulesJudge
+from benchmarks.memory.kept import Kept
 from benchmarks.memory.reader import answerable
 from benchmarks.memory.score import Answered, Tally, micro, rows_of
 from benchmarks.memory.threads import ALL
@@ -80,6 +88,13 @@ def add_arguments(
     parser.add_argument("--reflect-at", type=_at_least(500), default=reflect, metavar="TOKENS")
     parser.add_argument("--at-once", type=_at_least(1), default=4, metavar="N", help="threads")
     parser.add_argument("--answers", type=Path, metavar="FILE", help="write each answer, as JSON")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="keep each answer as it comes, and continue there; with models by default NAME-kept",
+    )
+    parser.add_argument("--yes", action="store_true", help="start without asking about the cost")
 
 
 def _at_least(least: int) -> Callable[[str], int]:
@@ -119,21 +134,56 @@ def measure(
         ConfigError: a model cannot be used, or there is nothing to ask.
         ModelError: a model refuses every call, for want of a key for example.
     """
+    if _calls_models(args):
+        args.keep = args.keep or Path(f"{benchmark}-kept")
+        anyio.run(_show_cost, benchmark, conversations, args)
+        _ask(args)
     return anyio.run(report_of, benchmark, conversations, args)
+
+
+def _calls_models(args: argparse.Namespace) -> bool:
+    observer = args.observer not in (None, "extractive")
+    return bool(args.reader or observer or args.judge)
+
+
+async def _show_cost(
+    benchmark: str, conversations: Sequence[Conversation], args: argparse.Namespace
+) -> None:
+    """Print what is left to do, and what it will cost."""
+    chosen, bench = _chosen(benchmark, conversations, args), Bench.from_arguments(args)
+    with Kept(args.keep, setup_of(benchmark, args)) as kept:
+        plan = await bench.plan(chosen, kept)
+    await show_expected(bench.expected(plan), Console(stderr=True))
+    print(f"Answers are kept in {args.keep}; the same command continues there.", file=sys.stderr)
+
+
+def _ask(args: argparse.Namespace) -> None:
+    """Ask whether to start. Raises `ConfigError` if the answer is no or nobody can be asked."""
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("Nobody can be asked about the cost.", cure="Agree to it: --yes.")
+    if input("Start? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise ConfigError("Nothing was started.", cure="Answer y, or agree to the cost: --yes.")
+
+
+def setup_of(benchmark: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Return what decides the answers of a measurement; more runs and questions continue it."""
+    names = ("reader", "observer", "reflector", "judge", "window")
+    names += ("last_messages", "observe_at", "reflect_at")
+    return {"benchmark": benchmark} | {name: getattr(args, name) for name in names}
 
 
 async def report_of(
     benchmark: str, conversations: Sequence[Conversation], args: argparse.Namespace
 ) -> Report:
-    """Like `measure`, on the event loop."""
-    asked = conversations if args.reader else answerable(conversations)
-    chosen = sample(asked, args.limit)
-    if not chosen:
-        raise ConfigError(
-            f"There is no question of {benchmark} to ask.", cure="Name another folder: --data DIR."
-        )
-    bench = Bench.from_arguments(args)
-    await bench.run(chosen)
+    """Like `measure`, on the event loop, without asking about the cost."""
+    chosen, bench = _chosen(benchmark, conversations, args), Bench.from_arguments(args)
+    if args.keep:
+        with Kept(args.keep, setup_of(benchmark, args)) as kept:
+            await bench.run(chosen, kept)
+    else:
+        await bench.run(chosen)
     if args.answers:
         lines = [orjson.dumps(answer) for answer in bench.answers]
         args.answers.write_bytes(b"\n".join(lines) + b"\n")
@@ -146,6 +196,19 @@ async def report_of(
         for why in sorted(tally.why):
             print(f"{context}: {why}", file=sys.stderr)
     return Report(benchmark, rows, [] if args.reader else _targets(scores))
+
+
+def _chosen(
+    benchmark: str, conversations: Sequence[Conversation], args: argparse.Namespace
+) -> list[Conversation]:
+    """Return the conversations with the questions to ask. Raises `ConfigError` if there is none."""
+    asked = conversations if args.reader else answerable(conversations)
+    chosen = sample(asked, args.limit)
+    if not chosen:
+        raise ConfigError(
+            f"There is no question of {benchmark} to ask.", cure="Name another folder: --data DIR."
+        )
+    return chosen
 
 
 def _targets(scores: Mapping[str, float]) -> list[Target]:
@@ -216,28 +279,67 @@ class Bench:
             tallies={context: Tally() for context in contexts},
         )
 
-    async def run(self, conversations: Sequence[Conversation]) -> None:
-        """Ask every question of every conversation with every context, in every repetition."""
+    async def plan(self, conversations: Sequence[Conversation], kept: Kept) -> Plan:
+        """Return what is left to measure."""
+        left: list[tuple[str, Conversation, int, int]] = []
+        for unit in await self._units(conversations):
+            known = kept.unit(unit.thread)
+            questions = [one for one in unit.conversation.questions if one.id not in known.answers]
+            feeds = bool(questions) and not known.fed
+            left.append((unit.context, unit.conversation, len(questions), feeds))
+        settings, window = self.settings, self.window
+        if window is None and self.reader is not None:
+            window = (await self.reader.info()).window
+        return Plan(
+            observe_at=settings.observer_message_tokens,
+            reflect_at=settings.reflector_observation_tokens,
+            window=window or WINDOW,
+            last=settings.last_messages,
+            left=left,
+        )
+
+    def expected(self, plan: Plan) -> list[ExpectedCalls]:
+        """Return the expected calls of the language models."""
+        name, judge = self.settings.observer_model, None
+        observer = None if name == "extractive" else model_from_name(name, self.settings)
+        if isinstance(self.judge, ModelJudge):
+            judge = self.judge.model
+        return plan.expected(self.reader, observer, judge)
+
+    async def run(self, conversations: Sequence[Conversation], kept: Kept | None = None) -> None:
+        """Ask every question of every conversation with every context, in every repetition.
+
+        Args:
+            kept: what was done before, which is not done again.
+        """
         limiter = anyio.CapacityLimiter(self.at_once)
-        units = [
-            await self._unit(conversation, context, number)
-            for number in range(1, self.runs + 1)
-            for conversation in conversations
-            for context in self.contexts
-        ]
+        units = await self._units(conversations)
         done = 0
 
         async def run_unit(unit: Unit) -> None:
             nonlocal done
             async with limiter:
-                with tempfile.TemporaryDirectory() as folder:
-                    self.answers += await unit.run(Path(folder))
+                if kept is not None:
+                    answers = await unit.resume(kept)
+                else:
+                    with tempfile.TemporaryDirectory() as folder:
+                        answers = await unit.run(Path(folder) / "before")
+            self.answers += answers
+            self.tallies[unit.context].add(unit.tally)
             done += 1
             print(f"{done} of {len(units)}: {unit.thread}", file=sys.stderr)
 
         async with single_error(), anyio.create_task_group() as group:
             for unit in units:
                 group.start_soon(run_unit, unit)
+
+    async def _units(self, conversations: Sequence[Conversation]) -> list[Unit]:
+        return [
+            await self._unit(conversation, context, number)
+            for number in range(1, self.runs + 1)
+            for conversation in conversations
+            for context in self.contexts
+        ]
 
     async def _unit(self, conversation: Conversation, context: Context, number: int) -> Unit:
         window = self.window
@@ -259,5 +361,4 @@ class Bench:
             agent=agent,
             reader=self.reader,
             judge=self.judge,
-            tally=self.tallies[context],
         )

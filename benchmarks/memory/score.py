@@ -65,6 +65,13 @@ class Spent:
             self.cost += cost or 0
             self.unpriced += cost is None
 
+    def add(self, other: Spent) -> None:
+        """Add the sums of other calls."""
+        self.calls += other.calls
+        self.tokens += other.tokens
+        self.cost += other.cost
+        self.unpriced += other.unpriced
+
     @property
     def dollars(self) -> float | None:
         """The cost in dollars; None where a price is unknown."""
@@ -83,6 +90,17 @@ class Tally:
     provisional: int = 0
     late: int = 0
     why: set[str] = field(default_factory=set[str])
+
+    def add(self, other: Tally) -> None:
+        """Add another tally's costs."""
+        self.reader.add(other.reader)
+        self.observer.add(other.observer)
+        self.judge.add(other.judge)
+        self.seconds += other.seconds
+        self.observations += other.observations
+        self.provisional += other.provisional
+        self.late += other.late
+        self.why |= other.why
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ knows of another.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import anyio
 import anyio.to_thread
 
 from agent_runtime import Agent, Event, Runtime, Settings
@@ -19,6 +20,7 @@ from agent_runtime.models.base import Model
 from agent_runtime_storage.contract.records.usage import UsageTotal
 from benchmarks.memory.data import Conversation, Question, exchanges_of
 from benchmarks.memory.judge import HOPELESS, Judge
+from benchmarks.memory.kept import Kept
 from benchmarks.memory.reader import scripted_reader
 from benchmarks.memory.score import Answered, Tally
 from benchmarks.memory.threads import log_only, remember
@@ -36,7 +38,7 @@ class Unit:
         number: the number of the repetition, from 1.
         agent: the agent to ask, with the tools and window of the context, and no model yet.
         reader: its model; None for the scripted one.
-        tally: costs are added to it.
+        tally: what it has cost.
     """
 
     conversation: Conversation
@@ -46,7 +48,7 @@ class Unit:
     agent: Agent
     reader: Model | None
     judge: Judge
-    tally: Tally
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def thread(self) -> str:
@@ -60,19 +62,36 @@ class Unit:
             ConfigError: a model of the memory cannot be called.
             ModelError: a model refuses every call.
         """
-        before, copy = folder / "before", folder / "asked"
-        before.mkdir()
-        await self.feed(before)
-        answers: list[Answered] = []
-        for question in self.conversation.questions:
-            await anyio.to_thread.run_sync(shutil.copytree, before, copy)
-            answered = await self.ask(question, copy)
-            await anyio.to_thread.run_sync(shutil.rmtree, copy)
-            answers.append(await self.judged(question, answered))
-        return answers
+        await self.feed(folder)
+        return [await self.answer(question, folder) for question in self.conversation.questions]
+
+    async def resume(self, kept: Kept) -> list[Answered]:
+        """Like `run`, without what was done before; each answer is kept as soon as it is judged."""
+        name, known = self.thread, kept.unit(self.thread)
+        self.tally = known.tally
+        left = [one for one in self.conversation.questions if one.id not in known.answers]
+        if left:
+            folder = kept.databases(name)
+            if not known.fed:
+                await self.feed(folder)
+                kept.fed(name, self.tally)
+            for question in left:
+                answered = await self.answer(question, folder)
+                kept.answered(name, question, answered, self.tally)
+            kept.ended(name)
+        return [known.answers[one.id] for one in self.conversation.questions]
+
+    async def answer(self, question: Question, folder: Path) -> Answered:
+        """Return the judged answer to a question, asked on a copy of the folder's database."""
+        copy = folder.with_name(f"{folder.name}-asked")
+        await anyio.to_thread.run_sync(_copy, folder, copy)
+        answered = await self.ask(question, copy)
+        await anyio.to_thread.run_sync(shutil.rmtree, copy)
+        return await self.judged(question, answered)
 
     async def feed(self, folder: Path) -> None:
         """Write the conversation into a new database."""
+        await anyio.Path(folder).mkdir(parents=True, exist_ok=True)
         exchanges = exchanges_of(self.conversation)
         async with Runtime.open(self._settings(folder)) as runtime:
             store = runtime.store_of()
@@ -146,3 +165,9 @@ class Unit:
                 self.tally.observer.add_total(total)
             elif asking:
                 self.tally.reader.add_total(total)
+
+
+def _copy(folder: Path, copy: Path) -> None:
+    # A kill may have left one.
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)

@@ -11,6 +11,7 @@ import anyio
 
 from agent_runtime import Event, Runtime, ScriptedModel, Settings
 from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.human.interruptions import Decisions
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.observational.memory import ObservationalMemory
@@ -184,16 +185,17 @@ class ReplayRuntime(Runtime):
     def _state(
         self,
         log: RunLog,
-        resolved: RunSetup,
+        setup: RunSetup,
+        spec: RunSpec,
+        decisions: Decisions,
         *,
         task: Entry | None,
         limit: int,
-        spec: RunSpec,
     ) -> RunState:
-        player = resolved.model
+        player = setup.model
         assert isinstance(player, MemoryPlayer)
         log.view = player.stamped(log.view)
-        state = super()._state(log, resolved, task=task, limit=limit, spec=spec)
+        state = super()._state(log, setup, spec, decisions, task=task, limit=limit)
         memory = state.memory
         assert memory is not None
         player.last_messages = memory.thresholds.last_messages

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings
 
-from agent_runtime_config.fields import Count, HttpUrl, ModelName, Price, Window
+from agent_runtime_config.fields import Count, HttpUrl, ModelName, Price, Seconds, Window
 
-Role: TypeAlias = Literal["model", "sub_agent", "observer", "reflector", "embedder"]
+Role: TypeAlias = Literal["model", "sub_agent", "observer", "reflector", "embedder", "reranker"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,24 @@ class RoleSettings(BaseSettings):
     )
     embedder_price_input: Price | None = Field(
         default=None, description="Dollars per million tokens of the embedder."
+    )
+    reranker_model: ModelName = Field(
+        default="",
+        description="The model that orders what recall has found, by its litellm name such as "
+        "`cohere/rerank-v3.5`. Without one, or where it fails, the search's own order stays.",
+    )
+    reranker_base_url: HttpUrl | None = Field(
+        default=None, description="The address of a server with the API of the reranker's provider."
+    )
+    reranker_api_key: SecretStr | None = Field(
+        default=None, description="The key of the reranker, instead of its provider's own variable."
+    )
+    reranker_timeout: Seconds = Field(
+        default=3.0, description="Seconds that a search waits for the reranker."
+    )
+    reranker_price_input: Price | None = Field(
+        default=None,
+        description="Dollars per million tokens of the reranker, instead of the known price.",
     )
 
     def model_name(self, role: Role) -> str:

@@ -108,7 +108,7 @@ def test_show_lists_the_contents_of_the_prompt(desk: Desk) -> None:
     lines = {line.split()[0]: line for line in shown.stdout.splitlines()}
     assert lines["thread"] == "thread    t, observational memory on"
     figures = re.fullmatch(
-        r"prompt +([\d,]+) tokens: ([\d,]+) system and tools, 0 observations, (\d+) state, "
+        r"prompt +([\d,]+) tokens: ([\d,]+) system, ([\d,]+) tools, 0 observations, (\d+) state, "
         r"([\d,]+) raw",
         lines["prompt"],
     )
@@ -117,7 +117,7 @@ def test_show_lists_the_contents_of_the_prompt(desk: Desk) -> None:
     assert total == sum(parts)
     assert re.fullmatch(r"raw +[\d,]+ of 2,000 tokens, \d+%", lines["raw"])
     assert lines["observed"] == "observed  0 of 1,000 tokens, 0%"
-    assert "activation 1 at the beginning: start" in lines["since"]
+    assert "activation 1 at the beginning: the thread began" in lines["since"]
     assert "no observations yet" in shown.stderr
     assert "memory off" in desk.memory("show", "t", **OFF).stdout
 
@@ -400,3 +400,15 @@ def test_help_names_the_commands() -> None:
     shown = CliRunner().invoke(main, ["memory", "--help"]).output
     for name in ("show", "observe", "reflect", "export"):
         assert f"\n  {name} " in shown
+
+
+def test_explain_says_where_a_message_is(desk: Desk) -> None:
+    shown = desk.memory("explain", "t", "1")
+    assert shown.exit_code == 0, shown.stderr
+    lines = {line.split()[0]: line for line in shown.stdout.splitlines()}
+    assert lines["node"].startswith("node      1, user, ")
+    assert lines["now"] == "now       in the prompt as it was written"
+    assert lines["recall"] == "recall    handle 1 opens it"
+    as_json = json.loads(desk.memory("explain", "t", "1", "--json").stdout)
+    assert (as_json["form"], as_json["node"], as_json["lines"]) == ("raw", 1, [])
+    assert desk.memory("explain", "t", "999").exit_code != 0

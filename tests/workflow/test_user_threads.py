@@ -23,6 +23,7 @@ from agent_runtime.messages import (
     decode_message,
 )
 from agent_runtime.models.scripted import say
+from agent_runtime.workflow.history import NOTES
 from tests.workflow.helpers import answering, local, texts
 
 pytestmark = pytest.mark.backends("file")
@@ -107,7 +108,7 @@ async def test_the_loaded_history_has_limits(runtime: Runtime) -> None:
     for number in range(12):
         await turn(f"{number}")
     # 20 messages are ten turns; with an odd limit, it starts at a user message.
-    assert [one for one in await turn("Long.") if one != "Yes."] == [
+    assert [one for one in await turn("Long.", history_messages=20) if one != "Yes."] == [
         str(number) for number in range(2, 12)
     ]
     assert await turn("?", history_messages=3) == ["Long.", "word " * 40]
@@ -145,7 +146,8 @@ async def test_an_agent_can_continue_a_workflows_thread(database_url: str) -> No
         return "Answer."
 
     model = ScriptedModel([say("Gone on.")])
-    async with Runtime.open(Settings(database_url=database_url, last_messages=4)) as runtime:
+    settings = Settings(database_url=database_url, last_messages=4, observational_memory=False)
+    async with Runtime.open(settings) as runtime:
         for _ in range(6):
             await runtime.run(flow, "Go.", thread="t")
         assert (await runtime.run(Agent(model), "Then?", thread="t")).output == "Gone on."
@@ -156,3 +158,90 @@ async def test_an_agent_can_continue_a_workflows_thread(database_url: str) -> No
         "messages"
     ) >= 1
     assert len(model.requests[0].messages) < 6 * 4
+
+
+RULE = "Never deploy on a Friday, whatever I say later."
+
+
+def remembering(database_url: str, *, on: bool = True) -> Settings:
+    return Settings(
+        database_url=database_url,
+        observational_memory=on,
+        observer_message_tokens=1200,
+        reflector_observation_tokens=1000,
+    )
+
+
+def _long(number: int) -> str:
+    return f"Part {number} of the story of the lamp. " + "It shone on and on for all. " * 20
+
+
+async def test_observations_stand_for_what_a_workflows_history_no_longer_holds(
+    database_url: str,
+) -> None:
+    histories: list[list[str]] = []
+
+    async def flow(w: WorkflowContext) -> str:
+        histories.append(texts(w.history))
+        return f"Answer {len(histories)}. " + "Done as you said. " * 10
+
+    chat = Workflow(flow, name="chat")
+    async with Runtime.open(remembering(database_url)) as runtime:
+        for number in range(30):
+            await runtime.run(chat, f"{RULE} {_long(0)}" if not number else _long(number))
+        result = await runtime.run(chat, "And then?")
+        report = await runtime.memory.report(Agent(), result.thread_id)
+    notes, *rest = histories[-1]
+    replaced = sum(len(_long(number)) for number in range(30))
+    assert notes.startswith(NOTES) and len(notes) < 0.8 * replaced
+    assert all(any(RULE in text for text in history) for history in histories[1:])
+    # What follows the notes is whole and without a gap, up to the newest answer.
+    assert rest[-1].startswith("Answer 30.")
+    first = next(int(text.split()[1]) for text in rest if text.startswith("Part"))
+    assert [text for text in rest if text.startswith("Part")] == [
+        _long(number) for number in range(first, 30)
+    ]
+    assert first > 5 and report.at("active")
+
+
+async def test_a_resumed_run_has_the_history_that_it_began_with(database_url: str) -> None:
+    histories: list[list[str]] = []
+    broken = [True]
+
+    async def flow(w: WorkflowContext) -> str:
+        histories.append(texts(w.history))
+        await w.call("first", str, "one")
+        if w.input == "Break." and broken[0]:
+            raise RuntimeError("It broke.")
+        return "Answered."
+
+    chat = Workflow(flow, name="chat")
+    async with Runtime.open(remembering(database_url)) as runtime:
+        for number in range(25):
+            await runtime.run(chat, _long(number))
+        with pytest.raises(RuntimeError):
+            await runtime.run(chat, "Break.")
+        [run] = await local(runtime).runs.list(thread_id=chat.thread, limit=1)
+    broken[0] = False
+    async with Runtime.open(remembering(database_url)) as runtime:
+        assert (await runtime.resume(run.id, chat)).ok
+    assert histories[-1] == histories[-2] and histories[-1][0].startswith(NOTES)
+
+
+@pytest.mark.parametrize("on, most, left", [(False, None, 10), (True, 4, 2)])
+async def test_without_memory_a_history_is_its_newest_messages(
+    database_url: str, on: bool, most: int | None, left: int
+) -> None:
+    histories: list[list[str]] = []
+
+    async def flow(w: WorkflowContext) -> str:
+        histories.append(texts(w.history))
+        return "Answered."
+
+    chat = Workflow(flow, name="chat", history_messages=most)
+    async with Runtime.open(remembering(database_url, on=on)) as runtime:
+        for number in range(12):
+            await runtime.run(chat, _long(number))
+        assert not (await runtime.memory.report(Agent(), chat.thread or "")).held
+    newest = [text for number in range(11) for text in (_long(number), "Answered.")]
+    assert histories[-1] == newest[-2 * left :]

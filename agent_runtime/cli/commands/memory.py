@@ -24,7 +24,12 @@ from agent_runtime.cli.terminal import (
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.events import Event
-    from agent_runtime.memory.observational.report import MemoryReport, ReportedObservation
+    from agent_runtime.memory.observational.explain import NodeExplanation
+    from agent_runtime.memory.observational.report import (
+        LeftOut,
+        MemoryReport,
+        ReportedObservation,
+    )
     from agent_runtime.prompt.observation import Observation
     from agent_runtime.run.memory_maintenance import MaintenanceResult
     from agent_runtime.runtime import Runtime
@@ -32,6 +37,21 @@ if TYPE_CHECKING:
 
 LINE_CHARS = 200
 """Length of the task, the next step and the ledger without `--full`."""
+
+CAUSES = {
+    "start": "the thread began",
+    "agent": "the agent changed",
+    "model": "another model took over",
+    "messages": "too many messages",
+    "tokens": "the prompt reached its limit",
+    "overflow": "the provider refused the prompt as too long",
+    "note": "a resumed run had a new note",
+    "observed": "raw messages reached the threshold",
+    "price": "carrying the messages had become dearer than removing them",
+    "late": "observations were late, so results were shortened",
+    "idle": "the provider's cache had expired",
+}
+"""Why a prompt was rewritten."""
 
 model_option = click.option(
     "--model", help="A litellm name, or `offline`; by default the model of the thread's last run."
@@ -70,6 +90,24 @@ def show(thread: str, full: bool, everything: bool, model: str | None, as_json: 
             write_row(f"    {line}")
     if not found.held:
         say("This thread has no observations yet.")
+
+
+@memory.command()
+@click.argument("thread")
+@click.argument("node", type=click.IntRange(min=1))
+@json_object_option
+def explain(thread: str, node: int, as_json: bool) -> None:
+    """Say where message NODE of THREAD is now.
+
+    In the prompt, as it was written or shortened; in an observation, by which of its lines;
+    archived; outside of the prompt; or on another branch.
+    """
+    found = with_runtime(lambda runtime: runtime.memory.explain(thread, node))
+    if as_json:
+        write_json(_explanation_json(found))
+        return
+    for line in _explanation_lines(found):
+        write_row(line)
 
 
 @memory.command()
@@ -200,7 +238,7 @@ def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
     tokens = found.tokens
     yield f"thread    {found.thread_id}, observational memory {'on' if found.on else 'off'}"
     yield (
-        f"prompt    {tokens.total:,} tokens: {tokens.system:,} system and tools, "
+        f"prompt    {tokens.total:,} tokens: {tokens.system:,} system, {tokens.tools:,} tools, "
         f"{tokens.observations:,} observations, {tokens.state:,} state, {tokens.raw:,} raw"
     )
     prepared = [one for one in found.at("prepared") if not one.observation.level]
@@ -210,7 +248,9 @@ def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
     if found.activation is not None:
         one = found.activation
         at = "the beginning" if one.anchor is None else f"node {one.anchor}"
-        yield f"since     {time_text(one.created_at)}, activation {one.id} at {at}: {one.cause}"
+        cause = CAUSES.get(one.cause, one.cause)
+        yield f"since     {time_text(one.created_at)}, activation {one.id} at {at}: {cause}"
+    yield from _left_out_lines(found.left_out)
     for purpose, spent in found.usage.items():
         yield f"{purpose:<9} {_usage_text(spent)}"
     names = " ".join(found.ledger)
@@ -218,6 +258,26 @@ def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
     for name, text in (("task", found.task), ("next", found.next_step), ("ledger", listed)):
         if text:
             yield f"{name:<9} {text if full else shorten(text, LINE_CHARS)}"
+
+
+def _left_out_lines(left: LeftOut) -> Iterator[str]:
+    """Say what left the prompt, and what stands for it."""
+    if left.messages:
+        stands = "observations stand for them"
+        if left.gaps:
+            named = ", ".join(f"{first}-{last}" for first, last in left.gaps[:5])
+            more = f" and {len(left.gaps) - 5} more" if len(left.gaps) > 5 else ""
+            stands = f"no observation stands for nodes {named}{more} yet"
+        yield f"left      {left.messages:,} messages left the prompt; {stands}"
+    if left.shortened:
+        named = " ".join(left.shortened[:5])
+        more = f" and {len(left.shortened) - 5} more" if len(left.shortened) > 5 else ""
+        yield f"shortened {len(left.shortened)} results, whole by `recall`: {named}{more}"
+    if left.constraints:
+        yield f"named     {left.constraints} of the user's requirements, for want of room"
+    for one in left.archived:
+        critical = f", {one.critical} of them critical" if one.critical else ""
+        yield f"archived  nodes {one.first}-{one.last}: {one.lines:,} lines{critical}"
 
 
 def _of(tokens: int, limit: int) -> str:
@@ -237,6 +297,50 @@ def _held_line(one: ReportedObservation) -> str:
         f"o{seen.id:<4} level {seen.level}  {nodes}  {when}  "
         f"{one.tokens:,} tokens for {one.of:,} ({one.ratio:.1f} x)  {', '.join(marks)}"
     )
+
+
+def _explanation_lines(found: NodeExplanation) -> Iterator[str]:
+    yield (
+        f"node      {found.node}, {found.role}, {time_text(found.created_at)}, "
+        f"{found.tokens:,} tokens"
+    )
+    yield f"now       {found.summary}"
+    if found.forks_from is not None:
+        yield f"branch    leaves the thread's at node {found.forks_from}"
+    for one in found.shortened:
+        yield f"result    {one.handle} of {one.tool}: {one.shown:,} of {one.of:,} characters"
+    for place, one in enumerate(found.observations):
+        ready = "" if found.active else ", not in the prompt yet"
+        of = f"nodes {one.first}-{one.last}, level {one.level}, {one.tokens:,} tokens"
+        yield f"{'stands' if not place else 'made of':<9} o{one.id}, {of}{ready}"
+        lines = found.lines if not place else ()
+        if place and place == len(found.observations) - 1:
+            lines = found.replaced
+        for line in lines:
+            yield f"          {line.at} {line.priority}: {line.text}"
+    if found.constraint:
+        yield f"required  {found.constraint}"
+    yield f"recall    handle {found.handle} opens it"
+
+
+def _explanation_json(found: NodeExplanation) -> dict[str, Any]:
+    import dataclasses
+
+    shown = {
+        field.name: getattr(found, field.name)
+        for field in dataclasses.fields(found)
+        if field.name not in ("shortened", "observations", "lines", "replaced")
+    }
+    return shown | {
+        "summary": found.summary,
+        "shortened": [dataclasses.asdict(one) for one in found.shortened],
+        "observations": [
+            {"id": one.id, "level": one.level, "first": one.first, "last": one.last}
+            for one in found.observations
+        ],
+        "lines": [dataclasses.asdict(line) for line in found.lines],
+        "replaced": [dataclasses.asdict(line) for line in found.replaced],
+    }
 
 
 def _write_done(done: MaintenanceResult, nothing: str, *, as_json: bool) -> None:
@@ -280,6 +384,7 @@ def report_json(found: MemoryReport, *, everything: bool) -> dict[str, Any]:
         "ratio": found.ratio,
         "activation": found.activation and dataclasses.asdict(found.activation),
         "tokens": {**dataclasses.asdict(found.tokens), "total": found.tokens.total},
+        "left_out": dataclasses.asdict(found.left_out),
         "task": found.task,
         "next_step": found.next_step,
         "ledger": found.ledger,

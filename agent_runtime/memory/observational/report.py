@@ -9,8 +9,8 @@ from typing import Literal
 from agent_runtime.log.branch import load_view, observation_of
 from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.tokens import count_message
-from agent_runtime.prompt.observation import Observation
-from agent_runtime.prompt.view import View
+from agent_runtime.prompt.observation import Archive, Observation
+from agent_runtime.prompt.view import View, handle_of, handles
 from agent_runtime_storage.contract.records.observations import ObservationRow
 from agent_runtime_storage.contract.records.usage import UsageTotal
 from agent_runtime_storage.contract.store import UserStore
@@ -60,6 +60,7 @@ class PromptTokens:
     """Tokens of the parts of the next prompt."""
 
     system: int
+    tools: int
     observations: int
     state: int
     raw: int
@@ -67,7 +68,26 @@ class PromptTokens:
     @property
     def total(self) -> int:
         """Tokens of the whole prompt."""
-        return self.system + self.observations + self.state + self.raw
+        return self.system + self.tools + self.observations + self.state + self.raw
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What the next prompt does not show of the branch.
+
+    Attributes:
+        messages: how many left the prompt; observations stand for them, except for the gaps.
+        gaps: stretches that no observation stands for yet, each by its first and last node.
+        shortened: handles of results that are shown in part.
+        constraints: how many of the user's requirements are only named, or only in the log.
+        archived: what the observations only point to.
+    """
+
+    messages: int = 0
+    gaps: tuple[tuple[int, int], ...] = ()
+    shortened: tuple[str, ...] = ()
+    constraints: int = 0
+    archived: tuple[Archive, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +100,7 @@ class MemoryReport:
         reflect_at: R, of observations.
         ratio: the provider's tokens per token of our count.
         activation: None on a thread without one.
+        left_out: what it does not show.
         held: every observation of the thread, in the order of the log.
         task: what the agent was working on, by the newest observation of the branch.
         ledger: the identifiers that the active observations list.
@@ -93,6 +114,7 @@ class MemoryReport:
     ratio: float
     activation: CurrentActivation | None
     tokens: PromptTokens
+    left_out: LeftOut
     held: tuple[ReportedObservation, ...]
     task: str
     next_step: str
@@ -139,6 +161,7 @@ async def memory_report(
         ratio=ratio,
         activation=row and CurrentActivation(row.id, row.cause, row.anchor, row.created_at),
         tokens=prompt_tokens(view, ratio),
+        left_out=_left_out(view),
         held=tuple(held),
         task=_newest(one.notes.task for one in standing),
         next_step=_newest(one.notes.next_step for one in standing),
@@ -152,12 +175,34 @@ def prompt_tokens(view: View, ratio: float) -> PromptTokens:
     begin = 1 + view.start.repeat_system
     end = begin + len(view.observations)
     observations = sum(map(count_message, view.front[begin:end]))
-    state = sum(map(count_message, view.front[end:]))
+    system, state = (
+        sum(map(count_message, part)) for part in (view.front[:begin], view.front[end:])
+    )
     return PromptTokens(
-        system=round((view.front_tokens - observations - state) * ratio),
+        system=round(system * ratio),
+        tools=round((view.front_tokens - system - observations - state) * ratio),
         observations=round(observations * ratio),
         state=round(state * ratio),
         raw=round(sum(entry.tokens for entry in view.entries) * ratio),
+    )
+
+
+def _left_out(view: View) -> LeftOut:
+    start = view.start
+    named = sum(not one.whole for one in start.constraints.items) + start.constraints.dropped
+    raw = {handle for entry in view.entries for handle in handles(entry)}
+    capped = {
+        handle_of(entry, index)
+        for entry in view.entries
+        for index, shown in enumerate(entry.shown)
+        if shown is not None and shown < len(entry.results[index].text)
+    }
+    return LeftOut(
+        messages=start.left_out,
+        gaps=tuple((gap.first, gap.last) for gap in start.gaps),
+        shortened=tuple(sorted((raw & start.cuts.keys()) | capped)),
+        constraints=named,
+        archived=tuple(one.archive for one in view.observations if one.archive),
     )
 
 

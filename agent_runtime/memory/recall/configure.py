@@ -12,6 +12,7 @@ from agent_runtime_config import Settings
 
 if TYPE_CHECKING:
     from agent_runtime.memory.recall.indexer import VectorIndexer
+    from agent_runtime.memory.recall.reranker_client import RerankerClient
     from agent_runtime.memory.recall.retriever import RecallPolicy, Retriever
     from agent_runtime.models.embedding import Embedder
 
@@ -25,7 +26,7 @@ class RecallService:
         embedder: used instead of the one that the settings name.
 
     Raises:
-        ConfigError: the embedder's name is not usable.
+        ConfigError: the name of the embedder or of the reranker is not usable.
     """
 
     def __init__(self, settings: Settings, embedder: Embedder | None = None) -> None:
@@ -54,6 +55,7 @@ class RecallService:
             tokens=settings.semantic_recall_tokens,
             timeout=settings.semantic_recall_timeout,
         )
+        self._reranker = _reranker_client(settings)
         self._indexer: VectorIndexer | None = None
         if mode != "text":
             self._indexer = VectorIndexer(client, all_threads=scope == "user")
@@ -71,7 +73,7 @@ class RecallService:
         child = log.lease.run_id != log.lease.root_run_id
         # A sub-agent knows only its assignment; other threads would leak the conversation into it.
         policy = replace(self._policy, scope="thread") if child else self._policy
-        return Retriever(log, policy, self._indexer, automatic=not child)
+        return Retriever(log, policy, self._indexer, automatic=not child, reranker=self._reranker)
 
     def end(self, log: RunLog) -> None:
         """Embed the thread of a run that has ended, in the background."""
@@ -82,3 +84,22 @@ class RecallService:
         """Finish the embedding in progress, or give it up for a later run to continue."""
         if self._indexer is not None:
             await self._indexer.close()
+
+
+def _reranker_client(settings: Settings) -> RerankerClient | None:
+    """Return the client of the reranker, where one is named and a budget can be kept with it."""
+    from agent_runtime.memory.recall.reranker_client import RerankerClient
+    from agent_runtime.models.rerank.reranker import reranker_from_name
+
+    if not settings.reranker_model:
+        return None
+    reranker = reranker_from_name(settings.reranker_model, settings)
+    client = RerankerClient(reranker, seconds=settings.reranker_timeout)
+    if client.priced or not settings.needs_prices:
+        return client
+    _log.warning(
+        "Semantic recall: the price of %s is unknown, so a budget in dollars cannot be kept with "
+        "it. What is found is not reranked. Set AGENT_RUNTIME_RERANKER_PRICE_INPUT.",
+        client.name,
+    )
+    return None

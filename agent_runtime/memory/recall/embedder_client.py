@@ -1,7 +1,4 @@
-"""Calls to an embedder: with timeouts, budgets and a pause after a failure.
-
-All runs of a runtime share one client, so an embedder that is down is not called by each of them.
-"""
+"""Calls to an embedder: with timeouts, budgets and a pause after a failure."""
 
 from __future__ import annotations
 
@@ -10,34 +7,31 @@ from collections.abc import Iterable, Sequence
 import anyio
 
 from agent_runtime.errors import (
-    LeaseLost,
     ModelError,
     ModelOverflow,
     ModelProtocolError,
     ModelRejected,
     ModelStalled,
-    ModelUnavailable,
 )
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.accounting import record_failed_calls, reserve_for_memory
 from agent_runtime.memory.recall.passages import text_digest
+from agent_runtime.memory.recall.provider_client import (
+    BACKOFF_SECONDS,
+    TOKEN_RATIO,
+    ProviderClient,
+)
 from agent_runtime.models.base import Checkable
 from agent_runtime.models.embedding import Embedder, Embeddings, Vector, vectors_of
 from agent_runtime.models.tokens import count_text
 from agent_runtime_storage.contract.records.log import Amount
-from agent_runtime_storage.contract.records.usage import Usage
 
 EMBED = "embed"
 """The purpose of the usage, and the kind of the jobs."""
-BACKOFF_SECONDS = 60.0
-"""How long a failed embedder is not called."""
 CACHED_QUERIES = 256
 """How many query vectors are cached."""
-TOKEN_RATIO = 2
-"""Upper bound of the embedder's tokens per token of ours, for reservations."""
 
 
-class EmbedderClient:
+class EmbedderClient(ProviderClient):
     """An embedder as the runs of a runtime share it.
 
     Args:
@@ -45,19 +39,11 @@ class EmbedderClient:
     """
 
     def __init__(self, embedder: Embedder, *, seconds: float) -> None:
-        self.seconds = seconds
+        super().__init__(embedder.name, EMBED, seconds=seconds)
         self._embedder = embedder
-        self._retry_at = 0.0
         self._slow_until = 0.0
-        self._failure: Exception | None = None
-        self._reported = False
         self._queries: dict[tuple[str, str], Vector] = {}
         self._in_progress: dict[tuple[str, str], anyio.Event] = {}
-
-    @property
-    def name(self) -> str:
-        """The embedder's name."""
-        return self._embedder.name
 
     @property
     def priced(self) -> bool:
@@ -65,24 +51,9 @@ class EmbedderClient:
         return self._embedder.price is not None
 
     @property
-    def down(self) -> bool:
-        """Whether the embedder failed within the last `BACKOFF_SECONDS`."""
-        return anyio.current_time() < self._retry_at
-
-    @property
     def slow(self) -> bool:
         """Whether the embedder recently failed, or exceeded a turn's timeout."""
         return self.down or anyio.current_time() < self._slow_until
-
-    def back_off(self, failure: Exception) -> None:
-        """Make no calls for `BACKOFF_SECONDS`."""
-        self._failure = failure
-        self._retry_at = anyio.current_time() + BACKOFF_SECONDS
-
-    def first_report(self) -> bool:
-        """Return True on the first call since the embedder last worked."""
-        reported, self._reported = self._reported, True
-        return not reported
 
     async def embed_query(self, log: RunLog, query: str, *, seconds: float | None) -> Vector:
         """Return the vector of a query, from the cache or the store where it is known.
@@ -132,11 +103,10 @@ class EmbedderClient:
             BudgetExceeded: the run's budget does not allow the call.
             StoreError: the cost cannot be recorded.
         """
-        if self.down and self._failure is not None:
-            raise ModelUnavailable(f"{self.name} failed a moment ago: {self._failure}")
+        self.check_up()
         counted = sum(map(count_text, texts))
         tokens = TOKEN_RATIO * counted + len(texts)
-        held = await self._reserve(log, Amount(tokens, tokens * (self._embedder.price or 0)))
+        held = await self.reserve(log, Amount(tokens, tokens * (self._embedder.price or 0)))
         unanswered = made = Embeddings(())
         # What holds if the call is cancelled: it may be billed.
         lost = 1
@@ -162,9 +132,7 @@ class EmbedderClient:
             # any case.
             with anyio.CancelScope(shield=True):
                 await self._record(log, made, counted, held, lost)
-        # A failure of the store is not mended by the embedder's answer.
-        if isinstance(self._failure, ModelError):
-            self._failure, self._reported = None, False
+        self.worked()
         return vectors
 
     async def _call(self, texts: Sequence[str], seconds: float) -> Embeddings:
@@ -188,41 +156,9 @@ class EmbedderClient:
             lost=1,
         )
 
-    async def _reserve(self, log: RunLog, bound: Amount) -> Amount:
-        """Reserve the most that a call may cost; nothing for a run that has ended."""
-        if log.ended:
-            return Amount()
-        try:
-            await reserve_for_memory(log, bound)
-        except LeaseLost:
-            return Amount()
-        return bound
-
     async def _record(
         self, log: RunLog, made: Embeddings, counted: int, held: Amount, lost: int
     ) -> None:
-        usage = [self._usage(log, made, counted)] if made.tokens is not None else []
-        if not log.ended:
-            try:
-                await record_failed_calls(log, usage, held=held, lost=bool(lost))
-                return
-            except LeaseLost:
-                # The run ended during the call.
-                pass
-        if usage:
-            await log.store.spending.record_late(log.lease, usage)
-
-    def _usage(self, log: RunLog, made: Embeddings, counted: int) -> Usage:
-        return Usage(
-            run_id=log.lease.run_id,
-            root_run_id=log.lease.root_run_id,
-            node_id=None,
-            purpose=EMBED,
-            model=self.name,
-            prompt_tokens=made.tokens or 0,
-            cached_tokens=0,
-            cache_write_tokens=0,
-            completion_tokens=0,
-            counted_tokens=counted,
-            cost=made.cost,
-        )
+        known = made.tokens is not None
+        usage = self.usage(log, tokens=made.tokens or 0, counted=counted, cost=made.cost)
+        await self.record(log, [usage] if known else [], held=held, lost=lost)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
+
+from agent_runtime_storage.search.query_expansion import content_words, forms_of
 
 EXCERPT = 400
 """Characters shown of a hit."""
@@ -15,8 +18,9 @@ _WORD = re.compile(r"\w+")
 
 
 def words_of(query: str) -> list[str]:
-    """Return the distinct words of a query, at most 64."""
-    return list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:64]
+    """Return the distinct words of a query, at most 64, without English function words."""
+    words = dict.fromkeys(word.lower() for word in _WORD.findall(query))
+    return content_words(words)[:64]
 
 
 def excerpt(text: str, words: Sequence[str], size: int = EXCERPT) -> tuple[int, str]:
@@ -38,8 +42,15 @@ def _densest(text: str, words: Sequence[str], size: int) -> int:
     """Return the offset of the window of half the size that has most distinct words."""
     if not words:
         return 0
-    pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
-    places = [(match.start(), match[0].lower()) for match in pattern.finditer(text)][:_MATCHES]
+    # Any form of a word counts as the word.
+    base = {form: word for word in words for form in forms_of(word)} | {
+        word: word for word in words
+    }
+    # The longest first: else a form's beginning would be taken for another one.
+    forms = sorted(base, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, forms)), re.IGNORECASE)
+    found = itertools.islice(pattern.finditer(text), _MATCHES)
+    places = [(match.start(), base.get(match[0].lower(), match[0])) for match in found]
     within: Counter[str] = Counter()
     best, most, first = 0, 0, 0
     for start, word in places:

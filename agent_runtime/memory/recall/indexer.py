@@ -30,6 +30,8 @@ from agent_runtime.errors import (
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.recall.embedder_client import EMBED, EmbedderClient
 from agent_runtime.memory.recall.passages import MESSAGE, Passage, passages
+from agent_runtime.memory.recall.relevance import Nearness
+from agent_runtime.memory.recall.search import Fitting
 from agent_runtime.memory.transcript import characters
 from agent_runtime.models.embedding import Vector
 from agent_runtime.prompt.build import entry_of
@@ -83,6 +85,7 @@ class VectorIndexer:
 
     def __init__(self, client: EmbedderClient, *, all_threads: bool = False) -> None:
         self.client = client
+        self.nearness = Nearness(client.name)
         self._all_threads = all_threads
         self._background = DetachedTasks()
         self._work: dict[tuple[str, str], _ThreadWork] = {}
@@ -324,3 +327,14 @@ async def _in_order(entries: Sequence[Entry]) -> list[Passage]:
         ]
 
     return await anyio.to_thread.run_sync(make) if characters(entries) > OFF_LOOP else make()
+
+
+async def least_fitting(
+    log: RunLog, indexer: VectorIndexer | None, vector: Vector | None
+) -> Fitting:
+    """Return what makes hits fit on a run's thread: to be as near as its messages are."""
+    if vector is None or indexer is None:
+        return Fitting()
+    least = await indexer.nearness.least(log.store, log.lease.thread_id)
+    # Nothing is known of a short thread, so whatever is near may fit.
+    return Fitting(-1.0 if least is None else least)

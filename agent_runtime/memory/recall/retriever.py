@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Literal
 
 import anyio
@@ -30,10 +31,12 @@ from agent_runtime.errors import (
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.constraint_reader import user_words
 from agent_runtime.memory.recall.excerpts import excerpt, words_of
-from agent_runtime.memory.recall.indexer import VectorIndexer
+from agent_runtime.memory.recall.indexer import VectorIndexer, least_fitting
 from agent_runtime.memory.recall.open import OpenedPart, with_headers
 from agent_runtime.memory.recall.passages import split
+from agent_runtime.memory.recall.reranker_client import RERANKED, RerankerClient
 from agent_runtime.memory.recall.search import NodeAddress, SearchHit, SearchMode, retrieve
+from agent_runtime.memory.recall.small_talk import is_small_talk
 from agent_runtime.memory.transcript import characters, transcript_messages
 from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
 from agent_runtime.models.embedding import Vector
@@ -54,6 +57,9 @@ EVERY = 8
 OFF_LOOP = 200_000
 """Characters above which the note is made in a worker thread."""
 
+NOTHING_FITS = "Nothing fits."
+"""Why nothing is recalled where the search worked."""
+
 _INTRO = "Earlier messages that may bear on what the user says now, found by search."
 # Reads what `with_headers` writes, in notes of earlier versions too.
 _MARK = re.compile(r"Only lines that begin with \[(\w+) say")
@@ -68,7 +74,9 @@ class RecallPolicy:
         before, after: how many nodes are shown before and after a match.
         scope: whether to search the run's thread or all threads of its user.
         tokens: the most tokens of recalled text in a note.
-        timeout: seconds that a turn waits for the embedder, and again for the search.
+        timeout: seconds that a turn waits for the embedder, and again for the search and for the
+            reranker.
+        zone: of the user, in which dates of queries are meant.
     """
 
     top_k: int = 5
@@ -78,6 +86,7 @@ class RecallPolicy:
     mode: SearchMode = "hybrid"
     tokens: int = 2000
     timeout: float = 3.0
+    zone: tzinfo = UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +104,14 @@ class Retriever:
     Attributes:
         indexer: embeds the thread; None where recall uses full text alone.
         automatic: whether `recall` does anything; a sub-agent gets only its briefing.
+        reranker: orders what a search found; None for none.
     """
 
     log: RunLog
     policy: RecallPolicy
     indexer: VectorIndexer | None = None
     automatic: bool = True
+    reranker: RerankerClient | None = None
     _recalled_for: int = 0
     """The node of the last user message that was searched for."""
     _woken: int = 0
@@ -133,7 +144,8 @@ class Retriever:
         self._problems.clear()
         matches: list[_Match] = []
         try:
-            matches = await self._matches(query)
+            # Every earlier "thanks!" resembles this one, and none of them helps.
+            matches = [] if is_small_talk(query) else await self._matches(query)
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -141,6 +153,8 @@ class Retriever:
             _log.warning("Semantic recall failed: %s", type(error).__name__)
             self._problems.append(f"Recall failed: {type(error).__name__}.")
         shown, text = await self._text(matches, query, min(self.policy.tokens, most))
+        if not shown and not self._problems and self._has_past():
+            self._problems.append(NOTHING_FITS)
         why = " ".join(self._problems)
         data = {"query": newest[0], "mode": self.policy.mode, "why": why}
         if not shown:
@@ -154,6 +168,11 @@ class Retriever:
         await self.log.append([note], events=[event])
         return True
 
+    def _has_past(self) -> bool:
+        """Return whether there may be messages outside of the prompt."""
+        entries = self.log.view.entries
+        return self.policy.scope == "user" or (bool(entries) and entries[0].parent_id is not None)
+
     async def find(
         self,
         query: str,
@@ -162,16 +181,37 @@ class Retriever:
         hidden: Collection[NodeAddress] = (),
         seconds: float | None = None,
         mode: SearchMode | None = None,
+        fitting: bool = False,
     ) -> list[SearchHit]:
         """Search the thread, or the user's threads; return the best hits first.
 
-        If the embedder fails, only full text is searched, or nothing in the mode `vectors`.
+        If the embedder fails, only full text is searched, or nothing in the mode `vectors`.  A
+        reranker, where there is one, orders the hits; if it fails, the search's order stays.
 
         Args:
             hidden: nodes to leave out.
-            seconds: timeout of the embedder, and again of the search.
+            seconds: timeout of the embedder, and again of the search and of the reranker.
             mode: None for the policy's.
+            fitting: whether to find nothing rather than what hardly fits.
         """
+        wanted = max(limit, RERANKED) if self.reranker else limit
+        hits = await self._search(query, wanted, hidden, seconds, mode, fitting=fitting)
+        if self.reranker is not None:
+            hits, problem = await self.reranker.order_if_possible(self.log, query, hits, seconds)
+            self._problems += [problem] if problem else []
+        return hits[:limit]
+
+    async def _search(
+        self,
+        query: str,
+        limit: int,
+        hidden: Collection[NodeAddress],
+        seconds: float | None,
+        mode: SearchMode | None,
+        *,
+        fitting: bool,
+    ) -> list[SearchHit]:
+        """See `find`."""
         policy, store = self.policy, self.log.store
         mode = mode or policy.mode
         vector = None if mode == "text" else await self._vector(query, seconds)
@@ -189,6 +229,10 @@ class Retriever:
                         thread_id=self.log.lease.thread_id if policy.scope == "thread" else None,
                         limit=limit,
                         wanted=lambda address: address not in hidden,
+                        zone=policy.zone,
+                        fitting=await least_fitting(self.log, self.indexer, tried)
+                        if fitting
+                        else None,
                     )
                 except StoreUnavailable:
                     raise
@@ -237,10 +281,13 @@ class Retriever:
             hidden.add(NodeAddress(own, view.task.seq))
         # Three times as many, because several results of one exchange count as one match.
         limit, seconds = 3 * self.policy.top_k, self.policy.timeout
-        hits = await self.find(query, limit=limit, hidden=hidden, seconds=seconds)
+        find = functools.partial(
+            self.find, query, limit=limit, hidden=hidden, seconds=seconds, fitting=True
+        )
+        hits = await find()
         if not hits and await self._has_no_vectors(hidden):
             # Recall was just switched on for an old thread, whose nodes are embedded only now.
-            hits = await self.find(query, limit=limit, hidden=hidden, seconds=seconds, mode="text")
+            hits = await find(mode="text")
         best = list(dict.fromkeys(hit.address for hit in hits))[: self.policy.top_k]
         with anyio.move_on_after(seconds):
             around = await self._around(best, hidden)

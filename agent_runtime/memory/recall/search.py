@@ -15,10 +15,12 @@ Candidates come from the store's indexes; only their outlines are read from the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Literal, NamedTuple
 
 import anyio
@@ -26,6 +28,7 @@ import anyio
 from agent_runtime.concurrency import single_error
 from agent_runtime.memory.recall.dates import best_fit, dates_named
 from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
+from agent_runtime.memory.recall.relevance import is_covered
 from agent_runtime_storage.contract.records.log import Outline
 from agent_runtime_storage.contract.records.search import TextHit, VectorHit
 from agent_runtime_storage.contract.store import UserStore
@@ -85,6 +88,12 @@ class SearchHit:
         return NodeAddress(self.thread_id, self.node)
 
 
+class Fitting(NamedTuple):
+    """What makes hits fit: words of the query, or at least this similarity to it."""
+
+    least_similarity: float = math.inf
+
+
 async def retrieve(
     store: UserStore,
     query: str,
@@ -95,6 +104,9 @@ async def retrieve(
     thread_id: str | None = None,
     limit: int = 10,
     wanted: Callable[[NodeAddress], bool] | None = None,
+    now: float | None = None,
+    zone: tzinfo = UTC,
+    fitting: Fitting | None = None,
 ) -> list[SearchHit]:
     """Search the owner's threads; return the best hits first.
 
@@ -105,6 +117,9 @@ async def retrieve(
         vector: of the query, by the embedder `model`; without it the mode is `text`.
         thread_id: the only thread to search; None for all.
         wanted: whether a node may be returned; None for all.
+        now: when the query was written, in seconds since the epoch; by default now.
+        zone: of its author; both decide which days "yesterday" or "on 3 May" mean.
+        fitting: if given, nothing is returned unless a hit fits the query (see `relevance`).
 
     Raises:
         NotFound: there is no such thread.
@@ -112,6 +127,7 @@ async def retrieve(
         StoreError: the database cannot be read.
     """
     scores: dict[HitPlace, float] = defaultdict(float)
+    best: dict[HitPlace, float] = {}
     with_vectors = mode != "text" and vector is not None and model is not None
     hits, near = await _candidates(
         store,
@@ -123,7 +139,6 @@ async def retrieve(
         # The scales of BM25 differ by database and query; relative to the best hit they are alike.
         scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
     if near:
-        best: dict[HitPlace, float] = {}
         for one in near:
             place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
             # A place has several passages; the first is the nearest.
@@ -135,7 +150,7 @@ async def retrieve(
     nodes = {place.address for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
     if reach:
-        scores = rank_in_context(query, scores, outlines)
+        scores = rank_in_context(query, scores, outlines, adds=with_vectors, now=now, zone=zone)
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {(one.thread_id, one.seq) for one in outlines}
     places = [
@@ -143,6 +158,8 @@ async def retrieve(
         for place in sorted(scores, key=lambda place: _order(place, scores))
         if place.address in known and (wanted is None or wanted(place.address))
     ]
+    if fitting is not None and not await _fits(store, query, places, best, fitting):
+        return []
     return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
 
 
@@ -173,6 +190,18 @@ async def _candidates(
     return hits, near
 
 
+async def _fits(
+    store: UserStore,
+    query: str,
+    places: Sequence[HitPlace],
+    similarities: Mapping[HitPlace, float],
+    fitting: Fitting,
+) -> bool:
+    """Return whether one of the places is near enough to the query, or holds enough of it."""
+    nearest = max((similarities[one] for one in places if one in similarities), default=-1.0)
+    return nearest >= fitting.least_similarity or await is_covered(store, query, places)
+
+
 def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
     """Scale similarities to 0 (the least) to 1, because embedders use different ranges."""
     if not similarities:
@@ -189,18 +218,29 @@ def _order(place: HitPlace, scores: Mapping[HitPlace, float]) -> tuple[float, st
 
 
 def rank_in_context(
-    query: str, scores: Mapping[HitPlace, float], outlines: Sequence[Outline]
+    query: str,
+    scores: Mapping[HitPlace, float],
+    outlines: Sequence[Outline],
+    *,
+    adds: bool = True,
+    now: float | None = None,
+    zone: tzinfo = UTC,
 ) -> dict[HitPlace, float]:
-    """Return scores adjusted by neighbours, dates and speakers; may add neighbours of hits."""
+    """Return scores adjusted by neighbours, dates and speakers.
+
+    Args:
+        adds: whether neighbours of hits are added, which are no hits themselves.
+        now, zone: see `retrieve`.
+    """
     known = {NodeAddress(one.thread_id, one.seq): one for one in outlines}
     own: dict[NodeAddress, float] = defaultdict(float)
     for place, score in scores.items():
         own[place.address] = max(own[place.address], score)
-    dates, about_user = dates_named(query), bool(_OWN.search(query))
+    dates, about_user = dates_named(query, now=now, zone=zone), bool(_OWN.search(query))
 
     def factor(outline: Outline) -> float:
         speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
-        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at))
+        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at, zone))
 
     # All from the scores before: no neighbour passes on what it got from another.
     raised = {
@@ -211,7 +251,7 @@ def rank_in_context(
     for place, score in scores.items():
         if outline := known.get(place.address):
             ranked[place] = (score + raised[place.address]) * factor(outline)
-    for address, more in raised.items():
+    for address, more in raised.items() if adds else ():
         if more and address not in own and known[address].role in _SPEAKERS:
             ranked[HitPlace(*address, None)] = more * factor(known[address])
     return ranked

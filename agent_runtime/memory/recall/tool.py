@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from agent_runtime.errors import NotFound, ToolError
-from agent_runtime.memory.recall.excerpts import excerpt, words_of
+from agent_runtime.memory.recall.excerpts import EXCERPT, excerpt, words_of
 from agent_runtime.memory.recall.open import (
     NodeLocator,
     Opened,
@@ -21,19 +22,28 @@ from agent_runtime.memory.recall.open import (
     with_headers,
     written_when,
 )
-from agent_runtime.memory.recall.search import SearchHit, retrieve
+from agent_runtime.memory.recall.search import NodeAddress, SearchHit, retrieve
 from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 from agent_runtime_storage.contract.records.log import Node
+from agent_runtime_storage.contract.store import UserStore
 
 if TYPE_CHECKING:
     from agent_runtime.memory.recall.retriever import Retriever
 
-HITS = 10
-"""How many hits a search shows."""
+HITS = 20
+"""The most hits that a search shows."""
+FILLED = 7_000
+"""Characters of hits after which no more are shown: with their headers they fill a page."""
+WIDE, WIDE_EXCERPT = 3, 900
+"""How many of the best hits are shown at more length, and how many characters of each."""
+SHORT = 400
+"""Characters of a hit above which nothing around it is shown: it says enough alone."""
 SEARCHED = 60
 """How many hits it reads: those that only repeat what `recall` returned are skipped."""
+NEARBY = 250
+"""Characters shown of a message before or after a hit."""
 HANDLES = (
     "A handle is c0000001a for a tool result (the line that marks what is left out names it), 17 "
     "for a node, 5-20 for the nodes 5 to 20, o3 for an observation, or upload:… for a text file. "
@@ -118,7 +128,7 @@ async def _locator(context: ToolContext, thread_id: str) -> NodeLocator:
 
 
 async def _search(context: ToolContext, query: str) -> Opened:
-    """Return excerpts of the best hits for a query.
+    """Return excerpts of the best hits for a query, each with the messages around it.
 
     Full text of the run's branch is searched; with semantic recall vectors too, and the user's
     other threads if they are in its scope.
@@ -128,32 +138,94 @@ async def _search(context: ToolContext, query: str) -> Opened:
     if retriever is not None:
         hits = await retriever.find(query, limit=SEARCHED)
     else:
-        own = where.thread_id
-        hits = await retrieve(where.store, query, mode="text", thread_id=own, limit=SEARCHED)
-    words = words_of(query)
-    locators = {where.thread_id: where}
-    parts: list[OpenedPart] = []
-    more = ""
-    for hit in hits:
-        if hit.thread_id not in locators:
-            locators[hit.thread_id] = await NodeLocator.of(where.store, hit.thread_id)
-        node = await where.store.log.node(hit.thread_id, hit.node)
-        if _by_recall(node, hit):
-            continue
-        # More hits are read than shown, so it is known whether there are more.
-        if len(parts) == HITS:
-            more = " More places have such words; rarer words find fewer."
-            break
-        parts.append(_part(locators[hit.thread_id], node, hit, words, own=where.thread_id))
+        hits = await retrieve(where.store, query, thread_id=where.thread_id, limit=SEARCHED)
+    found = await _found(where.store, hits)
     shown = repr(query if len(query) <= 80 else f"{query[:79]}…")
     kind = "words of" if retriever is None or retriever.indexer is None else "anything like"
+    parts, count = await _places(where, found, words_of(query))
     if not parts:
         hint = "Try other words: names, paths, numbers or error texts as they were written."
         return Opened(f"Nothing on this branch holds {kind} {shown}", "", hint)
     hint, text = with_headers(parts)
-    count = f"{len(parts)} place{'s' if len(parts) > 1 else ''}"
-    hint = f"{hint} What each line names first is the handle that opens the place.{more}"
-    return Opened(f"{count} with {kind} {shown}, the best first", text, hint)
+    about = f"{count} place{'s' if count > 1 else ''} with {kind} {shown}, the best first"
+    if len(parts) > count:
+        about += ", with the messages around them"
+    # More hits are read than shown, so it is known whether there are more.
+    rarer = " More places have such words; rarer words find fewer." if len(found) > count else ""
+    hint = f"{hint} What each line names first is the handle that opens the place.{rarer}"
+    return Opened(about, text, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A hit with its node, and the nodes before and after it that are shown with it."""
+
+    hit: SearchHit
+    node: Node
+    nearby: tuple[Node, ...] = ()
+
+
+async def _found(store: UserStore, hits: Sequence[SearchHit]) -> list[_Place]:
+    """Return the places of the best hits, one more than are shown."""
+    outlines = await store.log.outlines({hit.address for hit in hits}, before=1, after=1)
+    after = {(one.thread_id, one.parent_id): one.seq for one in outlines}
+    found: list[_Place] = []
+    for hit in hits:
+        last = after.get((hit.thread_id, hit.node), hit.node)
+        nodes = await store.log.branch(hit.thread_id, last, limit=2 + (last != hit.node))
+        node = next(node for node in nodes if node.seq == hit.node)
+        if _by_recall(node, hit):
+            continue
+        # A result says what it is about; a short message often answers the one before it.
+        alone = hit.call is not None or len(searchable(decode_message(node.body))) > SHORT
+        nearby = [] if alone else [one for one in nodes if one.seq != hit.node and _speaks(one)]
+        found.append(_Place(hit, node, tuple(nearby)))
+        if len(found) > HITS:
+            break
+    return _without_repeats(found)
+
+
+def _without_repeats(found: Sequence[_Place]) -> list[_Place]:
+    """Return places without the neighbours that are shown elsewhere."""
+    shown = {place.hit.address for place in found}
+    kept: list[_Place] = []
+    for place in found:
+        thread_id = place.hit.thread_id
+        near = [one for one in place.nearby if NodeAddress(thread_id, one.seq) not in shown]
+        shown |= {NodeAddress(thread_id, one.seq) for one in near}
+        kept.append(replace(place, nearby=tuple(near)))
+    return kept
+
+
+def _speaks(node: Node) -> bool:
+    """Return whether a node is a message of the user or an answer of the agent."""
+    return node.role in ("user", "assistant") and not node.calls
+
+
+async def _places(
+    where: NodeLocator, found: Sequence[_Place], words: Sequence[str]
+) -> tuple[list[OpenedPart], int]:
+    """Return the parts of as many places as fill a page, and the number of places."""
+    locators = {where.thread_id: where}
+    parts: list[OpenedPart] = []
+    filled = 0
+    for number, place in enumerate(found[:HITS]):
+        thread_id = place.hit.thread_id
+        if thread_id not in locators:
+            locators[thread_id] = await NodeLocator.of(where.store, thread_id)
+        locator, own = locators[thread_id], where.thread_id
+        more: list[OpenedPart] = []
+        for node in sorted((place.node, *place.nearby), key=lambda one: one.seq):
+            hit = node.seq == place.node.seq
+            size = (WIDE_EXCERPT if number < WIDE else EXCERPT) if hit else NEARBY
+            call = place.hit.call if hit else None
+            more.append(_part(locator, node, call, words, own=own, size=size))
+        size = sum(len(part.text) + len(part.source) for part in more)
+        if number and filled + size > FILLED:
+            return parts, number
+        filled += size
+        parts += more
+    return parts, min(len(found), HITS)
 
 
 def _retriever(context: ToolContext) -> Retriever | None:
@@ -170,23 +242,29 @@ def _by_recall(node: Node, hit: SearchHit) -> bool:
 
 
 def _part(
-    where: NodeLocator, node: Node, hit: SearchHit, words: Sequence[str], *, own: str
+    where: NodeLocator,
+    node: Node,
+    call: int | None,
+    words: Sequence[str],
+    *,
+    own: str,
+    size: int = EXCERPT,
 ) -> OpenedPart:
-    if hit.call is None:
+    if call is None:
         message = decode_message(node.body)
         place = {"user": "user", "assistant": "agent", "note": "runtime"}[message.type]
         if isinstance(message, Note):
             place = "user, to the agent at work" if message.source == "steer" else "runtime note"
         handle, text = str(node.seq), searchable(message)
     else:
-        call = node.calls[hit.call]
-        handle, text = call_id(node.seq, hit.call), decode_result(call.body).text
-        place = f"node {node.seq} | tool {call.tool} ({call.outcome})"
-    start, shown = excerpt(text, words)
+        recorded = node.calls[call]
+        handle, text = call_id(node.seq, call), decode_result(recorded.body).text
+        place = f"node {node.seq} | tool {recorded.tool} ({recorded.outcome})"
+    start, shown = excerpt(text, words, size)
     if where.thread_id == own:
         header = [handle, place, written_when(node), where.of_node(node.seq)]
     else:
         header = [f"{handle}@{where.thread_id}", place, written_when(node), "in another thread"]
-    if start and hit.call is not None:
+    if start and call is not None:
         header.append(f"from offset {start}")
     return OpenedPart(" | ".join(header), shown)

@@ -7,11 +7,14 @@ and one server on loopback plays them all.
 from __future__ import annotations
 
 import argparse
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from agent_runtime import Agent, Runtime, Settings
 from agent_runtime.errors import ConfigError, ModelAuthError
@@ -22,6 +25,7 @@ from benchmarks.__main__ import main
 from benchmarks.frame import Report
 from benchmarks.memory import longmemeval
 from benchmarks.memory.data import Conversation, Exchange
+from benchmarks.memory.kept import ANSWERS, Kept
 from benchmarks.memory.measure import add_arguments, report_of
 from benchmarks.memory.threads import log_only, remember
 from tests.benchmarks.memory import conversations as made
@@ -209,3 +213,73 @@ async def test_remember_and_log_only_store_the_same_messages(tmp_path: Path) -> 
     messages = [entry.message for entry in view.entries]
     assert messages[:2] == [UserMessage(exchanges[0].said), AssistantMessage(exchanges[0].answer)]
     assert len(messages) == 2 * len(exchanges)
+
+
+async def test_an_interrupted_measurement_continues_and_pays_for_nothing_twice(
+    conversations: list[Conversation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    models = ("--reader", READER, "--observer", OBSERVER, "--judge", JUDGE, "--keep", str(folder))
+    chosen = options("--runs", "1", "--contexts", "memory", "--at-once", "1", *models)
+    players = Players()
+    async with OpenAIServer(players) as server:
+        monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", server.base_url)
+        whole = await report_of("longmemeval", conversations[:2], chosen)
+        counts = {name: len(prompts) for name, prompts in players.prompts.items()}
+        lines = (folder / ANSWERS).read_bytes().splitlines(keepends=True)
+        rows = [orjson.loads(line) for line in lines]
+        assert [row.get("fed") for row in rows] == [True, None, True, None]
+        assert rows[1]["asked"] and rows[1]["right"] and rows[1]["answer"] and rows[1]["judged"]
+        # As a kill leaves it: the second conversation is not remembered, its line is unfinished.
+        (folder / ANSWERS).write_bytes(b"".join(lines[:2]) + lines[2][:30])
+        again = await report_of("longmemeval", conversations[:2], chosen)
+        assert len(players.prompts[READER]) == counts[READER] + 1
+        # Only the second conversation is observed again.
+        more = players.prompts[OBSERVER][counts[OBSERVER] :]
+        assert more and not any("my parrot is called" in prompt for prompt in more)
+        observed = len(players.prompts[OBSERVER])
+        assert (folder / ANSWERS).read_bytes().count(b"\n") == 4
+        last = await report_of("longmemeval", conversations[:2], chosen)
+    assert len(players.prompts[READER]) == counts[READER] + 1
+    assert len(players.prompts[OBSERVER]) == observed
+    assert not list((folder / "databases").iterdir())
+
+    for report in (again, last):
+        now, before = rows_of(report, "memory"), rows_of(whole, "memory")
+        assert now["all (micro)"] == before["all (micro)"]
+        for what in ("calls of the reader", "calls of the judge"):
+            assert now[what]["n"] == before[what]["n"] == 2
+
+
+def test_a_folder_of_another_measurement_or_in_use_is_refused(tmp_path: Path) -> None:
+    held, refused = Kept(tmp_path / "kept", {"reader": "a"}), pytest.raises(ConfigError)
+    with held, refused as caught:
+        Kept(tmp_path / "kept", {"reader": "a"})
+    assert "Another process" in caught.value.message
+    with pytest.raises(ConfigError, match="reader differs"):
+        Kept(tmp_path / "kept", {"reader": "b"})
+    (tmp_path / "kept" / ANSWERS).write_bytes(b'{"unit": 1}\n')
+    with pytest.raises(ConfigError, match="damaged"):
+        Kept(tmp_path / "kept", {"reader": "a"})
+
+
+def test_the_command_says_what_models_will_cost_and_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.write(tmp_path / "longmemeval_s_cleaned.json", made.longmemeval(20))
+    kept = tmp_path / "kept"
+    models = ["--reader", READER, "--observer", OBSERVER, "--judge", JUDGE, "--keep", str(kept)]
+    given = ["longmemeval", "--data", str(tmp_path), "--runs", "1", *models, *SMALL]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main(given) == 1
+    said = capsys.readouterr().err
+    assert "About $" in said and "--yes" in said
+    for name in (READER, OBSERVER, JUDGE):
+        assert name in said
+    assert not (kept / ANSWERS).read_bytes()
+    with start_blocking_portal() as portal:
+        server = OpenAIServer(Players())
+        with portal.wrap_async_context_manager(server):
+            monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", server.base_url)
+            assert main([*given, "--yes", "--contexts", "memory"]) == 0
+    assert len((kept / ANSWERS).read_bytes().splitlines()) == 8

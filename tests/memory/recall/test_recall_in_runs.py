@@ -138,7 +138,7 @@ async def test_recall_stays_within_its_tokens(world: Open) -> None:
     async with world(semantic_recall_top_k=5, semantic_recall_tokens=300) as one:
         await one.prepare(long)
         await one.say(QUESTION)
-        assert 0 < one.recalled[0].data["tokens"] <= 300 + 60
+        assert 0 < one.recalled[-1].data["tokens"] <= 300 + 60
         assert "1" in nodes(one.note())
         assert len(one.found()) < 5
 

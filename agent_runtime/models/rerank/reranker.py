@@ -1,0 +1,238 @@
+"""Rerankers: `LiteLLMReranker` calls any provider that litellm knows; tests script their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import anyio
+import anyio.to_thread
+
+from agent_runtime.errors import ModelProtocolError, ModelStalled
+from agent_runtime.models.access import ModelAccess
+from agent_runtime.models.attempts import wait_before
+from agent_runtime.models.catalog import RerankPrice, rerank_price
+from agent_runtime.models.error_mapping import AttemptFailure, failure_of
+from agent_runtime.models.litellm import load_litellm
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+
+TEXTS_PER_SEARCH = 100
+"""Providers that charge by the search count this many texts as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """The scores of texts, in the texts' order; a higher one is better.
+
+    Attributes:
+        tokens: as reported by the provider; None if it reported none.
+        cost: in nanodollars; None if it is unknown.
+        lost: how many failed attempts may be billed.
+    """
+
+    scores: Sequence[float]
+    tokens: int | None = None
+    cost: int | None = None
+    lost: int = 0
+
+
+class Reranker(Protocol):
+    """A model that scores texts by how well they answer a query."""
+
+    @property
+    def name(self) -> str:
+        """The name under which usage is stored."""
+        ...
+
+    @property
+    def price(self) -> RerankPrice | None:
+        """What it costs; None if unknown."""
+        ...
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Reranked:
+        """Return a score for each text.
+
+        Raises `ModelError` and its subclasses only.  Cancelling it ends the call.
+        """
+        ...
+
+
+class LiteLLMReranker:
+    """A reranker called through litellm.
+
+    Args:
+        name: litellm's name of it, such as `cohere/rerank-v3.5`; also `provider:model`.
+        base_url: where a server with the provider's API listens; by default the provider's own.
+        api_key: by default the provider's own variable, such as `COHERE_API_KEY`.
+        timeout: seconds that one attempt may take.
+        retries: how often a failed call is tried again.
+        price: instead of the known price.
+        local_only: refuse calls that would leave this machine.
+
+    Raises:
+        ConfigError: the name is empty.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 3.0,
+        retries: int = 1,
+        price: RerankPrice | None = None,
+        local_only: bool = False,
+    ) -> None:
+        self._access = ModelAccess.of(
+            name, base_url=base_url, api_key=api_key, local_only=local_only
+        )
+        self._timeout = timeout
+        self._retries = retries
+        self._price = price
+
+    @property
+    def name(self) -> str:
+        """litellm's name of the model."""
+        return self._access.name
+
+    @property
+    def price(self) -> RerankPrice | None:
+        """The given price, or the known one; None for none."""
+        return rerank_price(self.name) if self._price is None else self._price
+
+    async def check(self) -> None:
+        """Check that the reranker can be called, without calling it; loads litellm.
+
+        Raises:
+            RealModelForbidden: it may not be called.
+            ModelAuthError: its key is missing.
+        """
+        self._access.check_allowed()
+        self._access.check_key(await load_litellm())
+        # Reads the price from a large file, in a thread and only once.
+        await anyio.to_thread.run_sync(rerank_price, self.name)
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Reranked:
+        """Return a score for each text; retry failures that may pass.
+
+        Raises:
+            RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
+                once.
+            ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
+        """
+        if not texts:
+            return Reranked(())
+        await self.check()
+        litellm = await load_litellm()
+        lost, attempt = 0, 0
+        while True:
+            attempt += 1
+            found = await self._attempt(litellm, query, list(texts))
+            if not isinstance(found, AttemptFailure):
+                scores, tokens, searches = found
+                cost = None if self.price is None else self.price.of(tokens, searches)
+                return Reranked(scores, tokens, cost, lost)
+            lost += found.billed
+            if not found.retry or attempt > self._retries:
+                found.error.lost = lost
+                raise found.error
+            await anyio.sleep(wait_before(attempt, found))
+
+    async def _attempt(
+        self, litellm: Any, query: str, texts: list[str]
+    ) -> tuple[list[float], int | None, int | None] | AttemptFailure:
+        """Call the reranker once; return the scores, and the tokens and searches it reported."""
+        arguments: dict[str, Any] = {
+            "model": self.name,
+            "query": query,
+            "documents": texts,
+            "top_n": len(texts),
+            "timeout": self._timeout,
+        }
+        try:
+            with anyio.fail_after(self._timeout):
+                response = await litellm.arerank(**arguments, **self._access.arguments(litellm))
+            scores = _scores_of(response, len(texts), self.name)
+            return scores, *_usage_of(response, len(texts))
+        except TimeoutError:
+            stalled = ModelStalled(
+                f"{self.name} gave no scores within {self._timeout:g} s.",
+                cure="Try again, or raise AGENT_RUNTIME_RERANKER_TIMEOUT.",
+            )
+            return AttemptFailure(stalled, retry=True, billed=True)
+        except ModelProtocolError as error:
+            return AttemptFailure(error, retry=True, billed=True)
+        except Exception as error:
+            # Not chained: litellm's text may hold the key, and a traceback would show it.
+            return failure_of(error, self.name, streaming=False, secrets=self._access.secrets())
+
+
+def reranker_from_name(name: str, settings: Settings) -> LiteLLMReranker:
+    """Return the reranker of a litellm name, without loading or calling anything.
+
+    Raises:
+        ConfigError: the name is empty or holds parameters.
+    """
+    from agent_runtime.models import check_name
+
+    check_name(name)
+    place = settings.place("reranker")
+    given = place.price_input
+    return LiteLLMReranker(
+        name,
+        base_url=place.base_url,
+        api_key=None if place.api_key is None else place.api_key.get_secret_value(),
+        timeout=settings.reranker_timeout,
+        price=None if given is None else RerankPrice(per_token=round(given * 1000)),
+        local_only=settings.forbid_real_models,
+    )
+
+
+def _scores_of(response: Any, count: int, name: str) -> list[float]:
+    """Return the scores of a response, in the order of the texts.
+
+    Raises:
+        ModelProtocolError: they are not one finite number for each text.
+    """
+    rows = cast("list[Any]", getattr(response, "results", None) or [])
+    scores: dict[int, float] = {}
+    for row in rows:
+        index, score = _field(row, "index"), _field(row, "relevance_score")
+        if isinstance(index, int) and isinstance(score, int | float) and math.isfinite(score):
+            scores[index] = float(score)
+    if len(rows) != count or sorted(scores) != list(range(count)):
+        raise ModelProtocolError(
+            f"{name} gave {len(scores)} usable scores for {count} texts.",
+            cure="Check that AGENT_RUNTIME_RERANKER_MODEL names a reranker; try another one.",
+        )
+    return [scores[index] for index in range(count)]
+
+
+def _usage_of(response: Any, count: int) -> tuple[int | None, int | None]:
+    """Return the tokens and the searches that a response reports; None for what it does not."""
+    meta = getattr(response, "meta", None)
+    billed, tokens = _field(meta, "billed_units"), _field(meta, "tokens")
+    searches, total = _field(billed, "search_units"), _field(billed, "total_tokens")
+    if total is None:
+        total = _field(tokens, "input_tokens")
+    if searches is None and total is None:
+        return None, None
+    read = total if isinstance(total, int) else 0
+    units = searches if isinstance(searches, int) else searches_for(count)
+    return read, units
+
+
+def searches_for(count: int) -> int:
+    """Return how many searches providers charge for texts."""
+    return -(-count // TEXTS_PER_SEARCH)
+
+
+def _field(one: Any, name: str) -> object:
+    if isinstance(one, dict):
+        return cast("dict[str, object]", one).get(name)
+    return getattr(one, name, None)
