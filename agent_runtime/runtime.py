@@ -37,20 +37,16 @@ from agent_runtime.run.imported_threads import vouch_for
 from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
-from agent_runtime.run.node_memory import (
-    NodeRun,
-    load_node_run,
-    open_node_run,
-    resume_node_run,
-)
+from agent_runtime.run.node_memory import NodeRun, load_node_run, open_node_run, resume_node_run
 from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run
 from agent_runtime.run.results import RunResult, result_of, streaming
-from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
+from agent_runtime.run.start import RunRequest, begin_new_run, take_over
 from agent_runtime.run.state import RunState
+from agent_runtime.run.takeover import check_free
 from agent_runtime.run.tool_context import ToolContexts, child_resumption
 from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
 from agent_runtime.workflow.steps import to_plain_json
@@ -450,8 +446,7 @@ class Runtime(RunControl):
         task: Entry | None,
         limit: int,
     ) -> RunState:
-        again = partial(self._resume, deps=setup.deps, decisions=decisions)
-        resume = child_resumption(log, again)
+        resume = child_resumption(log, partial(self._resume, deps=setup.deps, decisions=decisions))
         context = ToolContexts(
             log=log,
             deps=setup.deps,

@@ -38,7 +38,13 @@ from agent_runtime.prompt.view import Entry, View
 from agent_runtime.prompt.window import plan_activation
 from agent_runtime.run.guard.repeats import Resumed
 from agent_runtime.run.resolve import RunSetup
-from agent_runtime.run.takeover import end_dead, end_if_dead, finish_on_error, take_log
+from agent_runtime.run.takeover import (
+    check_resumable,
+    end_dead,
+    end_if_dead,
+    finish_on_error,
+    take_log,
+)
 from agent_runtime.run.tool_calls import reopen
 from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime_storage.contract.records.log import (
@@ -320,7 +326,7 @@ async def take_over(
         RunCancelled: its cancellation was requested while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread has continued without it.
     """
-    _check_resumable(run)
+    check_resumable(run)
     ended = run.status not in ACTIVE
     if ended:
         await _check_head(store, run, (await store.threads.get(run.thread_id)).head)
@@ -397,35 +403,6 @@ async def _name_left_commands(
         else:
             continue
         unverified[index] = replace(result, text=f"{result.text} {text}")
-
-
-def _check_resumable(run: Run) -> None:
-    check_own(run)
-    if RunSpec.of(run).upkeep:
-        raise Conflict(
-            f"Run {run.id} maintained the memory of its thread; it has no task to resume.",
-            cure="Start a new run on the thread.",
-        )
-
-
-def check_own(run: Run) -> None:
-    """Refuse to resume an imported run: imported data starts nothing. Raises `Conflict`."""
-    if run.stop_reason == "imported":
-        raise Conflict(
-            f"Run {run.id} was imported, so it cannot be resumed.",
-            cure=f"Start a new run on its thread, {run.thread_id}, or vouch for the import by "
-            "`imported=True` (`resume --imported`).",
-        )
-
-
-def check_free(run: Run) -> None:
-    """Refuse to take over a run that a live process works on. Raises `ThreadBusy`."""
-    if run.status in ACTIVE and not leases.is_dead(run):
-        raise ThreadBusy(
-            f"Run {run.id} is already running.",
-            run_id=run.id,
-            cure="Wait for it, or cancel it.",
-        )
 
 
 def step_limit(run: Run, setup: RunSetup) -> int:

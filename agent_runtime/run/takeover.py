@@ -10,11 +10,12 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.concurrency import run_shielded
-from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound, StoreError
+from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound, StoreError, ThreadBusy
 from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
 from agent_runtime.log.run_log import RunLog, cancelled_finish, finish_event
+from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import encodable
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.truncate import share_result_budget
@@ -146,3 +147,33 @@ async def _end(log: RunLog, run: Run) -> None:
     texts = [results[index].text for index in range(len(results))]
     shown = share_result_budget(texts, DEAD_RESULT_TOKENS, count_text)
     await log.close(done, shown, finish=finish)
+
+
+def check_resumable(run: Run) -> None:
+    """Refuse a run that was imported, or has no task. Raises `Conflict`."""
+    check_own(run)
+    if RunSpec.of(run).upkeep:
+        raise Conflict(
+            f"Run {run.id} maintained the memory of its thread; it has no task to resume.",
+            cure="Start a new run on the thread.",
+        )
+
+
+def check_own(run: Run) -> None:
+    """Refuse to resume an imported run: imported data starts nothing. Raises `Conflict`."""
+    if run.stop_reason == "imported":
+        raise Conflict(
+            f"Run {run.id} was imported, so it cannot be resumed.",
+            cure=f"Start a new run on its thread, {run.thread_id}, or vouch for the import by "
+            "`imported=True` (`resume --imported`).",
+        )
+
+
+def check_free(run: Run) -> None:
+    """Refuse to take over a run that a live process works on. Raises `ThreadBusy`."""
+    if run.status in ACTIVE and not leases.is_dead(run):
+        raise ThreadBusy(
+            f"Run {run.id} is already running.",
+            run_id=run.id,
+            cure="Wait for it, or cancel it.",
+        )

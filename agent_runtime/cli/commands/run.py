@@ -359,7 +359,7 @@ async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imp
         ConfigError: its agent is unknown here, or it is to be vouched for and was not imported.
     """
     from agent_runtime.errors import ConfigError
-    from agent_runtime.run.start import check_own
+    from agent_runtime.run.takeover import check_own
 
     found = await store.runs.get(run_id) if run_id else await _last(store, thread)
     if imported:

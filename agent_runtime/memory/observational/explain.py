@@ -13,7 +13,8 @@ from agent_runtime.prompt.observation import Observation, ObservationLine
 from agent_runtime.prompt.view import Entry, View
 from agent_runtime_storage.contract.records.log import Node
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.search.query_expansion import content_words, forms_of
+from agent_runtime_storage.search.query_expansion import forms_of
+from agent_runtime_storage.search.query_groups import content_words
 from agent_runtime_storage.search.tokenizer import query_words
 
 NodeForm = Literal[
@@ -224,7 +225,7 @@ def _lines(
     observation: Observation, node: Node, entry: Entry | None
 ) -> tuple[ObservationLine, ...]:
     """Return the lines that tell of a node: that name it, or else share its words."""
-    named = [line for line in observation.notes.lines if _node_of(line) == node.seq]
+    named = [line for line in observation.notes.lines if line.node == node.seq]
     if named or entry is None:
         return tuple(named)
     texts = [searchable(entry.message), *(searchable(result) for result in entry.results)]
@@ -235,11 +236,6 @@ def _lines(
     def tells(line: ObservationLine) -> bool:
         wanted = content_words(query_words(line.text, plain=True))
         shared = sum(any(form in words for form in forms_of(word)) for word in wanted)
-        return not _node_of(line) and bool(shared) and shared >= _SAME * len(wanted)
+        return not line.node and bool(shared) and shared >= _SAME * len(wanted)
 
     return tuple(line for line in observation.notes.lines if tells(line))
-
-
-def _node_of(line: ObservationLine) -> int:
-    """Return the node that a line names; 0 for none."""
-    return int(getattr(line, "node", 0))

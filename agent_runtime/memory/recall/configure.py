@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.models import embedder_from_name
+from agent_runtime.prompt.calendar import zone_of
 from agent_runtime_config import Settings
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class RecallService:
             mode=mode,
             tokens=settings.semantic_recall_tokens,
             timeout=settings.semantic_recall_timeout,
+            zone=zone_of(settings.timezone),
         )
         self._reranker = _reranker_client(settings)
         self._indexer: VectorIndexer | None = None

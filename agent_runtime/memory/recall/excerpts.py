@@ -7,7 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from agent_runtime_storage.search.query_expansion import content_words, forms_of
+from agent_runtime_storage.search.query_expansion import forms_of
+from agent_runtime_storage.search.query_groups import content_words
 
 EXCERPT = 400
 """Characters shown of a hit."""
@@ -18,7 +19,7 @@ _WORD = re.compile(r"\w+")
 
 
 def words_of(query: str) -> list[str]:
-    """Return the distinct words of a query, at most 64, without English function words."""
+    """Return the distinct words of a query, at most 64, without function words."""
     words = dict.fromkeys(word.lower() for word in _WORD.findall(query))
     return content_words(words)[:64]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agent_runtime_storage.search.folding import (
@@ -89,6 +89,12 @@ def query_groups(query: str, key: bytes) -> list[TermGroup]:
     ]
 
 
+def content_words(words: Iterable[str]) -> list[str]:
+    """Return words without the function words of their languages; these alone are kept."""
+    known = list(words)
+    return _content(known, _languages_in(known, " ".join(known).lower())) or known
+
+
 class _Query:
     """The words of a query and the languages that it may be in."""
 
@@ -100,13 +106,11 @@ class _Query:
         for word in WORD.findall(lower):
             self._written.setdefault(without_accents(word).casefold(), []).append(word)
         self._words = query_words(query, plain=False)
-        shares = latin_languages({fold_word(word) for word in self._words}, lower)
-        fitting = [name for name, share in shares.items() if share >= _LEAST_SHARE]
-        self._languages = tuple(fitting[:_MOST_LANGUAGES])
-        self._expandable = not fitting or ENGLISH in self._languages or query.isascii()
+        self._languages = _languages_in(self._words, lower)
+        self._expandable = not self._languages or ENGLISH in self._languages or query.isascii()
 
     def groups(self) -> Iterator[tuple[float, list[str]]]:
-        content = [word for word in self._words if not self._is_function(word)]
+        content = _content(self._words, self._languages)
         for place, word in enumerate(content or self._words):
             if _UNSPACED.search(word):
                 yield (
@@ -125,10 +129,6 @@ class _Query:
             if not _HIRAGANA.match(character):
                 yield CHARACTER, [character, *sorted(variants_of(character))]
         yield from ((1.0, [number]) for number in han_numbers(self._text))
-
-    def _is_function(self, word: str) -> bool:
-        languages = {*self._languages, ENGLISH, language_of_script(word)}
-        return is_function_word(fold_word(word), languages)
 
     def _word(self, word: str) -> Iterator[tuple[float, list[str]]]:
         """Yield a word with its forms and stems, and groups of its letters."""
@@ -162,6 +162,21 @@ class _Query:
         if self._languages or len(self._words) > _SHORT:
             return self._languages
         return _LIKELY
+
+
+def _languages_in(words: Sequence[str], lower: str) -> tuple[str, ...]:
+    """Return the Latin languages that words may be in; none if they do not show any."""
+    shares = latin_languages({fold_word(word) for word in words}, lower)
+    fitting = [name for name, share in shares.items() if share >= _LEAST_SHARE]
+    return tuple(fitting[:_MOST_LANGUAGES])
+
+
+def _content(words: Sequence[str], languages: Sequence[str]) -> list[str]:
+    return [
+        word
+        for word in words
+        if not is_function_word(fold_word(word), {*languages, ENGLISH, language_of_script(word)})
+    ]
 
 
 def _letter_groups(folded: str, languages: Sequence[str]) -> list[str]:

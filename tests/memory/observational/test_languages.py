@@ -133,6 +133,19 @@ def test_times_and_priorities_are_read_in_other_languages(raw: str, at: str, pri
 
 
 @pytest.mark.parametrize(
+    ("raw", "at"),
+    [
+        ("2026-11-21 14:05 | info | x.", "2026-11-21 14:05"),
+        ("2026-11-21 14:05 UTC | info | x.", "2026-11-21 15:05"),
+        ("2026-11-21 23:05 -0100 | info | x.", "2026-11-22 01:05"),
+    ],
+)
+def test_times_that_name_a_zone_are_converted_to_that_of_the_notes(raw: str, at: str) -> None:
+    (line,) = parse_notes(raw, "Europe/Berlin").notes.lines
+    assert line.at == at
+
+
+@pytest.mark.parametrize(
     "raw",
     [
         "AUFGABE: x\nNÄCHSTER SCHRITT: y",

@@ -1,7 +1,7 @@
 """The time at the beginning of a line of notes, in the ways of many languages.
 
-A time with an offset or a named zone is converted to UTC, one without is UTC, and a range means its
-beginning.
+A time with an offset or a named zone is converted to UTC, one without stays as it is, and a range
+means its beginning.
 """
 
 from __future__ import annotations
@@ -88,12 +88,14 @@ class NoteTime:
         day: the day as it was written, to which later lines of the same day refer.
         end: how many characters it takes.
         clock: whether it has a time of day.
+        utc: whether it named an offset or a zone, and was converted.
     """
 
     at: str
     day: str
     end: int
     clock: bool
+    utc: bool = False
 
 
 def plain_of(text: str) -> str:
@@ -121,7 +123,8 @@ def read_time(plain: str, day: str) -> NoteTime | None:
     if clock is None or not (moment := _moment(clock, found or day)):
         at = found or ("" if end else day)
         return NoteTime(at, at, clock.end() if clock else end, False)
-    return NoteTime(moment, found or day, clock.end(), True)
+    utc = bool(clock["zone"] or clock["offset"])
+    return NoteTime(moment, found or day, clock.end(), True, utc)
 
 
 def _is_apart(lower: str, clock: re.Match[str]) -> bool:
@@ -168,7 +171,7 @@ def _clock() -> re.Pattern[str]:
 
 
 def _moment(clock: re.Match[str], day: str) -> str:
-    """Return a moment in UTC; empty if it is none."""
+    """Return a moment, in UTC if it names its zone; empty if it is none."""
     hours, minutes = (int(part) for part in [*re.findall(r"\d+", clock["time"]), "0"][:2])
     if clock["pm"] or clock["pm2"]:
         hours = hours % 12 + 12 if hours <= 12 else hours

@@ -269,6 +269,7 @@ class ModelObserver:
             nonce=nonce,
             latest=piece.latest,
             noteworthy=piece.noteworthy,
+            zone=self.zone,
         )
         attempt = _Attempt(self, f"{text}\n\n{WRITE}", counted + count_text(WRITE), source)
         for left in reversed(range(ATTEMPTS)):

@@ -21,6 +21,7 @@ from agent_runtime.memory.observational.language.note_words import (
     says_nothing,
 )
 from agent_runtime.messages import encodable
+from agent_runtime.prompt.calendar import local_time
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, Priority
 
 NOTHING = "NOTHING TO OBSERVE"
@@ -77,6 +78,7 @@ class ParsedNotes:
         day: the newest day that a heading or a line named.
         last: the texts of `task` and `next`.
         open: what a line without a form continues: a `line`, the `task` or the `next` step.
+        zone: of times that name none.
     """
 
     nothing: bool = False
@@ -88,6 +90,7 @@ class ParsedNotes:
     lines: list[ObservationLine] = field(default_factory=list[ObservationLine])
     last: dict[str, str] = field(default_factory=dict[str, str])
     open: str = ""
+    zone: str = "UTC"
 
     @property
     def notes(self) -> ObservationNotes:
@@ -107,9 +110,13 @@ def format_notes(notes: ObservationNotes) -> str:
     return "\n".join(shown)
 
 
-def parse_notes(text: str) -> ParsedNotes:
-    """Parse a model's answer as far as it has the form of notes."""
-    parsed = ParsedNotes()
+def parse_notes(text: str, zone: str = "UTC") -> ParsedNotes:
+    """Parse a model's answer as far as it has the form of notes.
+
+    Args:
+        zone: of times that name none; the others are converted to it.
+    """
+    parsed = ParsedNotes(zone=zone)
     thought = _THOUGHT.match(text)
     lines = text[thought.end() if thought else 0 :].rstrip().splitlines()
     for place, raw in enumerate(lines):
@@ -126,7 +133,7 @@ def _signs_off(parsed: ParsedNotes, raw: str) -> bool:
         return False
     before = parsed.lines[-1].text
     whole = bullet.end() == 0 and _SIGN_OFF.fullmatch(raw) and before.endswith(_ENDED)
-    return bool(whole) and _line(raw, parsed.day) is None and _label(raw) is None
+    return bool(whole) and _line(raw, parsed) is None and _label(raw) is None
 
 
 def _label(body: str) -> tuple[str, int] | None:
@@ -164,7 +171,7 @@ def _read(parsed: ParsedNotes, raw: str) -> None:
         parsed.last[parsed.open] = _clean(body[label[1] :])
     elif day := _heading(plain):
         parsed.day, parsed.open = day, ""
-    elif line := _line(body, parsed.day):
+    elif line := _line(body, parsed):
         parsed.lines.append(line)
         # A line with only a clock time is of the day that was named last.
         parsed.day = line.at[:10] or parsed.day
@@ -185,7 +192,7 @@ def _read(parsed: ParsedNotes, raw: str) -> None:
         parsed.stray += 1
 
 
-def _line(body: str, day: str) -> ObservationLine | None:
+def _line(body: str, parsed: ParsedNotes) -> ObservationLine | None:
     """Parse a line that begins with a time or a priority; None if it begins with neither."""
     plain = plain_of(body)
     at, timed, sign = "", False, False
@@ -193,7 +200,7 @@ def _line(body: str, day: str) -> ObservationLine | None:
     place = len(plain) - len(plain.lstrip("| "))
     # A time, a sign and a word, in any order.
     for _ in range(3):
-        if not timed and (when := _timed(plain, place, day)):
+        if not timed and (when := _timed(plain, place, parsed)):
             at, place, timed = *when, True
         if priority is None and (match := _SIGN.match(plain, place)):
             priority, sign, place = priority_of(match["word"]), True, match.end()
@@ -208,13 +215,14 @@ def _line(body: str, day: str) -> ObservationLine | None:
     return ObservationLine(at, priority or "info", text)
 
 
-def _timed(plain: str, place: int, day: str) -> tuple[str, int] | None:
+def _timed(plain: str, place: int, parsed: ParsedNotes) -> tuple[str, int] | None:
     """Return the time at a place, or an empty one if it is said to be unknown, and its end."""
     start = _OPENING.match(plain, place)
     begin = start.end() if start else place
-    if when := read_time(plain[begin : begin + 200], day):
+    if when := read_time(plain[begin : begin + 200], parsed.day):
         end = _CLOSING.match(plain, begin + when.end)
-        return when.at, end.end() if end else begin + when.end
+        at = local_time(when.at, parsed.zone) if when.utc else when.at
+        return at, end.end() if end else begin + when.end
     end = _FIELD_END.search(plain, begin, begin + _LONGEST_FIELD)
     if end is None or not (end.start() > begin):
         return None

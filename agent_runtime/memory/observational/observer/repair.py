@@ -46,7 +46,7 @@ def salvage_notes(
     if rejected.reason not in _REPAIRABLE or len(text) > most * MOST_CHARS:
         return None
     unmarked = [line for line in text.splitlines() if not (source.nonce and source.nonce in line)]
-    parsed = parse_notes("\n".join(unmarked))
+    parsed = parse_notes("\n".join(unmarked), source.zone)
     if parsed.proper <= parsed.loose + parsed.joined + parsed.stray:
         return None
     written = parsed.notes

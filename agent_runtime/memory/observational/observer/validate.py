@@ -60,6 +60,7 @@ class NotesSource:
         nonce: marks the fences; empty if there were none.
         latest: nothing happened later than this time; empty if unknown.
         noteworthy: whether "nothing to observe" cannot be right.
+        zone: of times that name none.
     """
 
     text: str
@@ -68,6 +69,7 @@ class NotesSource:
     nonce: str = ""
     latest: str = ""
     noteworthy: bool = False
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def validate_notes(
         return loop
     if source.nonce and source.nonce in text:
         return NotesRejected("echo", "It repeats the transcript's marks.")
-    parsed = parse_notes(text)
+    parsed = parse_notes(text, source.zone)
     if (wrong := _verdict(parsed, source) or _shape(parsed)) is not None:
         return wrong
     if parsed.nothing:

@@ -256,6 +256,7 @@ class _Attempts:
             nonce=self._nonce,
             latest=self._latest,
             noteworthy=True,
+            zone=self._by.zone,
         )
         notes = validate_notes(text, source, cut_off=cut_off)
         if isinstance(notes, NotesRejected) and not cut_off:
