@@ -120,14 +120,13 @@ async def resolve_run(
     """
     # Before anything counts tokens, which would load it on the event loop.
     await load_vocabulary()
-    agent = _with_plan_tool(agent, settings)
     model = model_of(agent, settings, default, offline, child=child)
     choice = await ModelChoice.of(model, partial(_calibration, store))
     info = await _info(model, choice, settings)
     room = _room(agent, settings, default, choice)
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
-    tools = toolset(_as_sub_agent(agent, settings), output, levels=settings.delegation_depth)
+    tools = _tools(agent, settings, output)
     limits, memory = limits_of(settings), None
     if remembers:
         memory = await configure_memory(settings, model, info, room, memory_models, thread_id)
@@ -155,6 +154,11 @@ async def resolve_run(
         idle=settings.activate_after_idle or None,
         timezone=settings.timezone,
     )
+
+
+def _tools(agent: Agent, settings: Settings, output: outputs.OutputType | None) -> Toolset:
+    whole = _as_sub_agent(_with_plan_tool(agent, settings), settings)
+    return toolset(whole, output, levels=settings.delegation_depth)
 
 
 def _max_steps(agent: Agent, settings: Settings, *, child: bool) -> int:

@@ -30,7 +30,6 @@ from agent_runtime.memory.recall.dates import best_fit, dates_named
 from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
 from agent_runtime.memory.recall.relevance import is_covered
 from agent_runtime_storage.contract.records.log import Outline
-from agent_runtime_storage.contract.records.search import TextHit, VectorHit
 from agent_runtime_storage.contract.store import UserStore
 
 SearchMode = Literal["hybrid", "text", "vectors"]
@@ -126,26 +125,16 @@ async def retrieve(
         InvalidVector, DimensionMismatch: the vector cannot be compared with those of its model.
         StoreError: the database cannot be read.
     """
-    scores: dict[HitPlace, float] = defaultdict(float)
-    best: dict[HitPlace, float] = {}
     with_vectors = mode != "text" and vector is not None and model is not None
-    hits, near = await _candidates(
+    scores, best = await _candidates(
         store,
         query if mode != "vectors" or not with_vectors else None,
         (model, vector) if with_vectors and model is not None and vector is not None else None,
         thread_id,
     )
-    for hit in hits:
-        # The scales of BM25 differ by database and query; relative to the best hit they are alike.
-        scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
-    if near:
-        for one in near:
-            place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
-            # A place has several passages; the first is the nearest.
-            best.setdefault(place, one.similarity)
-        weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
-        for place, score in _from_zero(best).items():
-            scores[place] += weight * score
+    weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
+    for place, score in _from_zero(best).items():
+        scores[place] += weight * score
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
     nodes = {place.address for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
@@ -168,26 +157,35 @@ async def _candidates(
     query: str | None,
     embedded: tuple[str, Sequence[float]] | None,
     thread_id: str | None,
-) -> tuple[list[TextHit], list[VectorHit]]:
-    """Return the hits of full text and of vectors, found at the same time."""
-    hits: list[TextHit] = []
-    near: list[VectorHit] = []
+) -> tuple[dict[HitPlace, float], dict[HitPlace, float]]:
+    """Search texts and vectors at the same time.
+
+    Returns the scores of texts, relative to the best one, and the similarities of vectors.
+    """
+    scores: dict[HitPlace, float] = defaultdict(float)
+    similarities: dict[HitPlace, float] = {}
 
     async def find_texts(query: str) -> None:
-        hits.extend(await store.search.find(query, thread_id=thread_id, limit=CANDIDATES))
+        hits = await store.search.find(query, thread_id=thread_id, limit=CANDIDATES)
+        for hit in hits:
+            # The scales of BM25 differ by database and query; relative to the best they are alike.
+            scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
 
     async def find_vectors(model: str, vector: Sequence[float]) -> None:
-        found = await store.vectors.nearest(
+        near = await store.vectors.nearest(
             model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
         )
-        near.extend(found)
+        for one in near:
+            place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
+            # A place has several passages; the first is the nearest.
+            similarities.setdefault(place, one.similarity)
 
     async with single_error(), anyio.create_task_group() as group:
         if query is not None:
             group.start_soon(find_texts, query)
         if embedded is not None:
             group.start_soon(find_vectors, *embedded)
-    return hits, near
+    return scores, similarities
 
 
 async def _fits(
