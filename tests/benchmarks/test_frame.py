@@ -22,7 +22,7 @@ def test_without_a_name_the_benchmarks_are_listed(capsys: pytest.CaptureFixture[
     for name, one in benchmarks().items():
         assert f"  {name} " in listed and one.summary in listed
     assert benchmarks()["chaos"].room == "proof"
-    assert "\nproof:\n  autonomy " in listed
+    assert "\nproof:\n  attacks " in listed
 
 
 def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

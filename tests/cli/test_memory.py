@@ -129,7 +129,7 @@ def test_observe_writes_observations_and_activates_nothing(desk: Desk) -> None:
 
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
-    assert len(report["written"]) > 2
+    assert len(report["written"]) > 1
     assert re.search(r"^memory: [\d,]+ tokens observed as \d+ \(by the model\)$", done.stderr, re.M)
     assert report["usage"]["calls"] == len(report["written"]) and report["usage"]["cost"] > 0
     after = desk.state()
@@ -361,7 +361,7 @@ def test_export_writes_readable_text(desk: Desk) -> None:
     assert "\n- observed: 0 of 1,000 tokens, 0%\n" in shown
     blocks = re.findall(r"## o\d+ [^\n]*\n\n```text\n(.*?)\n```\n", shown, re.S)
     assert len(blocks) == len(desk.state()["observations"])
-    assert "Task: read" in blocks[0]
+    assert "The agent read a page" in blocks[0]
 
 
 def test_an_unwritable_export_is_bad_usage(desk: Desk) -> None:

@@ -36,6 +36,8 @@ from agent_runtime.prompt.view import Entry
 
 OFF_LOOP = 50_000
 """Above this many characters slots are read in a thread."""
+SHORTEST_SHARE = 4
+"""The slots of a short interval may have one of this many of its tokens."""
 SHORT_CHARS = 120
 """Characters of an answer that says little without what it answers."""
 PROPOSAL_CHARS = 2_400
@@ -82,7 +84,9 @@ def slot_budget(entries: Sequence[Entry]) -> int:
         or message_tokens(entry.message) + sum(count_text(result.text) for result in entry.results)
         for entry in entries
     )
-    return max(LEAST_TOKENS, size * TOKENS_PER_THOUSAND // 1000)
+    # Not more than a part of a short interval: observing has to make it shorter.
+    least = min(LEAST_TOKENS, size // SHORTEST_SHARE)
+    return max(least, size * TOKENS_PER_THOUSAND // 1000)
 
 
 def observed(call: ToolCall, result: ToolResult) -> Sequence[Observed]:
