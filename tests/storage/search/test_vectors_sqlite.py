@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime_storage import StoreError, UserStore, VectorHit, VectorItem, open_store
+from agent_runtime_storage import (
+    DimensionMismatch,
+    StoreError,
+    UserStore,
+    VectorHit,
+    VectorItem,
+    open_store,
+)
 from agent_runtime_storage.drivers.libsql.http import HttpDriver
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
@@ -191,6 +198,18 @@ async def test_vectors_without_signs_are_found_and_get_them(
         "SELECT group_concat(hex(signs)) FROM vectors WHERE source = 'message'", {}
     )
     assert filled == written
+
+
+@pytest.mark.parametrize("thread_id", [None, "t1"])
+async def test_a_query_with_signs_of_another_length_is_a_mismatch(
+    migrated: SqliteDriver, thread_id: str | None
+) -> None:
+    user = SqlStore(migrated).of("ann")
+    await user.threads.ensure("t1")
+    await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 1, [1.0] * 256)])
+
+    with pytest.raises(DimensionMismatch, match="has 128"):
+        await user.vectors.nearest(MODEL, [1.0] * 128, thread_id=thread_id)
 
 
 @pytest.mark.parametrize("dimensions", [search.LEAST_SIGNS - 8, search.LEAST_SIGNS + 1])

@@ -1,7 +1,7 @@
 -- Vectors.  A search compares the signs of all candidates, then the best of these exactly.
 
 -- name: vector_index_is_due
--- Whether vectors from before migration 22 lack their signs.
+-- Whether vectors from before migration 21 lack their signs.
 SELECT EXISTS (
     SELECT 1 FROM vectors INDEXED BY vectors_without_signs
     WHERE user_id = :user_id AND model = :model AND signs IS NULL);
@@ -54,8 +54,10 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND model = :model
 ORDER BY similarity DESC, source, source_id, part
 LIMIT :limit;
 
--- name: signs_order
--- Those without signs are added to the candidates, so none is left out before it has them.
+-- name: likely_by_signs
+-- Those without signs are added to the candidates, so none is left out before it has them.  Signs
+-- of another number of dimensions cannot be compared.
+  AND (signs IS NULL OR length(signs) = length(:signs))
 ORDER BY vec_distance_hamming(vec_bit(coalesce(signs, :signs)), vec_bit(:signs))
 LIMIT :candidates + (
     SELECT count(*) FROM vectors INDEXED BY vectors_without_signs
@@ -75,7 +77,7 @@ WITH near (id) AS MATERIALIZED (
     WHERE user_id = :user_id AND model = :model
       AND thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
       AND (:sources IS NULL OR source IN (SELECT value FROM json_each(:sources)))
-    {signs_order}
+    {likely_by_signs}
 )
 {nearest_by_signs};
 
@@ -86,6 +88,6 @@ WITH near (id) AS MATERIALIZED (
       AND EXISTS (
           SELECT 1 FROM threads WHERE user_id = :user_id AND id = :thread_id AND hidden = '')
       AND (:sources IS NULL OR source IN (SELECT value FROM json_each(:sources)))
-    {signs_order}
+    {likely_by_signs}
 )
 {nearest_by_signs};
