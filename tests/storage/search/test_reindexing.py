@@ -31,6 +31,12 @@ async def driver(database_url: str) -> AsyncIterator[Driver]:
     await opened.close()
 
 
+async def take_secret_away(driver: Driver) -> None:
+    """Make the database one that had texts before there was a secret."""
+    none = "UPDATE search_secrets SET secret = :none"
+    await driver.batch([Statement(none, {"none": b""}, rows=1)], owner=None)
+
+
 def text_of(kind: str, body: bytes) -> str:
     """Return the searchable text of a body: in these tests, all of it."""
     if body == b"broken":
@@ -75,6 +81,7 @@ async def found(user: UserStore, query: str) -> list[tuple[int, int | None]]:
 
 
 async def test_outdated_texts_are_indexed_again_a_few_at_a_time(driver: Driver) -> None:
+    await take_secret_away(driver)
     store = SqlStore(driver)
     ann, bob = store.of("ann"), store.of("bob")
     for user in (ann, bob):
@@ -108,3 +115,17 @@ async def test_a_text_that_cannot_be_read_keeps_its_index(driver: Driver) -> Non
     assert await user.upkeep.reindex(text_of) == 1
     assert await user.upkeep.reindex(text_of) == 0
     assert await found(user, "Rechnung") == [(1, None)]
+
+
+async def test_words_that_an_older_process_hashed_without_the_secret_are_found(
+    driver: Driver,
+) -> None:
+    user = SqlStore(driver).of("ann")
+    await write(user, ENGLISH)
+    # It had opened the database before a newer process chose the secret.
+    await index_as_version_1(driver, "ann")
+    assert await found(user, "invoices") == []
+
+    await user.upkeep.reindex(text_of)
+
+    assert await found(user, "invoices") == [(1, None)]
