@@ -120,7 +120,7 @@ async def begin_new_run(
         InvalidFile: a file cannot be stored.
     """
     task = request.task
-    title = encodable(task.text.strip().partition("\n")[0][:80]) if task else ""
+    title = _title_of(task) if task else ""
     own = request.spec.program == COMMAND
     workspace = request.spec.caller.get(WORKSPACE) if own else None
     metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
@@ -228,6 +228,11 @@ async def _fitting(
 async def _count(text: str) -> int:
     # In a thread: a million characters take a second.
     return await anyio.to_thread.run_sync(count_text, text)
+
+
+def _title_of(task: UserMessage) -> str:
+    # A title holds no zero byte, but a task may.
+    return encodable(task.text.strip().partition("\n")[0][:80].replace("\0", ""))
 
 
 async def _with_files(store: UserStore, thread: Thread, request: RunRequest) -> UserMessage | None:

@@ -173,3 +173,12 @@ async def test_recall_opens_no_file_of_another_thread(play: Play) -> None:
         text = sent(world, -1)
         assert "secret" not in text
         assert f"This thread has no file '{reference}'" in text
+
+
+@pytest.mark.backends("file", "libsql-http", "postgres")
+async def test_a_task_may_begin_with_a_zero_byte(play: Play) -> None:
+    async with play([say("done")]) as world:
+        result = await world.runtime.run(Agent(), "a\0b", thread="t")
+
+        assert result.ok
+        assert (await world.runtime.threads.get("t")).title == "ab"
