@@ -4,8 +4,6 @@ from __future__ import annotations
 
 MAX_NAME_BYTES = 512
 """A key of several names has to fit into a page of every database's index."""
-
-
 MAX_TITLE_CHARS = 500
 """Of a thread's title, which stands in every list of threads."""
 

@@ -14,7 +14,7 @@ from typing import Any, cast, get_args
 
 import orjson
 
-from agent_runtime_storage.contract.names import title_problem
+from agent_runtime_storage.contract.names import MAX_TITLE_CHARS
 from agent_runtime_storage.contract.records.files import FileKind, FileOrigin
 from agent_runtime_storage.contract.records.log import (
     ACTIVE,
@@ -66,8 +66,8 @@ def strip_to_history(section: Section, fields: Fields) -> bool:
     _bound(section, fields)
     match section.name:
         case "thread":
-            if problem := title_problem(fields.values["title"]):
-                fields.fail(f"the thread's title {problem}.")
+            # Earlier versions took longer ones.
+            fields.values["title"] = fields.values["title"][:MAX_TITLE_CHARS]
             fields.values |= {"active_run": None, "last_activation": 0, "last_inbox": 0}
             # The same path is another folder on this machine.
             metadata = fields.values["metadata"]
