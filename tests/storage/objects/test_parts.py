@@ -71,6 +71,17 @@ async def test_what_the_server_refuses_names_the_cure_and_leaves_nothing(
     assert await user.files.list("t1") == []
 
 
+async def test_a_body_too_large_for_a_message_of_a_websocket_names_the_cure(
+    user: UserStore,
+) -> None:
+    await begin(user)
+    file = NewFile("f1", "document", "upload", "f", "text/plain", Random(3).randbytes(12_000_000))
+    with pytest.raises(StoreError, match="over a WebSocket") as refused:
+        await user.files.put("t1", file)
+    assert "AGENT_RUNTIME_OBJECT_STORE_URL" in refused.value.cure
+    assert await user.files.list("t1") == []
+
+
 async def test_parts_are_exported_imported_and_deleted_with_their_thread(
     store: Store, user: UserStore
 ) -> None:

@@ -224,7 +224,8 @@ class HttpTransport:
             case 413:
                 raise StoreError(
                     f"The database {self._shown} refused a request as too large.",
-                    cure="Write less at once, or keep large values as files.",
+                    cure="Raise the server's limit, or set AGENT_RUNTIME_OBJECT_STORE_URL, which "
+                    "takes large bodies out of the database.",
                 )
             case 429 | 503:
                 raise TransientFailure("busy", f"the server answered {status}")

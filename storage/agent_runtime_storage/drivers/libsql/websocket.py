@@ -186,7 +186,8 @@ class WebSocketTransport:
         if plan.size > _MESSAGE_BYTES:
             return StoreError(
                 f"The database {self._shown} takes no batch of {plan.size} bytes over a WebSocket.",
-                cure="Write less at once, keep large values as files, or use an `http:` URL.",
+                cure="Use an `http:` URL, or set AGENT_RUNTIME_OBJECT_STORE_URL, which takes large "
+                "bodies out of the database.",
             )
         return stream.batch({"steps": plan.steps})
 
