@@ -210,6 +210,38 @@ def test_a_priority_is_read_behind_what_hides_it(raw: str) -> None:
     assert (line.at, line.priority, line.text) == ("2026-11-21 14:05", "critical", "x.")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We never found the cause.",
+        "She never answered.",
+        "Wczoraj serwer nie działał.",
+        "Test nie przeszedł.",
+        "Nigdy tego nie widziałem.",
+        "Я никогда этого не видел.",
+        "Je ne l'ai jamais vu.",
+        "En ole koskaan nähnyt sitä.",
+    ],
+)
+def test_what_never_was_is_no_rule(text: str) -> None:
+    assert not binding(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We never need eval.",
+        "We never use tabs.",
+        "Nigdy nie usuwaj pliku, który działał.",
+        "Nie pozwól, żeby test upadł.",
+        "Никогда не меняй то, что работало.",
+        "Bajo ninguna circunstancia borres la tabla.",
+    ],
+)
+def test_what_never_may_be_is_a_rule(text: str) -> None:
+    assert binding(text)
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_words_before_an_order_are_bounded(code: Code) -> None:
     table = language(code)
