@@ -55,7 +55,8 @@ def open_artifact_tool(
         if file_id(FileRef("custom", asked)):
             return await _file(context, asked, offset, limit)
         # The handle is of the thread that delegates, not of the sub-agent's own.
-        where = await NodeLocator.of(context.store, thread_id or context.thread_id)
+        asker = thread_id or context.thread_id
+        where = await NodeLocator.of(context.store, asker, context.timezone)
         return ToolResult(page(await open_result(where, asked, HOW), offset, limit))
 
     return FunctionTool(open_artifact, name=NAME, idempotent=True)

@@ -10,6 +10,7 @@ from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ToolError
 from agent_runtime.human.posting import InboxLimits, post_message
 from agent_runtime.memory.transcript import time_of
+from agent_runtime.prompt.calendar import named_time
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 
@@ -38,7 +39,7 @@ async def tasks(
         return await _wait(context)
     known = await tasks_of(context.store, context.thread_id)
     if action == "list":
-        return format_tasks(known)
+        return format_tasks(known, context.timezone)
     chosen = next((one for one in known if task.strip() in (one.run_id, one.key)), None)
     if chosen is None:
         raise ToolError(f"There is no background task {task[:80]!r}.", cure="List them first.")
@@ -74,13 +75,16 @@ async def tasks_note(context: ToolContext) -> str:
     """List the tasks that are running or interrupted, for the state note."""
     known = await tasks_of(context.store, context.thread_id)
     open_tasks = [one for one in known if one.status in ("running", "interrupted")]
-    return f"Your background tasks:\n{format_tasks(open_tasks)}" if open_tasks else ""
+    if not open_tasks:
+        return ""
+    return f"Your background tasks:\n{format_tasks(open_tasks, context.timezone)}"
 
 
-def format_tasks(known: list[BackgroundTask]) -> str:
-    """Return tasks as lines, newest first."""
+def format_tasks(known: list[BackgroundTask], zone: str = "UTC") -> str:
+    """Return tasks as lines, newest first, with times in a zone."""
     lines = [
-        f"- {one.key}: {one.status}, {one.steps} steps, started {time_of(one.created_at)} UTC, "
+        f"- {one.key}: {one.status}, {one.steps} steps, "
+        f"started {named_time(time_of(one.created_at), zone)}, "
         f"run {one.run_id}: {one.action[:120]}"
         for one in known[:MOST_LISTED]
     ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from agent_runtime.errors import ConfigError
@@ -118,9 +119,23 @@ def local_time(at: str, zone: str) -> str:
     return _converted(at, lambda when: when.replace(tzinfo=UTC).astimezone(zone_of(zone)), zone)
 
 
-def utc_time(at: str, zone: str) -> str:
-    """Return a zone's time such as `2026-11-21 14:05` in UTC; a day alone stays as it is."""
-    return _converted(at, lambda when: when.replace(tzinfo=zone_of(zone)).astimezone(UTC), zone)
+def named_time(at: str, zone: str) -> str:
+    """Return a time such as `2026-11-21 14:05` in a zone, with its name."""
+    return f"{local_time(at, zone)} {checked_zone(zone)}" if at else "time unknown"
+
+
+def utc_time(at: str, zone: str, known: Container[str] = ()) -> str:
+    """Return a zone's time such as `2026-11-21 14:05` in UTC; a day alone stays as it is.
+
+    Args:
+        known: times in UTC; one of them is meant where a time occurs twice, as in autumn.
+    """
+
+    def convert(when: datetime, fold: int) -> datetime:
+        return when.replace(tzinfo=zone_of(zone), fold=fold).astimezone(UTC)
+
+    first, second = (_converted(at, partial(convert, fold=fold), zone) for fold in (0, 1))
+    return second if first not in known and second in known else first
 
 
 def notes_in_zone(notes: ObservationNotes, zone: str) -> ObservationNotes:
@@ -128,14 +143,25 @@ def notes_in_zone(notes: ObservationNotes, zone: str) -> ObservationNotes:
     return _with_times(notes, zone, local_time)
 
 
-def notes_in_utc(notes: ObservationNotes, zone: str) -> ObservationNotes:
-    """Return notes of a zone's times with their times in UTC."""
-    return _with_times(notes, zone, utc_time)
+def notes_in_utc(notes: ObservationNotes, zone: str, known: Iterable[str] = ()) -> ObservationNotes:
+    """Return notes of a zone's times with their times in UTC; see `utc_time`."""
+    return _with_times(notes, zone, partial(utc_time, known=frozenset(known)))
 
 
 def observation_in_zone(observation: Observation, zone: str) -> Observation:
     """Return an observation with its times in a zone."""
     notes = notes_in_zone(observation.notes, zone)
+    if (archive := observation.archive) and archive.since and zone != "UTC":
+        stored, shown = (
+            f"{convert(archive.since)} to {convert(archive.until)}"
+            for convert in (str, partial(local_time, zone=zone))
+        )
+        # The line that points to it has no time of its own.
+        lines = (
+            line if line.at else replace(line, text=line.text.replace(stored, shown))
+            for line in notes.lines
+        )
+        notes = replace(notes, lines=tuple(lines))
     return observation if notes is observation.notes else replace(observation, notes=notes)
 
 

@@ -114,6 +114,7 @@ class ToolContexts:
             max_file_bytes=self.settings.max_file_bytes,
             timer=timer,
             user_context=self.user_context,
+            timezone=self.settings.timezone,
             services={type(service): service for service in self._services()},
         )
 

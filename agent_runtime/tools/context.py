@@ -30,6 +30,7 @@ class ToolContext:
         timer: of this call; it stops while `run_agent` works.
         user_context: the outermost run's data about its user.
         max_file_bytes: the largest file that can be stored.
+        timezone: IANA name of the zone in which the agent reads times.
         services: parts of the run that the runtime's own tools use, by type; see `service`.
     """
 
@@ -46,6 +47,7 @@ class ToolContext:
     user_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_file_bytes: int = MAX_BYTES
     services: Mapping[type[Any], Any] = field(default_factory=dict[type[Any], Any])
+    timezone: str = "UTC"
 
     def service(self, kind: type[T]) -> T | None:
         """Return the run's service of a type, such as its `Planner`; None if it has none."""

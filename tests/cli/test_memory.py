@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
+from agent_runtime.prompt.calendar import local_time
 from agent_runtime.testing.model_server import OpenAIServer, Reply
 from agent_runtime.testing.observer import is_for_memory
 from tests.cli.test_runs import Machine
@@ -149,7 +150,7 @@ def test_observe_writes_observations_and_activates_nothing(desk: Desk) -> None:
     assert re.search(
         r"^o1 +level 0  nodes? 1[-\d]* .* x\)  openai/test-model, prepared$", shown, re.M
     )
-    assert "    Task: read" in shown.splitlines()
+    assert "task      read" in shown.splitlines()
 
     again = desk.memory("observe", "t")
     assert again.exit_code == 0 and "There is nothing to observe" in again.stderr
@@ -354,6 +355,19 @@ def test_export_writes_everything_as_json_lines(desk: Desk) -> None:
     assert desk.memory("export", "t").stdout.splitlines()[1:] == lines[1:]
 
 
+def test_times_are_in_the_zone_of_prompts(desk: Desk) -> None:
+    desk.memory("observe", "t")
+    at = desk.state()["observations"][0]["notes"]["lines"][0]["at"]
+    local = local_time(at, "Asia/Kathmandu")
+    zone = {"AGENT_RUNTIME_TIMEZONE": "Asia/Kathmandu"}
+    shown = desk.memory("show", "t", "--full", **zone).stdout
+    assert f"  {local} Asia/Kathmandu  " in shown and f"    {local[11:]} " in shown
+    exported = desk.memory("export", "t", "--format", "markdown", **zone).stdout
+    assert f"  {local} Asia/Kathmandu  " in exported and f"\n{local[11:]} " in exported
+    # What programs read stays in UTC.
+    assert at in desk.memory("show", "t", "--json", **zone).stdout
+
+
 def test_export_writes_readable_text(desk: Desk) -> None:
     desk.memory("observe", "t")
     shown = desk.memory("export", "t", "--format", "markdown").stdout
@@ -361,7 +375,7 @@ def test_export_writes_readable_text(desk: Desk) -> None:
     assert "\n- observed: 0 of 1,000 tokens, 0%\n" in shown
     blocks = re.findall(r"## o\d+ [^\n]*\n\n```text\n(.*?)\n```\n", shown, re.S)
     assert len(blocks) == len(desk.state()["observations"])
-    assert "The agent read a page" in blocks[0]
+    assert "The agent read a page" in blocks[0] and "\n- task: read\n" in shown
 
 
 def test_an_unwritable_export_is_bad_usage(desk: Desk) -> None:

@@ -72,20 +72,23 @@ def memory() -> None:
 def show(thread: str, full: bool, everything: bool, model: str | None, as_json: bool) -> None:
     """Show the parts of THREAD's prompt and their cause, each observation, the task and the ledger.
 
-    Tokens are calibrated by the usage that the model's provider reported.
+    Tokens are calibrated by the usage that the model's provider reported. Times of observations
+    are in AGENT_RUNTIME_TIMEZONE, as in prompts; in JSON they are in UTC.
     """
 
-    async def read(runtime: Runtime) -> MemoryReport:
-        return await runtime.memory.report(await _agent(runtime, thread, model), thread)
+    async def read(runtime: Runtime) -> tuple[MemoryReport, str]:
+        agent = await _agent(runtime, thread, model)
+        return await runtime.memory.report(agent, thread), runtime.settings.timezone
 
-    found = with_runtime(read)
+    found, zone = with_runtime(read)
     if as_json:
         write_json(report_json(found, everything=everything))
         return
+    found = _in_zone(found, zone)
     for line in _head_lines(found, full=full):
         write_row(line)
     for one in found.held if everything else found.at("active", "prepared"):
-        write_row(_held_line(one))
+        write_row(_held_line(one, zone))
         for line in one.observation.text.splitlines() if full else ():
             write_row(f"    {line}")
     if not found.held:
@@ -102,11 +105,15 @@ def explain(thread: str, node: int, as_json: bool) -> None:
     In the prompt, as it was written or shortened; in an observation, by which of its lines;
     archived; outside of the prompt; or on another branch.
     """
-    found = with_runtime(lambda runtime: runtime.memory.explain(thread, node))
+
+    async def read(runtime: Runtime) -> tuple[NodeExplanation, str]:
+        return await runtime.memory.explain(thread, node), runtime.settings.timezone
+
+    found, zone = with_runtime(read)
     if as_json:
         write_json(_explanation_json(found))
         return
-    for line in _explanation_lines(found):
+    for line in _explanation_lines(found, zone):
         write_row(line)
 
 
@@ -186,7 +193,8 @@ async def _export(runtime: Runtime, thread: str, model: str | None, form: str) -
     report = await runtime.memory.report(await _agent(runtime, thread, model), thread)
     rows = await user_store(runtime).log.activations(thread)
     if form == "markdown":
-        return list(_markdown(report))
+        zone = runtime.settings.timezone
+        return list(_markdown(_in_zone(report, zone), zone))
     head = report_json(report, everything=True)
     held = head.pop("observations")
     records = [{"type": "memory", "version": 1, **head}]
@@ -284,10 +292,22 @@ def _of(tokens: int, limit: int) -> str:
     return f"{tokens:,} of {limit:,} tokens, {tokens / max(1, limit):.0%}"
 
 
-def _held_line(one: ReportedObservation) -> str:
+def _in_zone(found: MemoryReport, zone: str) -> MemoryReport:
+    """Return a report with the times of its observations in a zone, as prompts show them."""
+    from dataclasses import replace
+
+    from agent_runtime.prompt.calendar import observation_in_zone
+
+    held = (
+        replace(one, observation=observation_in_zone(one.observation, zone)) for one in found.held
+    )
+    return replace(found, held=tuple(held))
+
+
+def _held_line(one: ReportedObservation, zone: str) -> str:
     seen = one.observation
     times = sorted({line.at for line in seen.notes.lines if line.at})
-    when = f"{' to '.join(times[:: max(1, len(times) - 1)])} UTC" if times else "time unknown"
+    when = f"{' to '.join(times[:: max(1, len(times) - 1)])} {zone}" if times else "time unknown"
     by = seen.model or {"model": "a model", "rules": "rules", "archive": "archived"}[seen.origin]
     nodes = f"nodes {seen.first}-{seen.last}" if seen.first < seen.last else f"node {seen.first}"
     marks = [by]
@@ -299,7 +319,9 @@ def _held_line(one: ReportedObservation) -> str:
     )
 
 
-def _explanation_lines(found: NodeExplanation) -> Iterator[str]:
+def _explanation_lines(found: NodeExplanation, zone: str) -> Iterator[str]:
+    from agent_runtime.prompt.calendar import named_time
+
     yield (
         f"node      {found.node}, {found.role}, {time_text(found.created_at)}, "
         f"{found.tokens:,} tokens"
@@ -317,7 +339,7 @@ def _explanation_lines(found: NodeExplanation) -> Iterator[str]:
         if place and place == len(found.observations) - 1:
             lines = found.replaced
         for line in lines:
-            yield f"          {line.at} {line.priority}: {line.text}"
+            yield f"          {named_time(line.at, zone)} {line.priority}: {line.text}"
     if found.constraint:
         yield f"required  {found.constraint}"
     yield f"recall    handle {found.handle} opens it"
@@ -409,7 +431,7 @@ def _observation_json(one: Observation) -> dict[str, Any]:
     return {**dataclasses.asdict(one), "tokens": one.tokens, "text": one.text}
 
 
-def _markdown(found: MemoryReport) -> Iterator[str]:
+def _markdown(found: MemoryReport, zone: str) -> Iterator[str]:
     yield f"# Memory of thread {found.thread_id}"
     yield ""
     for line in _head_lines(found, full=True):
@@ -417,7 +439,7 @@ def _markdown(found: MemoryReport) -> Iterator[str]:
         yield f"- {name}: {text.strip()}"
     for one in found.held:
         yield ""
-        yield f"## {_held_line(one)}"
+        yield f"## {_held_line(one, zone)}"
         yield ""
         yield "```text"
         # No text of an observation may end the block.

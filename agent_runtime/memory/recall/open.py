@@ -15,6 +15,7 @@ from agent_runtime.log.branch import observation_of
 from agent_runtime.memory.transcript import nonce_for, time_of, transcript_messages
 from agent_runtime.messages import FileRef, call_id, call_place, decode_result
 from agent_runtime.prompt.build import decode_activation, entry_of
+from agent_runtime.prompt.calendar import named_time, observation_in_zone
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import ActivationContent, Entry
 from agent_runtime_storage.contract.records.log import Node
@@ -59,6 +60,7 @@ class NodeLocator:
     Attributes:
         head: the newest closed node of the thread's branch.
         observations: those in the prompt.
+        zone: of the times that are shown, as the agent that opens it reads them.
     """
 
     store: UserStore
@@ -66,15 +68,17 @@ class NodeLocator:
     head: int | None
     start: ActivationContent
     observations: tuple[Observation, ...]
+    zone: str = "UTC"
 
     @classmethod
-    async def of(cls, store: UserStore, thread_id: str) -> NodeLocator:
+    async def of(cls, store: UserStore, thread_id: str, zone: str = "UTC") -> NodeLocator:
         """Return the locator for the thread's head. Raises `NotFound`."""
         head = (await store.threads.get(thread_id)).head
         row = await store.log.activation(thread_id, head)
         start = ActivationContent() if row is None else decode_activation(row)[0]
         rows = await store.log.observations(thread_id, ids=start.observed) if start.observed else []
-        return cls(store, thread_id, head, start, tuple(map(observation_of, rows)))
+        shown = tuple(map(observation_of, rows))
+        return cls(store, thread_id, head, start, shown, zone)
 
     async def lineage(self, first: int) -> list[int]:
         """Return the branch's nodes from `first` on."""
@@ -93,6 +97,10 @@ class NodeLocator:
         if await self.has(node.seq) or (node.status == "open" and node.parent_id == self.head):
             return None
         return ELSEWHERE
+
+    def written_when(self, node: Node) -> str:
+        """Return when a node was written, as text."""
+        return named_time(time_of(node.created_at), self.zone)
 
     def of_node(self, node: int) -> str:
         """Describe in what form the prompt has a node of the branch."""
@@ -122,7 +130,8 @@ async def open_result(where: NodeLocator, handle: str, cure: str) -> Opened:
         )
     written = await where.store.log.node(where.thread_id, node)
     place = await where.elsewhere(written) or where.of_node(node)
-    about = f"Result {handle} of {call.tool} ({call.outcome}), node {node}, {written_when(written)}"
+    when = where.written_when(written)
+    about = f"Result {handle} of {call.tool} ({call.outcome}), node {node}, {when}"
     return Opened(f"{about}, {place}", decode_result(call.body).text)
 
 
@@ -209,12 +218,12 @@ def _parts(
     where: NodeLocator, entry: Entry, tokens: int, place: str | None
 ) -> Iterable[OpenedPart]:
     results = itertools.count()
-    at = time_of(entry.at)
+    at = named_time(time_of(entry.at), where.zone)
     for one in transcript_messages([entry], result_limit=tokens):
         speaker = one.speaker
         if speaker.startswith("tool "):
             speaker = f"{speaker}, handle {call_id(entry.seq, next(results))}"
-        header = (f"node {entry.seq}", f"{at} UTC", speaker, place or where.of_node(entry.seq))
+        header = (f"node {entry.seq}", at, speaker, place or where.of_node(entry.seq))
         yield OpenedPart(" | ".join(header), one.text)
 
 
@@ -232,15 +241,17 @@ async def open_observation(where: NodeLocator, number: int, cure: str) -> Opened
     rows = await store.log.observations(thread_id, ids=[number])
     if not rows:
         raise ToolError(f"This thread has no observation o{number}.", cure=cure)
-    found = observation_of(rows[0])
+    found = observation_in_zone(observation_of(rows[0]), where.zone)
     here = await where.has(found.last)
-    about = f"Observation {describe_observation(found)}{'' if here else f', {ELSEWHERE}'}"
+    place = "" if here else f", {ELSEWHERE}"
+    about = f"Observation {describe_observation(found, where.zone)}{place}"
     if not found.parts:
         # From its own last node, which may lie on another branch than the head.
         seqs = await store.log.lineage(thread_id, found.last, first=found.first)
         return replace(await _interval(where, seqs, None if here else ELSEWHERE), about=about)
     parts = [
-        observation_of(row) for row in await store.log.observations(thread_id, ids=found.parts)
+        observation_in_zone(observation_of(row), where.zone)
+        for row in await store.log.observations(thread_id, ids=found.parts)
     ]
     if len(parts) < len(found.parts):
         raise CorruptThread(
@@ -250,7 +261,8 @@ async def open_observation(where: NodeLocator, number: int, cure: str) -> Opened
     # In the order of the branch; ids may be in another order.
     parts.sort(key=lambda one: found.parts.index(one.id))
     hint, text = with_headers(
-        OpenedPart(f"observation {describe_observation(one)}", one.text) for one in parts
+        OpenedPart(f"observation {describe_observation(one, where.zone)}", one.text)
+        for one in parts
     )
     hint = f"It replaced the {len(parts)} observations that follow; their ids open them. {hint}"
     if here:
@@ -258,20 +270,15 @@ async def open_observation(where: NodeLocator, number: int, cure: str) -> Opened
     return Opened(about, text, hint)
 
 
-def describe_observation(found: Observation) -> str:
-    """Return an observation's id, interval, times and author, as text."""
+def describe_observation(found: Observation, zone: str) -> str:
+    """Return an observation's id, interval, times (which are in the zone) and author, as text."""
     times = sorted(line.at for line in found.notes.lines if line.at)
-    spans = f", {times[0]} to {times[-1]} UTC" if times else ""
+    spans = f", {times[0]} to {times[-1]} {zone}" if times else ""
     origin = {"model": "by a model", "rules": "by rules", "archive": "archived"}[found.origin]
     return f"o{found.id}, nodes {found.first} to {found.last}{spans}, {origin}"
 
 
 # Text
-
-
-def written_when(node: Node) -> str:
-    """Return when a node was written, as text."""
-    return f"{time_of(node.created_at)} UTC"
 
 
 def with_headers(parts: Iterable[OpenedPart]) -> tuple[str, str]:

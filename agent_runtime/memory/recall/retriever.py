@@ -42,6 +42,7 @@ from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeat
 from agent_runtime.models.embedding import Vector
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import entry_of
+from agent_runtime.prompt.calendar import named_time
 from agent_runtime.prompt.fences import masked
 from agent_runtime.prompt.view import Entry, View
 from agent_runtime_storage.contract.records.log import NewEvent, Outline
@@ -338,8 +339,14 @@ class Retriever:
         self, matches: Sequence[_Match], query: str, tokens: int
     ) -> tuple[list[SearchHit], str]:
         """Return the hits that there is room for, and the note's text."""
-        own, nonce = self.log.lease.thread_id, self.log.view.start.nonce
-        make = functools.partial(_note, matches, query, tokens=tokens, own=own, nonce=nonce)
+        page = _Page(
+            words_of(query),
+            self.log.lease.thread_id,
+            self.log.view.start.nonce,
+            str(self.policy.zone),
+            tokens,
+        )
+        make = functools.partial(_note, matches, page)
         if sum(characters(match.entries) for match in matches) > OFF_LOOP:
             return await anyio.to_thread.run_sync(make)
         return make()
@@ -393,14 +400,10 @@ def _recalled(view: View, own: str) -> Iterator[NodeAddress]:
                 yield NodeAddress(shown[2] or own, int(shown[1]))
 
 
-def _note(
-    matches: Sequence[_Match], query: str, *, tokens: int, own: str, nonce: str
-) -> tuple[list[SearchHit], str]:
-    """Return the hits that fit, and the text of the note that shows them."""
-    calls: dict[NodeAddress, set[int | None]] = defaultdict(set)
+def _note(matches: Sequence[_Match], page: _Page) -> tuple[list[SearchHit], str]:
+    """Return the hits that fit an empty page, and the text of the note that shows them."""
     for match in matches:
-        calls[match.hit.address].add(match.hit.call)
-    page = _Page(words_of(query), dict(calls), own, nonce, tokens)
+        page.calls[match.hit.address].add(match.hit.call)
     for match in matches:
         page.add(match)
     if not page.hits:
@@ -417,14 +420,18 @@ class _Page:
         calls: for each matching node the calls whose results match; None for its own words.
         own: the run's thread.
         nonce: the mark of the runtime's own words; masked in what others said.
+        zone: the name of the zone of the times that it shows.
         left: tokens that are still free.
     """
 
     words: Sequence[str]
-    calls: dict[NodeAddress, set[int | None]]
     own: str
     nonce: str
+    zone: str
     left: int
+    calls: defaultdict[NodeAddress, set[int | None]] = field(
+        default_factory=lambda: defaultdict[NodeAddress, set[int | None]](set)
+    )
     hits: list[SearchHit] = field(default_factory=list[SearchHit])
     shown: dict[NodeAddress, tuple[OpenedPart, ...]] = field(
         default_factory=dict[NodeAddress, tuple[OpenedPart, ...]]
@@ -466,7 +473,7 @@ class _Page:
         parts: list[OpenedPart] = []
         results = itertools.count()
         for one in transcript_messages([entry], result_limit=RESULT_TOKENS):
-            header = [f"node {name}", f"{one.at} UTC", one.speaker]
+            header = [f"node {name}", named_time(one.at, self.zone), one.speaker]
             text, matches = one.text, None in calls
             if one.speaker.startswith("tool "):
                 index = next(results)

@@ -20,7 +20,6 @@ from agent_runtime.memory.recall.open import (
     open_observation,
     open_result,
     with_headers,
-    written_when,
 )
 from agent_runtime.memory.recall.search import NodeAddress, SearchHit, retrieve
 from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
@@ -113,13 +112,13 @@ async def _open(context: ToolContext, handle: str) -> Opened:
 
 async def _locator(context: ToolContext, thread_id: str) -> NodeLocator:
     if thread_id == context.thread_id:
-        return await NodeLocator.of(context.store, thread_id)
+        return await NodeLocator.of(context.store, thread_id, context.timezone)
     retriever = _retriever(context)
     # Only this scope may show other threads, even to a model that guesses an id.
     if retriever is None or retriever.policy.scope != "user":
         raise ToolError("You can open only what is in your own thread.", cure=HANDLES)
     try:
-        return await NodeLocator.of(context.store, thread_id)
+        return await NodeLocator.of(context.store, thread_id, context.timezone)
     except NotFound:
         raise ToolError(f"There is no thread {thread_id[:80]!r}.", cure=HANDLES) from None
 
@@ -133,7 +132,7 @@ async def _search(context: ToolContext, query: str) -> Opened:
     Full text of the run's branch is searched; with semantic recall vectors too, and the user's
     other threads if they are in its scope.
     """
-    where = await NodeLocator.of(context.store, context.thread_id)
+    where = await NodeLocator.of(context.store, context.thread_id, context.timezone)
     retriever = _retriever(context)
     if retriever is not None:
         hits = await retriever.find(query, limit=SEARCHED)
@@ -212,7 +211,7 @@ async def _places(
     for number, place in enumerate(found[:HITS]):
         thread_id = place.hit.thread_id
         if thread_id not in locators:
-            locators[thread_id] = await NodeLocator.of(where.store, thread_id)
+            locators[thread_id] = await NodeLocator.of(where.store, thread_id, where.zone)
         locator, own = locators[thread_id], where.thread_id
         more: list[OpenedPart] = []
         for node in sorted((place.node, *place.nearby), key=lambda one: one.seq):
@@ -262,9 +261,14 @@ def _part(
         place = f"node {node.seq} | tool {recorded.tool} ({recorded.outcome})"
     start, shown = excerpt(text, words, size)
     if where.thread_id == own:
-        header = [handle, place, written_when(node), where.of_node(node.seq)]
+        header = [handle, place, where.written_when(node), where.of_node(node.seq)]
     else:
-        header = [f"{handle}@{where.thread_id}", place, written_when(node), "in another thread"]
+        header = [
+            f"{handle}@{where.thread_id}",
+            place,
+            where.written_when(node),
+            "in another thread",
+        ]
     if start and call is not None:
         header.append(f"from offset {start}")
     return OpenedPart(" | ".join(header), shown)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from agent_runtime.memory.observational.constraint_reader import required, supersedes
-from agent_runtime.memory.observational.language.base import CODES, language, pattern
+from agent_runtime.memory.observational.language.base import (
+    CODES,
+    Code,
+    PatternName,
+    fold,
+    language,
+    pattern,
+)
 from agent_runtime.memory.observational.language.numerals import numbers_of
 from agent_runtime.memory.observational.language.rules import may_be_rule, split
 from agent_runtime.memory.observational.language.statement import covers, read_statement
@@ -137,6 +146,9 @@ def test_times_and_priorities_are_read_in_other_languages(raw: str, at: str, pri
     [
         ("2026-11-21 14:05 | info | x.", "2026-11-21 14:05"),
         ("2026-11-21 14:05 UTC | info | x.", "2026-11-21 15:05"),
+        ("2026-11-21 14:05 Europe/Berlin | info | x.", "2026-11-21 14:05"),
+        ("2026-11-21 15:05 (Asia/Tokyo) | info | x.", "2026-11-21 07:05"),
+        ("2026-11-21 14:05 Europe/Nowhere | info | x.", "2026-11-21 14:05"),
         ("2026-11-21 23:05 -0100 | info | x.", "2026-11-22 01:05"),
     ],
 )
@@ -178,3 +190,65 @@ def test_a_rule_ends_in_other_languages() -> None:
     assert supersedes("Verwende Tabs nicht mehr.", "Verwende immer Tabs.")
     assert not supersedes("Verwende Tabs nicht mehr.", "Verwende immer Leerzeichen.")
     assert supersedes("Tabs gebruiken we niet meer.", "Tabs gebruiken we altijd.")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "2026-11-21 14:05 local time | critical | x.",
+        "2026-11-21 14:05 (Berliner Zeit) | critical | x.",
+        "2026-11-21 14:05\tcritical\tx.",
+        "2026-11-21 14:05 | 🔵 critical | x.",
+        "\ufeff2026-11-21 14:05 | critical | x.",
+        "\u200f2026-11-21 14:05\u200e | \u200bcritical | x.",
+        "> 2026-11-21 14:05 | critical | x.",
+        "2026年11月21日 下午2点5分 | 严重 | x.",
+    ],
+)
+def test_a_priority_is_read_behind_what_hides_it(raw: str) -> None:
+    [line] = parse_notes(raw, "Europe/Berlin").lines
+    assert (line.at, line.priority, line.text) == ("2026-11-21 14:05", "critical", "x.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We never found the cause.",
+        "She never answered.",
+        "Wczoraj serwer nie działał.",
+        "Test nie przeszedł.",
+        "Nigdy tego nie widziałem.",
+        "Я никогда этого не видел.",
+        "Je ne l'ai jamais vu.",
+        "En ole koskaan nähnyt sitä.",
+    ],
+)
+def test_what_never_was_is_no_rule(text: str) -> None:
+    assert not binding(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We never need eval.",
+        "We never use tabs.",
+        "Nigdy nie usuwaj pliku, który działał.",
+        "Nie pozwól, żeby test upadł.",
+        "Никогда не меняй то, что работало.",
+        "Bajo ninguna circunstancia borres la tabla.",
+    ],
+)
+def test_what_never_may_be_is_a_rule(text: str) -> None:
+    assert binding(text)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_words_before_an_order_are_bounded(code: Code) -> None:
+    table = language(code)
+    lead = re.escape(f"(?:{fold(table.lead)})")
+    # Each clause of "please, please, …" would read the whole rest of the text.
+    unbounded = re.compile(rf"{lead}[^()]*\)[*+]")
+    names: tuple[PatternName, ...] = ("binds", "orders", "forbids", "questions", "requests")
+    for name in names:
+        compiled = pattern(table, name)
+        assert compiled is None or not table.lead or not unbounded.search(compiled.pattern)

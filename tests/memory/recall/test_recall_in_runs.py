@@ -47,6 +47,14 @@ async def test_the_best_match_is_shown_with_two_messages_before_and_one_after(wo
 
 
 @pytest.mark.backends("file")
+async def test_recall_notes_date_messages_in_the_zone_of_prompts(world: Open) -> None:
+    async with world(timezone="Asia/Kathmandu") as one:
+        await one.prepare(FACTS)
+        await one.say(QUESTION)
+        assert " Asia/Kathmandu |" in one.note() and " UTC |" not in one.note()
+
+
+@pytest.mark.backends("file")
 async def test_recall_notes_stay_in_the_log_and_prompts_only_grow(world: Open) -> None:
     @tool
     def look() -> str:

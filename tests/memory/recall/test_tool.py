@@ -157,7 +157,12 @@ class Past:
 
     async def call(self, **arguments: Any) -> ToolResult:
         """Call the tool."""
-        own_context: ToolContext = replace(context(), store=self.store, thread_id=THREAD)
+        own_context: ToolContext = replace(
+            context(),
+            store=self.store,
+            thread_id=THREAD,
+            timezone=self.runtime.settings.timezone,
+        )
         return await recall.call(arguments, own_context)
 
     async def text(self, **arguments: Any) -> str:
@@ -203,6 +208,31 @@ async def test_an_observation_opens_into_its_messages(past: Past) -> None:
     assert any("| agent, calls look |" in line for line in headers)
     assert any(f"| tool look (ok), handle {call_id(2, 0)} |" in line for line in headers)
     assert "Find the zebra-fish." in lines
+
+
+async def test_all_times_are_in_the_zone_of_prompts(tmp_path: Path) -> None:
+    settings = Settings(
+        database_url=f"file:{tmp_path / 'run.db'}",
+        observational_memory=True,
+        observer_message_tokens=3000,
+        reflector_observation_tokens=600,
+        timezone="Asia/Kathmandu",
+    )
+    async with Runtime.open(settings) as runtime:
+        past = Past(runtime)
+        await past.work(60)
+        one = next(each for each in await past.observations() if not each.level)
+        shown = [
+            await past.text(**arguments, limit=100_000)
+            for arguments in (
+                {"handle": f"o{one.id}"},
+                {"handle": "1-4"},
+                {"handle": call_id(2, 0)},
+                {"query": "zebra-fish"},
+            )
+        ]
+    for text in shown:
+        assert re.search(r"\d\d:\d\d Asia/Kathmandu", text) and " UTC" not in text
 
 
 async def test_a_reflection_opens_into_the_observations_it_replaced(past: Past) -> None:

@@ -129,6 +129,8 @@ _FOLDED = str.maketrans(
     }
 )
 _ACCENTS = re.compile("[\u0300-\u036f]+")
+# Words that may precede an order, one after another: "ok, and now please".
+_LEADS = 5
 # Without the full stop of Hindi, which lies between.
 _HINDI = "\u0900-\u0963\u0966-\u097f"
 
@@ -183,7 +185,8 @@ def _written(line: str, letter: str) -> str:
 def _start(table: Language) -> str:
     """Return the pattern of a clause's start, with the words that may precede an order."""
     gap = "[,:]? " if table.spaced else "[,: ]?"
-    lead = rf"(?:(?:{fold(table.lead)}){gap})*" if table.lead else ""
+    # Bounded: a search tries it at each clause, so a chain of such words would take quadratic time.
+    lead = rf"(?:(?:{fold(table.lead)}){gap}){{0,{_LEADS}}}" if table.lead else ""
     return rf"(?:^[\"'(«„“\s]*|[,;:!?.—–] ?){lead}"
 
 

@@ -157,7 +157,8 @@ def _clock() -> re.Pattern[str]:
     zone = "|".join(map(re.escape, sorted(_ZONES, key=len, reverse=True)))
     hour = r"(?: ?(?:uhr|uur|h|heures?|horas|ore|час\w*|ч|시|时|時|点|點|बजे)(?!\w))"
     time = (
-        r"\d{1,2}(?: ?(?:[:.h]|시|时|時|点|點|час\w*) ?\d{2}(?: ?[分분])?(?::\d{2}(?:[.,]\d+)?)?"
+        r"\d{1,2}(?: ?(?:[:.h]|시|时|時|点|點|час\w*) ?(?:\d{2}|\d(?= ?[分분]))(?: ?[分분])?"
+        r"(?::\d{2}(?:[.,]\d+)?)?"
         rf"|(?= ?[ap]\.? ?m\b)|(?={hour}))"
     )
     return re.compile(

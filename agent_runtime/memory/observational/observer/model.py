@@ -33,6 +33,7 @@ from agent_runtime.memory.transcript import (
     characters,
     nonce_for,
     pieces,
+    time_of,
     transcript_messages,
 )
 from agent_runtime.messages import PromptMessage, repeats
@@ -223,7 +224,8 @@ class ModelObserver:
             notes = await self._write_piece(piece, nonce, [*earlier, *written], calls)
             if notes is not None:
                 written.append(notes)
-        return notes_in_utc(_joined(written), self.zone) if written else None
+        known = (time_of(entry.at) for entry in interval.entries)
+        return notes_in_utc(_joined(written), self.zone, known) if written else None
 
     def _read(self, interval: ObserverInput) -> tuple[str, tuple[TranscriptPart, ...]]:
         """Return a mark that occurs in none of the texts, and the transcript in pieces."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agent_runtime.errors import ConfigError
 from agent_runtime.memory.observational.language.note_times import plain_of, read_time
 from agent_runtime.memory.observational.language.note_words import (
     is_word,
@@ -21,7 +22,7 @@ from agent_runtime.memory.observational.language.note_words import (
     says_nothing,
 )
 from agent_runtime.messages import encodable
-from agent_runtime.prompt.calendar import local_time
+from agent_runtime.prompt.calendar import local_time, utc_time
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, Priority
 
 NOTHING = "NOTHING TO OBSERVE"
@@ -41,13 +42,18 @@ _SKIPPED = re.compile(
 _ORDINAL = re.compile(r"\s*\d{1,2}\. ")
 _SAYING = re.compile(r"[^\W_]")
 _OPENING = re.compile(_OPEN)
+# A symbol without a meaning may stand before a priority.
+_SYMBOLS = re.compile(r"[\[(<*_`\s\u2600-\u27bf\u2b00-\u2bff\ufe0f\U0001f300-\U0001faff]*")
 _CLOSING = re.compile(_CLOSE + _SEPARATOR)
-_BULLET = re.compile(r"\s*(?:(?:[-*•·◦▪‣]|\d{1,3}[.)]|#{1,6})\s+)*")
+_BULLET = re.compile(r"\s*(?:(?:[-*•·◦▪‣]|>(?=\s*[-*\d\[|])|\d{1,3}[.)]|#{1,6})\s+)*")
 _HEADING = re.compile(r"[\[(*_`\s]*(?:(?:date|day)\s*:\s*)?(.{6,40}?)[\])*_`\s:]*", re.IGNORECASE)
 _SIGN = re.compile(rf"{_OPEN}(?P<word>!!?|\+|[🔴🟡🟠🟢✅✔])\ufe0f?{_CLOSE}{_SEPARATOR}")
+# An IANA name behind a time, or whatever else says which time it is, before a bar.
+_ZONE = re.compile(r"\s*[(\[]?(?P<name>[A-Z][A-Za-z]+(?:/[A-Z][\w+-]*){1,2})(?![\w/])[)\]]?")
+_AFTER_TIME = re.compile(r"[^|\d]{1,30}\|\s*")
 _NAMED = re.compile(r"priority\s*[:=]\s*", re.IGNORECASE)
 # A field ends here; within a field, words are joined by slashes or spaces.
-_FIELD_END = re.compile(rf"\s*(?:[\])>*_`]+\s*{_SEPARATOR}|[|:;,]\s*|[-–—・]\s+)")
+_FIELD_END = re.compile(rf"\s*(?:[\])>*_`]+\s*{_SEPARATOR}|[|:;,\t]\s*|[-–—・]\s+)")
 _LABEL = re.compile(
     r"[*_`\s]*(?:the\s+)?(?P<label>[^:|*`]{1,40}?)[*_`\s]*:[*_`]*\s*", re.IGNORECASE
 )
@@ -62,6 +68,8 @@ _VERDICT = re.compile(
     r"(?:\s+(?:here|so far|yet|this time))?",
     re.IGNORECASE,
 )
+# Marks of direction and spaces without width, which hide the form of a line.
+_INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -117,6 +125,7 @@ def parse_notes(text: str, zone: str = "UTC") -> ParsedNotes:
         zone: of times that name none; the others are converted to it.
     """
     parsed = ParsedNotes(zone=zone)
+    text = _INVISIBLE.sub("", text)
     thought = _THOUGHT.match(text)
     lines = text[thought.end() if thought else 0 :].rstrip().splitlines()
     for place, raw in enumerate(lines):
@@ -220,9 +229,19 @@ def _timed(plain: str, place: int, parsed: ParsedNotes) -> tuple[str, int] | Non
     start = _OPENING.match(plain, place)
     begin = start.end() if start else place
     if when := read_time(plain[begin : begin + 200], parsed.day):
-        end = _CLOSING.match(plain, begin + when.end)
+        place = begin + when.end
         at = local_time(when.at, parsed.zone) if when.utc else when.at
-        return at, end.end() if end else begin + when.end
+        if when.clock and (named := _ZONE.match(plain, place)):
+            if not when.utc:
+                at = _from_zone(at, named["name"], parsed.zone)
+            place = named.end()
+        end = _CLOSING.match(plain, place)
+        place = end.end() if end else place
+        after = _AFTER_TIME.match(plain, place) if end and "|" not in end[0] else None
+        # As in "14:05 local time | critical | ...".
+        if after and not _priority(plain, place) and _priority(plain, after.end()):
+            place = after.end()
+        return at, place
     end = _FIELD_END.search(plain, begin, begin + _LONGEST_FIELD)
     if end is None or not (end.start() > begin):
         return None
@@ -235,9 +254,19 @@ def _timed(plain: str, place: int, parsed: ParsedNotes) -> tuple[str, int] | Non
     return ("", end.end()) if unknown and end[0].strip() not in ("", ",") else None
 
 
+def _from_zone(at: str, name: str, zone: str) -> str:
+    """Return a time of a named zone in another one; as it is if no zone has the name."""
+    if name == zone:
+        return at
+    try:
+        return local_time(utc_time(at, name), zone)
+    except ConfigError:
+        return at
+
+
 def _priority(plain: str, place: int) -> tuple[Priority, int] | None:
     """Return the priority that a field at a place names, and where the field ends."""
-    start = _OPENING.match(plain, place)
+    start = _SYMBOLS.match(plain, place)
     begin = start.end() if start else place
     if named := _NAMED.match(plain, begin):
         begin = named.end()

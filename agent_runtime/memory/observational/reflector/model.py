@@ -264,7 +264,8 @@ class _Attempts:
         if notes is None or isinstance(notes, NotesRejected):
             self.rejected = notes.detail if notes else "There is something to note."
             return False
-        notes = notes_in_utc(notes, self._by.zone)
+        known = (line.at for part in self._of.parts for line in part.notes.lines)
+        notes = notes_in_utc(notes, self._by.zone, known)
         # Counted before they are put back: the model is asked to keep them itself, in fewer words.
         missing = len(lost_critical_lines(notes, self._of.parts, self._of.stated))
         notes = restore_lost_lines(notes, self._of.parts, self._of.stated)

@@ -127,6 +127,7 @@ must have
 you should (?:have seen|see|hear|have heard)
 i (?:should|must) (?:have|say|admit|confess|be going)
 (?:has|have|had) (?:always|never)
+(?:i|he|she|we|they|it) never (?:(?!need|exceed|proceed|succeed|feed|embed)\w+ed|saw|found|got|was|were|did|went|came|made|took|gave|said|told|ran|wrote|met|heard)
 (?:i'?ve|he'?s|she'?s|we'?ve|they'?ve|who|that) (?:always|never)
 (?:is|are|was|were) (?:always|never) (?:\w+ing|so|late|nice|happy|there|open|closed)
 never (?:mind|thought|been|seen|had|again in my|knew|a dull)

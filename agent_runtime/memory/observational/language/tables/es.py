@@ -38,7 +38,7 @@ cada|todos los|todas las|siempre|los (?:lunes|martes|miércoles|jueves|viernes|s
 aunque|incluso si|aun cuando|antes|después|primero|hasta|sin|salvo|solo|sólo|como mucho|como máximo|en vez|con (?:dos|cuatro|\d)|tras cada|para el
 """,
         "forbids": r"""
-nunca|jamás|bajo ningún concepto|en ningún caso|de ningún modo|de ninguna manera|ni se te ocurra|por nada del mundo|en absoluto
+nunca|jamás|bajo (?:ningún concepto|ninguna circunstancia)|en ningún caso|de ningún modo|de ninguna manera|ni se te ocurra|por nada del mundo|en absoluto
 prohíb\w+|prohib\w+|vedad\w+|queda excluid\w+|excluid\w+|intocable\w*|ni (?:tocar\w*|mirar\w*|hablar|loco)|tabú|fuera de (?:discusión|lugar|límites)|descartad\w+|línea roja
 @(?:\w+(?: \w+){0,3}, )?no (?:me |te |se |lo |la |les |le |nos |os )*\w+(?:es|as|éis|áis|e|a|en|an)(?= |[.!,]|$)
 (?:no|nadie) (?:se )?(?:puede|pueden|debe|deben|permite|permiten|admite|admiten|acepta|toca|tocan|modifica|autoriza)

@@ -74,7 +74,7 @@ unohda (?:se|mitä|aiempi|edellinen)|muutin mieleni|peru\w* (?:sen|mitä)|perun
         "exempt": r"""
 (?:sinua|teitä) varmaan|täytyy olla (?:väsyny\w+|hullu\w*|vuodelta|peräisin)|täytyy (?:nauraa|sanoa|myöntää|vitsailla)|(?:on|oli) varmaan
 saa (?:taas|jälleen)|voi (?:taas|jälleen)
-(?:en|ei|emme) (?:tiedä|ole|ollut|usko|muista|ymmärrä|jaksa|haittaa|se mitään|hätää|huolta|asu|syö|juo|kestä|näe|voi uskoa|kuulosta|huono|ongelmaa|kiitos|onnistu\w*|mennyt)
+(?:en|ei|emme) (?:tiedä|ole(?: koskaan)?|ollut|usko|muista|ymmärrä|jaksa|haittaa|se mitään|hätää|huolta|asu|syö|juo|kestä|näe|voi uskoa|kuulosta|huono|ongelmaa|kiitos|onnistu\w*|mennyt)
 älä (?:huoli|välitä|naurata|viitsi|muuta sano|hätäile)|(?:en|ei) (?:ole )?koskaan (?:ollut|nähnyt|käynyt)|ei enää (?:asu|ole|työskentele)|aina ollut|ei mitään (?:uutta|erikoista)
 """,
         "requests": r"""

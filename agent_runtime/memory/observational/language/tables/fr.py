@@ -80,7 +80,7 @@ s'écrit|orthographi\w+|(?:avec|sans) (?:un |deux |une )?(?:accent|cédille|tré
 (?:dois|devez|doit|doivent) (?:bien |bien te |te |vous |vraiment |sûrement )?(?:rigoler|rire|être (?:fatigué|content|mort|crevé|drôle)|plaisanter|me prendre|en avoir|te dire|dater|avoir)
 (?:doit|devait) (?:dater|remonter|être (?:de|né))
 de nouveau le droit|a (?:enfin |désormais |de nouveau )?le droit de
-je n'ai (?:jamais|pas|plus)|(?:n'a|n'avait|n'ai|n'est|n'ont) (?:jamais|pas|plus|rien) (?:été|vu|eu|de|le|un)
+je (?:n'|ne (?:l'|les |la |le ))ai (?:jamais|pas|plus)|(?:n'a|n'avait|n'ai|n'est|n'ont) (?:jamais|pas|plus|rien) (?:été|vu|eu|de|le|un)
 je ne (?:sais|suis|crois|pense|peux|comprends|vois|travaille|mange|bois) (?:pas|plus)
 (?:ne|n')\b.{0,8} (?:t'inquiète|vous inquiétez|t'en fais|vous en faites)|pas de (?:problème|souci|quoi|panique|chance|nouvelles)|ce n'est (?:rien|pas grave)|y a pas
 ne me (?:dis|dites|fais|faites) pas (?:que|rire)|n'est-ce pas

@@ -76,6 +76,8 @@ zapomnij|zmieniłem zdanie|zmieniłam zdanie|cofam|wycofuję|nieaktualn\w+
 musi (?:być|pochodzić) z
 znów wolno|znowu wolno|znów może|znowu może|już (?:może|wolno) (?:znów|znowu)?
 nie (?:wiem|mam|ma|było|byłem|byłam|rozumiem|sądzę|myślę|szkodzi|martw|mogę (?:uwierzyć|się doczekać)|przejmuj|żartuj|wierzę|mieszkam|mieszka|pracuje|jem|piję)
+nie (?!pozw|zezw)\w{3,}(?:ał|ił|ył|ął|edł|ali|iły|ały|ałem|ałam|iłem|iłam)
+nigdy (?:\w+ ){0,2}nie \w+(?:ł|li|łem|łam|liśmy|łyśmy)
 nigdy (?:nie )?(?:byłem|byłam|widział\w+|miał\w+|słyszał\w+)|zawsze (?:był\w*|tak|jest)|nic (?:się nie stało|nowego|wielkiego)|nie ma (?:za co|sprawy|problemu)|żaden problem
 """,
         "requests": r"""
