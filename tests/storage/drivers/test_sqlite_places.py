@@ -62,7 +62,7 @@ async def write_thread(path: Path) -> None:
     """Open the store, write, and close it."""
     store = await open_store(str(path))
     try:
-        await store.of("ann").threads.ensure("t1", title="x" * 20_000)
+        await store.of("ann").threads.ensure("t1", metadata={"about": "x" * 20_000})
     finally:
         await store.close()
 
