@@ -228,6 +228,29 @@ async def test_a_resumed_run_has_the_history_that_it_began_with(database_url: st
     assert histories[-1] == histories[-2] and histories[-1][0].startswith(NOTES)
 
 
+async def test_what_left_while_memory_was_off_stays_in_the_history(database_url: str) -> None:
+    histories: list[list[str]] = []
+
+    async def flow(w: WorkflowContext) -> str:
+        histories.append(texts(w.history))
+        return "Answered."
+
+    chat = Workflow(flow, name="chat")
+    for on, numbers in ((False, range(40)), (True, range(40, 44))):
+        async with Runtime.open(remembering(database_url, on=on)) as runtime:
+            for number in numbers:
+                await runtime.run(chat, _long(number))
+    # Notes stand before the gap, which is whole, and between it and the newest messages.
+    notes, *said = histories[-1]
+    between = next(place for place, text in enumerate(said) if text.startswith(NOTES))
+    gap, newest = said[:between], said[between + 1 :]
+    assert notes.startswith(NOTES) and newest[-2] == _long(42)
+    parts = [int(text.split()[1]) for text in gap if text.startswith("Part")]
+    assert len(parts) > 10 and parts == list(range(parts[0], parts[-1] + 1))
+    assert gap.count("Answered.") >= len(parts)
+    assert f"Part {parts[-1] + 1} of" in said[between]
+
+
 @pytest.mark.parametrize("on, most, left", [(False, None, 10), (True, 4, 2)])
 async def test_without_memory_a_history_is_its_newest_messages(
     database_url: str, on: bool, most: int | None, left: int
