@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent_runtime.messages import AssistantMessage, UserMessage, decode_message
-from agent_runtime.prompt.constraints import render_constraints
+from agent_runtime.prompt.constraints import HISTORY_NOTES, render_constraints
 from agent_runtime.prompt.view import View
 from agent_runtime_storage.contract.store import UserStore
 
@@ -17,7 +17,6 @@ ALL = 10**12
 """More messages and tokens than any history has."""
 PAGE = 50
 """How many log nodes are read at once."""
-NOTES = "[Notes of the conversation before the messages below, made by the runtime's memory.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,9 @@ async def read_history(
             observation stands for; a message with the notes of the observations is in place of the
             others.
     """
-    told = limits is None and bool(view.observations)
-    first = (view.start.first or 0) if told else 0
-    gaps = view.start.gaps if told else ()
+    noted = limits is None and bool(view.observations)
+    first = (view.start.first or 0) if noted else 0
+    gaps = view.start.gaps if noted else ()
     # What left the prompt while memory was off has no notes: it is read as it was said.
     lowest = min((first, *(gap.first for gap in gaps)))
     left = limits or HistoryLimits(ALL, ALL)
@@ -66,7 +65,7 @@ async def read_history(
         if tokens < 0:
             break
         fitting.append((seq, message))
-    if told:
+    if noted:
         return _behind_notes(view, fitting[::-1])
     # Newest first, so the last one is the oldest.
     while fitting and not isinstance(fitting[-1][1], UserMessage):
@@ -83,12 +82,12 @@ def _behind_notes(
     notes: list[str] = []
     for one in view.observations:
         if unsaid and unsaid[0][0] < one.first and notes:
-            history.append(UserMessage("\n\n".join((NOTES, *notes))))
+            history.append(UserMessage("\n\n".join((HISTORY_NOTES, *notes))))
             notes = []
         while unsaid and unsaid[0][0] < one.first:
             history.append(unsaid.pop(0)[1])
         notes.append(one.text)
     start = view.start
     required = render_constraints(start.constraints, first=start.first, task=start.task)
-    last = UserMessage("\n\n".join(filter(None, (NOTES, *notes, required))))
+    last = UserMessage("\n\n".join(filter(None, (HISTORY_NOTES, *notes, required))))
     return [*history, last, *(message for _, message in unsaid)]
