@@ -27,6 +27,7 @@ from agent_runtime.messages import (
     encodable,
 )
 from agent_runtime.models.tokens import count_text, placeholder
+from agent_runtime.prompt.constraints import own_words
 from agent_runtime.prompt.ledger import identifiers
 from agent_runtime.prompt.truncate import share_result_budget, truncate_text
 from agent_runtime.prompt.view import Entry
@@ -217,8 +218,13 @@ def _messages_of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]
     message, at = entry.message, time_of(entry.at)
     if isinstance(message, UserMessage):
         files = [placeholder(file) for file in message.files]
-        text = _clean("\n".join([message.text, *files]))
-        yield TranscriptMessage(entry.seq, at, "user", text, noteworthy=bool(text.strip()))
+        own = own_words(message.text)
+        if own != message.text:
+            notes = _clean(message.text.removesuffix(own))
+            yield TranscriptMessage(entry.seq, at, "runtime note (memory)", notes)
+        text = _clean("\n".join([own, *files]))
+        if text.strip() or own == message.text:
+            yield TranscriptMessage(entry.seq, at, "user", text, noteworthy=bool(text.strip()))
     elif isinstance(message, Note):
         steered = message.source == "steer"
         speaker = "user, to the agent at work" if steered else f"runtime note ({message.source})"

@@ -30,6 +30,10 @@ KEPT_CHARS = 64_000
 HEADER = (
     "What the user requires, forbids or corrected, in the user's own words; the later one holds:"
 )
+HISTORY_NOTES = (
+    "[Notes of the conversation before the messages below, made by the runtime's memory.]"
+)
+"""Begins a message of a workflow's history that is in place of observed messages."""
 NAMES = "There is no room for these; `recall` opens their nodes:"
 
 _LINE_TOKENS = 3
@@ -76,6 +80,17 @@ class Constraints:
     read: int = 0
     dropped: int = 0
     budget: int = 0
+
+
+def own_words(text: str) -> str:
+    """Return what the user said in a user message: in the notes of a history, only what they quote.
+
+    Notes tell what tools returned, too, which requires nothing of anyone.
+    """
+    if not text.startswith(HISTORY_NOTES):
+        return text
+    # Each note is on one line, so no text in it can pass for the header.
+    return text.rpartition(f"\n\n{HEADER}\n")[2] if f"\n\n{HEADER}\n" in text else ""
 
 
 def comparison_key(text: str) -> str:

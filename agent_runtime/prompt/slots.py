@@ -37,6 +37,8 @@ _BRIEF_CHARS = 90
 _LINE_TOKENS = 4
 # What narrows a check: a path, a name inside of one, an option or its value.
 _NARROWS = re.compile(r"[/.:]|^-")
+# In a name that a tool printed: what could pass for the next fact of a line, or for a speaker.
+_UNLIKE_NAME = re.compile(r"[\";]|!!|: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +277,8 @@ def _names(names: Sequence[str]) -> str:
         left -= len(name) + 2
         if left < 0 and shown:
             break
-        shown.append(shorten(name, _FAILING_CHARS))
+        name = shorten(name, _FAILING_CHARS)
+        shown.append(f'"{_quotable(name)}"' if _UNLIKE_NAME.search(name) else name)
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return f"{', '.join(shown)}{more}"
 

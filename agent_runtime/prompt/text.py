@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from agent_runtime.messages import encodable
 
 _BOLD = re.compile(r"(?<![\w*/(,])\*\*(?=[^\s*/])([^*]{1,400}?)(?<=[^\s/(,])\*\*(?![\w*/])")
-_BLANK = re.compile(r"[\s\x00-\x1f\x7f\x85\u2028\u2029]+")
+_BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def one_line(text: str) -> str:

@@ -12,6 +12,7 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from agent_runtime.concurrency import run_in_daemon_thread
+from agent_runtime.errors import ConfigError
 from agent_runtime.messages import ToolResult, ToolSpec
 from agent_runtime.tools.base import NeedsApproval, Tool, error_result
 from agent_runtime.tools.context import ToolContext
@@ -59,6 +60,10 @@ class FunctionTool(Tool, Generic[P, R]):
             needs_approval=needs_approval,
             max_result_tokens=max_result_tokens,
         )
+        if inspect.iscoroutinefunction(observes):
+            raise ConfigError(
+                f"`observes` of the tool {name} is async.", cure="Give a plain function."
+            )
         self.function = function
         self.observes = observes
         self._untyped: Callable[..., Any] = function
@@ -209,7 +214,8 @@ def tool(
         max_result_tokens: how much of a result prompts show, at any window; None for the setting.
         observes: what memory keeps of a call next to its notes: a function of the call's arguments
             and its `ToolResult` that returns a `Verdict`, a `Change`, several, or None.  It is
-            called once, and what it returns is stored with the result; if it fails, nothing is.
+            called once, in a thread and for at most 2 seconds, and what it returns is stored with
+            the result; if it fails, nothing is.
             Without it memory knows the arguments of common tools for edits and shells.
 
     Raises:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent_runtime.messages import AssistantMessage, UserMessage, decode_message
-from agent_runtime.prompt.constraints import render_constraints
+from agent_runtime.prompt.constraints import HISTORY_NOTES, render_constraints
 from agent_runtime.prompt.view import View
 from agent_runtime_storage.contract.store import UserStore
 
@@ -16,7 +17,6 @@ ALL = 10**12
 """More messages and tokens than any history has."""
 PAGE = 50
 """How many log nodes are read at once."""
-NOTES = "[Notes of the conversation before the messages below, made by the runtime's memory.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +38,56 @@ async def read_history(
         view: of the branch, which says what is observed.
         node_id: the end of the branch; None for an empty one.
         limits: older messages are left out, and the first one is the user's.  None for all that no
-            observation stands for, behind one message with the notes of the observations.
+            observation stands for; a message with the notes of the observations is in place of the
+            others.
     """
-    first = view.start.first if view.observations and limits is None else None
+    noted = limits is None and bool(view.observations)
+    first = (view.start.first or 0) if noted else 0
+    gaps = view.start.gaps if noted else ()
+    # What left the prompt while memory was off has no notes: it is read as it was said.
+    lowest = min((first, *(gap.first for gap in gaps)))
     left = limits or HistoryLimits(ALL, ALL)
-    newest: list[tuple[HistoryMessage, int]] = []
+    newest: list[tuple[int, HistoryMessage, int]] = []
     while node_id is not None and len(newest) < left.messages:
         page = await store.log.branch(thread_id, node_id, limit=PAGE)
         for node in reversed(page):
             message = decode_message(node.body)
             spoken = isinstance(message, UserMessage | AssistantMessage)
-            if spoken and node.kind == "message" and node.seq >= (first or 0):
-                newest.append((message, node.tokens))
-        node_id = page[0].parent_id if page[0].seq > (first or 0) else None
-    fitting: list[HistoryMessage] = []
+            shown = node.seq >= first or any(gap.first <= node.seq <= gap.last for gap in gaps)
+            if spoken and node.kind == "message" and shown:
+                newest.append((node.seq, message, node.tokens))
+        node_id = page[0].parent_id if page[0].seq > lowest else None
+    fitting: list[tuple[int, HistoryMessage]] = []
     tokens = left.tokens
-    for message, size in newest[: left.messages]:
+    for seq, message, size in newest[: left.messages]:
         tokens -= size
         # The first that does not fit ends it: a gap would change what the rest means.
         if tokens < 0:
             break
-        fitting.append(message)
+        fitting.append((seq, message))
+    if noted:
+        return _behind_notes(view, fitting[::-1])
     # Newest first, so the last one is the oldest.
-    while fitting and first is None and not isinstance(fitting[-1], UserMessage):
+    while fitting and not isinstance(fitting[-1][1], UserMessage):
         fitting.pop()
-    notes = [] if first is None else [UserMessage(_notes(view))]
-    return [*notes, *fitting[::-1]]
+    return [message for _, message in reversed(fitting)]
 
 
-def _notes(view: View) -> str:
-    """Return the notes of a view's observations, and what the user requires."""
+def _behind_notes(
+    view: View, messages: Sequence[tuple[int, HistoryMessage]]
+) -> list[HistoryMessage]:
+    """Return messages and what the user requires, with the notes of what was between them."""
+    history: list[HistoryMessage] = []
+    unsaid = list(messages)
+    notes: list[str] = []
+    for one in view.observations:
+        if unsaid and unsaid[0][0] < one.first and notes:
+            history.append(UserMessage("\n\n".join((HISTORY_NOTES, *notes))))
+            notes = []
+        while unsaid and unsaid[0][0] < one.first:
+            history.append(unsaid.pop(0)[1])
+        notes.append(one.text)
     start = view.start
     required = render_constraints(start.constraints, first=start.first, task=start.task)
-    texts = [NOTES, *(one.text for one in view.observations), required]
-    return "\n\n".join(filter(None, texts))
+    last = UserMessage("\n\n".join(filter(None, (HISTORY_NOTES, *notes, required))))
+    return [*history, last, *(message for _, message in unsaid)]

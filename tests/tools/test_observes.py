@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from collections.abc import Iterator
+from typing import Any, cast
 
+import anyio
 import pytest
 
 from agent_runtime import Change, ToolResult, Verdict, tool
+from agent_runtime.errors import ConfigError
 from agent_runtime.memory.observational.observer.slots.extract import observed
 from agent_runtime.messages import ToolCall, call_id, decode_result, encode_result
+from agent_runtime.tools.function import FunctionTool
+from agent_runtime.tools.observes import MOST, observing
 from tests.tools.calling import call
 
 
@@ -64,6 +70,48 @@ def broken(arguments: dict[str, Any], result: ToolResult) -> Change:
 
 def of_texts(*_: object) -> list[str]:
     return ["text"]
+
+
+def endless(*_: object) -> Iterator[Change]:
+    while True:
+        yield Change("a", "b")
+
+
+async def test_of_an_endless_answer_the_first_are_kept() -> None:
+    @tool(observes=endless)
+    def add(one: int, other: int) -> int:
+        """Add."""
+        return one + other
+
+    assert len((await call(add, one=1, other=2)).observed) == MOST
+
+
+async def test_one_that_hangs_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_runtime.tools.observes.SECONDS", 0.05)
+    waiting, ended = threading.Event(), threading.Event()
+
+    def observes(*_: object) -> None:
+        waiting.wait(20)
+        ended.set()
+
+    assert await observing(observes, {}, ToolResult("Sent.")) == ToolResult("Sent.")
+    assert not ended.is_set()
+    waiting.set()
+
+
+async def test_a_cancelled_run_keeps_what_a_call_showed() -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        result = await observing(change_of, {"cell": "B2", "value": 4}, ToolResult("Sent."))
+        assert result.observed == (Change("B2", "-> 4"),)
+    assert scope.cancel_called
+
+
+def test_an_async_one_is_refused() -> None:
+    async def observes(arguments: dict[str, Any], result: ToolResult) -> None: ...
+
+    with pytest.raises(ConfigError, match="is async"):
+        FunctionTool(write_cell.function, observes=cast("Any", observes))
 
 
 @pytest.mark.parametrize("observes", [broken, of_texts, None])

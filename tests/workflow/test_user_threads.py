@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -18,12 +19,16 @@ from agent_runtime import (
     count_messages_tokens,
 )
 from agent_runtime.errors import Conflict, NotFound
+from agent_runtime.log.branch import load_view
 from agent_runtime.messages import (
     PromptMessage,
     decode_message,
 )
 from agent_runtime.models.scripted import say
-from agent_runtime.workflow.history import NOTES
+from agent_runtime.prompt.constraints import HISTORY_NOTES as NOTES
+from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes
+from agent_runtime.prompt.view import Gap
+from agent_runtime.workflow.history import read_history
 from tests.workflow.helpers import answering, local, texts
 
 pytestmark = pytest.mark.backends("file")
@@ -226,6 +231,39 @@ async def test_a_resumed_run_has_the_history_that_it_began_with(database_url: st
     async with Runtime.open(remembering(database_url)) as runtime:
         assert (await runtime.resume(run.id, chat)).ok
     assert histories[-1] == histories[-2] and histories[-1][0].startswith(NOTES)
+
+
+async def test_what_left_while_memory_was_off_stays_in_the_history(database_url: str) -> None:
+    async def flow(w: WorkflowContext) -> str:
+        return "Answered."
+
+    chat = Workflow(flow, name="chat")
+    async with Runtime.open(remembering(database_url, on=False)) as runtime:
+        for number in range(10):
+            await runtime.run(chat, f"Part {number}.")
+        store, thread = local(runtime), chat.thread or ""
+        head = (await store.threads.get(thread)).head
+        view = await load_view(store, thread, head)
+        seqs = await store.log.lineage(thread, head or 0)
+        # Observations of the first two turns and of the two before the last four.
+        notes = ObservationNotes((ObservationLine("", "info", "Observed."),))
+        parts = (seqs[:4], seqs[8:12])
+        standing = tuple(
+            Observation(number, 0, None, part[0], part[-1], notes, (), (), "rules")
+            for number, part in enumerate(parts, 1)
+        )
+        gaps = (Gap(seqs[3], seqs[4], seqs[7], 4),)
+        start = replace(view.start, first=seqs[12], gaps=gaps)
+        view = replace(view, start=start, observations=standing)
+        history = texts(tuple(await read_history(store, view, thread, head, None)))
+    said = [text.partition("]")[0] for text in history if text != "Answered."]
+    mark = NOTES.removesuffix("]")
+    assert said == [
+        mark,
+        *(f"Part {n}." for n in (2, 3)),
+        mark,
+        *(f"Part {n}." for n in range(6, 10)),
+    ]
 
 
 @pytest.mark.parametrize("on, most, left", [(False, None, 10), (True, 4, 2)])

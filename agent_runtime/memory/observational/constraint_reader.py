@@ -17,7 +17,7 @@ from agent_runtime.memory.observational.language.rules import SENTENCE, is_rule,
 from agent_runtime.memory.observational.observer.sentences import answer_text, words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
 from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
-from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints
+from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints, own_words
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime_storage.contract.records.questions import QuestionRow
 
@@ -177,7 +177,7 @@ def read_constraints(
 def user_words(message: LoggedMessage) -> str:
     """Return the user's own words in a message; empty if it has none."""
     if isinstance(message, UserMessage):
-        return message.text
+        return own_words(message.text)
     if not isinstance(message, Note) or message.source != "steer":
         return ""
     # `_answered` has the reason of an approval, together with the call that it is about.

@@ -53,6 +53,7 @@ from agent_runtime.messages import (
     UserMessage,
 )
 from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.constraints import own_words
 from agent_runtime.prompt.ledger import LONGEST, identifiers, spelled_out
 from agent_runtime.prompt.observation import ObservationNotes, Priority
 from agent_runtime.prompt.render import TASK_CHARS, message_tokens
@@ -69,6 +70,8 @@ LEAST = 200
 
 # Between a task and the short answer that followed it.
 _THEN = "; then the user: "
+# Characters of the notes of a workflow's history.
+_TOLD = 1_600
 # Calls that look at something and share a line.
 _RUN = 6
 _MOST_NAMES = 240
@@ -182,6 +185,14 @@ class NoteExtractor:
         """Read the next node."""
         at, message = time_of(entry.at), entry.message
         match message:
+            case UserMessage() if (own := own_words(message.text)) != message.text:
+                observed_text = one_line(message.text.removesuffix(own))
+                self._add(
+                    NoteItem(
+                        at, entry.seq, "background", "important", (shorten(observed_text, _TOLD),)
+                    )
+                )
+                self._statement(at, entry.seq, own)
             case UserMessage():
                 self._statement(at, entry.seq, message.text, message)
                 self._asked(one_line(message.text))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
+from dataclasses import replace
 from typing import Any, cast
 
 from agent_runtime.memory.observational.observer.slots.shell import Command, commands
@@ -14,8 +16,8 @@ from agent_runtime.prompt.text import one_line, shorten
 
 MOST_CHANGES = 40
 """Changes of one call that are kept."""
-MOST_COMPARED = 400
-"""Lines of each side that are compared; of longer texts the beginning."""
+TARGET_CHARS = 300
+"""Characters of what was changed, such as a path."""
 ADDED_CHARS = 170
 REMOVED_CHARS = 60
 _LINE_CHARS = 110
@@ -51,8 +53,8 @@ _OPENED = re.compile(
     r"|Path\(\s*['\"](?P<written>[^'\"\n]{1,300})['\"]\s*\)\.write_text)"
 )
 _REPLACED = re.compile(
-    r"\.replace\(\s*(?P<old>'''.*?'''|\"\"\".*?\"\"\"|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")\s*,"
-    r"\s*(?P<new>'''.*?'''|\"\"\".*?\"\"\"|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")",
+    r"\.replace\(\s*(?P<old>'''.{0,2000}?'''|\"\"\".{0,2000}?\"\"\"|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")\s*,"
+    r"\s*(?P<new>'''.{0,2000}?'''|\"\"\".{0,2000}?\"\"\"|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")",
     re.DOTALL,
 )
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.){12,200}'|\"(?:[^\"\\\n]|\\.){12,200}\"")
@@ -66,7 +68,10 @@ def changes_of(tool: str, arguments: Mapping[str, Any]) -> list[Change]:
         found = _of_arguments(arguments)
     else:
         return []
-    return [one for _, one in zip(range(MOST_CHANGES), found, strict=False)]
+    return [
+        replace(one, target=shorten(one.target, TARGET_CHARS))
+        for one in itertools.islice(found, MOST_CHANGES)
+    ]
 
 
 def script_of(tool: str, arguments: Mapping[str, Any]) -> str:
@@ -126,18 +131,24 @@ def _text(arguments: Mapping[str, Any], names: Sequence[str]) -> str | None:
 
 def diff_line(old: str, new: str) -> str:
     """Return a change on one line: what is added first, then what is removed."""
-    before, after = old.splitlines()[:MOST_COMPARED], new.splitlines()[:MOST_COMPARED]
-    added: list[str] = []
-    removed: list[str] = []
-    if before:
-        matcher = SequenceMatcher(None, before, after, autojunk=False)
-        for tag, low, high, start, end in matcher.get_opcodes():
-            if tag != "equal":
-                removed += before[low:high]
-                added += after[start:end]
-    else:
-        added = after
+    # By counting, as an alignment takes seconds where the same lines occur many times.
+    before, after = old.splitlines(), new.splitlines()
+    added, removed = _beyond(after, before), _beyond(before, after)
+    if before != after and not (added or removed):
+        return f"reordered: {_some(_telling(after), ADDED_CHARS)}"
     return _shown(added, removed)
+
+
+def _beyond(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the lines that occur more often than in the others, in order."""
+    left = Counter(others)
+    beyond: list[str] = []
+    for line in lines:
+        if left[line]:
+            left[line] -= 1
+        else:
+            beyond.append(line)
+    return beyond
 
 
 def _shown(added: Sequence[str], removed: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ Family = Literal["test", "build", "script"]
 
 NAME_CHARS = 160
 """Characters of a check's name."""
+MOST_WORDS = 200
+"""Words of a command that are read."""
 
 _ANY = frozenset[str]()
 
@@ -181,7 +183,7 @@ def checks_of(script: str) -> list[Check]:
         if command.words[:1] == ["cd"]:
             folder = command.words[1] if len(command.words) > 1 else ""
             continue
-        if (named := _check(command.words)) is None:
+        if (named := _check(command.words[:MOST_WORDS])) is None:
             continue
         name, family = named
         # Without a path, what is checked depends on the folder.

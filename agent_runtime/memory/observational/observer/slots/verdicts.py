@@ -24,9 +24,9 @@ MOST_FAILING = 40
 NAME_CHARS = 160
 DETAIL_CHARS = 200
 
-# What a runner prints of its outcome.  Each line is matched from its beginning, so that the time is
-# linear and a word inside of a message decides nothing.
-_BEGIN = r"^[ \t=!*#>]*(?:\[(?:INFO|ERROR)\] )?"
+# What a runner prints of its outcome.  Each line is matched from its beginning, and no further, so
+# that the time is linear and a word inside of a message decides nothing.
+_BEGIN = r"^[ \t=!*#>]{0,40}(?:\[(?:INFO|ERROR)\] )?"
 _FAILED = re.compile(
     _BEGIN + r"(?:[^\n]{0,120}\b[1-9]\d* (?:failed|failures?|failing|errors?|error\(s\))\b"
     r"|FAIL(?:ED|URES?)?\b|--- FAIL:|not ok \d|BUILD FAIL(?:ED|URE)"
@@ -74,17 +74,17 @@ _NAMES = tuple(
     for pattern in (
         # pytest: its summary, then with -v
         r"^(?:FAILED|ERROR) (?P<name>\S+(?:\[[^\n\]]{0,80}\])?)",
-        r"^(?P<name>\S+::\S+(?:\[[^\n\]]{0,80}\])?) (?:FAILED|ERROR)\b",
+        r"^(?P<name>[^\s:]{1,300}::\S{1,300}?(?:\[[^\n\]]{0,80}\])?) (?:FAILED|ERROR)\b",
         r"^_{3,} (?:ERROR (?:collecting|at \w+ of) )?(?P<name>[\w.\[\]/:-]{3,120}) _{3,}$",
         # unittest, Django
         r"^(?:FAIL|ERROR): (?P<name>\w+ \([\w.]+\)|\w+)",
         # go
-        r"^\s*--- FAIL: (?P<name>\S+)",
+        r"^[ \t]*--- FAIL: (?P<name>\S+)",
         # cargo
         r"^test (?P<name>\S+) \.\.\. FAILED",
         # jest, vitest
-        r"^\s*● (?P<name>[^\n]{3,160}›[^\n]{1,160})$",
-        r"^\s*(?:✕|✗|×|✘) (?P<name>[^\n]{3,160}?)(?: \(?\d+ ?ms\)?)?$",
+        r"^[ \t]*● (?P<name>[^\n]{3,160}›[^\n]{1,160})$",
+        r"^[ \t]*(?:✕|✗|×|✘) (?P<name>[^\n]{3,160}?)(?: \(?\d+ ?ms\)?)?$",
         r"^ *FAIL +(?P<name>\S+\.[cm]?[jt]sx?(?: > [^\n]{1,160})?)",
         # mocha, phpunit
         r"^  +\d+\) (?P<name>\S[^\n]{2,160})$",
@@ -96,7 +96,7 @@ _NAMES = tuple(
         r"^\[ERROR\] +(?P<name>[\w.]+[.:]\w+(?::\d+)?)(?:[ :]|$)",
         # dotnet, ctest, TAP, bats
         r"^ *Failed (?P<name>[\w.]+(?:\([^\n)]{0,80}\))?) \[",
-        r"^\s*\d+ - (?P<name>\S+) \((?:Failed|Timeout|SEGFAULT)",
+        r"^[ \t]*\d+ - (?P<name>\S+) \((?:Failed|Timeout|SEGFAULT)",
         r"^not ok \d+ -? ?(?P<name>\S[^\n#]{1,120})",
         # swift, xcodebuild
         r"^Test Case '(?P<name>[^'\n]{3,120})' failed",
