@@ -339,6 +339,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         ),
         "by its key": lambda user, to: user.jobs.claim("observe", seconds=60, key="a"),
     },
+    "jobs.standing": {"": lambda user, to: user.jobs.standing(to.thread, "other")},
     "jobs.claim_periodic": {"": lambda user, to: _is_due(user)},
     "jobs.finish_periodic": {
         "": lambda user, to: user.jobs.finish_periodic("tidy", "0" * 32, again_after=0)

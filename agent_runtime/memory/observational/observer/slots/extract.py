@@ -38,6 +38,8 @@ OFF_LOOP = 50_000
 """Above this many characters slots are read in a thread."""
 SHORTEST_SHARE = 4
 """The slots of a short interval may have one of this many of its tokens."""
+FEW_TOKENS = 120
+"""Tokens that the slots of any interval may have: one of each kind."""
 SHORT_CHARS = 120
 """Characters of an answer that says little without what it answers."""
 PROPOSAL_CHARS = 2_400
@@ -85,7 +87,7 @@ def slot_budget(entries: Sequence[Entry]) -> int:
         for entry in entries
     )
     # Not more than a part of a short interval: observing has to make it shorter.
-    least = min(LEAST_TOKENS, size // SHORTEST_SHARE)
+    least = min(LEAST_TOKENS, max(FEW_TOKENS, size // SHORTEST_SHARE))
     return max(least, size * TOKENS_PER_THOUSAND // 1000)
 
 
