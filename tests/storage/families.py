@@ -22,6 +22,7 @@ from agent_runtime_storage import (
     UserStore,
     VectorItem,
 )
+from agent_runtime_storage.upkeep.export_format import Checksum
 from tests.storage.helpers import begin, begin_child
 
 PARENT, CHILD = "parent", "child"
@@ -114,3 +115,11 @@ async def stream(records: list[dict[str, Any]]) -> AsyncIterator[Mapping[str, An
     """Yield the records one by one."""
     for record in records:
         yield record
+
+
+def sealed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return changed records with a checksum that fits them."""
+    checksum = Checksum()
+    for record in records[1:-1]:
+        checksum.add(record)
+    return [*records[:-1], checksum.end()]
