@@ -215,7 +215,7 @@ async def test_texts_of_the_log_are_indexed_once(user: UserStore) -> None:
     texts = [NodeText(1, None, "a heron"), NodeText(2, 0, "a pelican"), NodeText(2, None, "...")]
     await user.search.index("t1", texts)
     before = await user.search.find("heron pelican")
-    assert [(hit.node_id, hit.call) for hit in before] == [(1, None), (2, 0)]
+    assert {(hit.node_id, hit.call) for hit in before} == {(1, None), (2, 0)}
     await user.search.index("t1", [*texts, NodeText(1, None, "another text")])
     assert await user.search.find("heron pelican") == before
     assert await user.search.find("another") == []
