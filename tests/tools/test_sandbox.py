@@ -184,7 +184,8 @@ async def test_all_processes_of_a_sandbox_end_with_the_time_limit(workspace: Pat
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: call(runner(workspace), command=command))
         await anyio.to_thread.run_sync((workspace / "begun").read_text)
-        assert _sleeping(seconds)
+        # The shell says so before its children have become `sleep`.
+        await until(lambda: len(_sleeping(seconds)) == 2)
         group.cancel_scope.cancel()
     await until(lambda: not _sleeping(seconds))
 
