@@ -30,7 +30,7 @@ NodeForm = Literal[
 ]
 """The form of a node: `raw`; `shortened`, with results cut; only the `task` on top; `observed`, by
 lines that tell of it; `archived`, where the observation's lines were replaced by a pointer;
-`condensed`, where no line tells of it any more; `unobserved`, outside of the prompt without an
+`condensed`, where no line mentions it now; `unobserved`, outside of the prompt without an
 observation; on another branch (`elsewhere`); or `open`, an exchange in progress."""
 
 _SAME = 1 / 3
