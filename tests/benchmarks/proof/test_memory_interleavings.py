@@ -60,7 +60,8 @@ async def test_two_runtimes_on_one_thread_in_the_order_of_many_seeds(database_ur
     assert len(verdicts) == count
     happened = sum((Counter(verdict.happened) for verdict in verdicts), Counter[str]())
     assert happened["activated: observed"] > 3 * count
-    assert happened["reflected by model"] > count // 2
+    # Three seeds, as on the other databases, are too few for more.
+    assert happened["reflected by model"] > (count if count == SEEDS["file"] else count // 2)
     if count == SEEDS["file"]:
         acted = {(op.what, op.outcome) for verdict in verdicts for op in verdict.history}
         assert acted >= {("crash", "ok"), ("fork", "ok"), ("resume", "ok"), ("run", "crashed")}
