@@ -107,7 +107,7 @@ async def _delegate(
         try:
             # Checked inside: calls may have waited for a slot since the pause was requested.
             if request.record.waits and await is_pausing(context.store, context.run_id):
-                return _waiting(context, services, request, request.own, paused=True)
+                return _waiting(context, services, request, request.own, "paused")
             if request.own is None:
                 await run_delegated(context, services, request)
             elif is_interrupted(request.own):
@@ -121,8 +121,8 @@ async def _delegate(
         raise failure or ConfigError("The sub-agent's run is missing from the store.")
     # Resuming a run whose questions are still open raises; then it still waits.
     suspended = failure is None or isinstance(failure, QuestionsOpen)
-    if request.record.waits and suspended and waiting.is_waiting(run):
-        return _waiting(context, services, request, run, paused=run.stop_reason == "paused")
+    if request.record.waits and suspended and waiting.is_suspended_below(run):
+        return _waiting(context, services, request, run, run.stop_reason or "")
     outcome = await outcome_of_run(
         context.store, run, key=assignment.key, attempt=request.attempt, failure=failure
     )
@@ -165,15 +165,14 @@ def _waiting(
     services: DelegationServices,
     request: DelegationRequest,
     run: Run | None,
-    *,
-    paused: bool,
+    stop_reason: str,
 ) -> Outcome:
     """Return the outcome of a call that waits with its sub-agent, or until that may begin."""
     # The call will be made again, and then has to count as the same one.
     services.asked[context.call_id, request.record.key] -= 1
     return Outcome(
         "waiting",
-        stop_reason="paused" if paused else "awaiting_user",
+        stop_reason=stop_reason,
         task_key=request.record.key,
         attempt=request.attempt,
         run_id=run.id if run is not None else "",

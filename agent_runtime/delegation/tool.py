@@ -231,5 +231,5 @@ async def _check_artifacts(context: ToolContext, artifacts: Sequence[str]) -> No
 
 def _result(outcome: Outcome) -> ToolResult:
     if outcome.status == "waiting":
-        return AwaitingHuman("", run_id=outcome.run_id, paused=outcome.stop_reason == "paused")
+        return AwaitingHuman("", run_id=outcome.run_id, stop_reason=outcome.stop_reason)
     return outcome.tool_result()

@@ -32,7 +32,7 @@ from agent_runtime.human.questions import (
 )
 from agent_runtime.human.waiting import AwaitingHuman, may_wait, questions_of
 from agent_runtime.log.exchange import Exchange
-from agent_runtime.log.run_log import RunLog, finish_event
+from agent_runtime.log.run_log import CLOSED, RunLog, finish_event
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import Note, ToolCall, ToolResult, encodable
 from agent_runtime.tools.argument_patterns import covers, shown_arguments
@@ -325,9 +325,10 @@ class Gate:
         """Suspend the run and ask its new questions, in one commit.
 
         Args:
-            below: the calls that wait with sub-agents; if one of these is paused, so is the run.
+            below: the calls that wait with sub-agents; if one of these is paused, so is the run,
+                and if the closing runtime suspended one, so it does the run.
         """
-        finish = PAUSED if any(one.paused for one in below) else _awaiting(gated.waiting, below)
+        finish = _suspension(gated.waiting, below)
         await self.log.write(
             Commit(
                 # A suspended run may wait for days, and must not hold budget meanwhile.
@@ -338,6 +339,15 @@ class Gate:
             )
         )
         return finish
+
+
+def _suspension(own: int, below: Sequence[AwaitingHuman]) -> Finish:
+    reasons = {one.stop_reason for one in below}
+    # A pause comes first: nothing but a person ends it, and a sweep continues what was closed.
+    for finish in (PAUSED, CLOSED):
+        if finish.stop_reason in reasons:
+            return finish
+    return _awaiting(own, below)
 
 
 def _awaiting(own: int, below: Sequence[AwaitingHuman]) -> Finish:

@@ -3,7 +3,7 @@
 A sub-agent whose call needs an approval is suspended, as any run is.  The call that delegated its
 task stays in progress and suspends the run that made it, up to the root.  The answer is written to
 the sub-agent's question; resuming the root makes the call again, which resumes the sub-agent.  A
-pause of the root works the same way, without a question.
+pause of the root works the same way, without a question, and so does closing the runtime.
 """
 
 from __future__ import annotations
@@ -26,16 +26,23 @@ class AwaitingHuman(ToolResult):
 
     Attributes:
         run_id: the suspended run of the sub-agent; empty if it has not begun.
-        paused: whether a pause suspended it, not a question.
+        stop_reason: what suspended it: `awaiting_user`, `paused`, or `interrupted` if the runtime
+            closes.
     """
 
     run_id: str = ""
-    paused: bool = False
+    stop_reason: str = "awaiting_user"
 
 
 def is_waiting(run: Run) -> bool:
     """Return whether a run is suspended until a person answers, or ends a pause."""
     return run.status == "suspended" and run.stop_reason in ("awaiting_user", "paused")
+
+
+def is_suspended_below(run: Run) -> bool:
+    """Return whether the call that waits for a sub-agent's run has to wait on, suspended too."""
+    closed = run.status == "suspended" and run.stop_reason == "interrupted"
+    return closed or is_waiting(run)
 
 
 async def may_wait(store: UserStore, run_id: str) -> bool:

@@ -34,6 +34,8 @@ class HeldRun:
 
     Attributes:
         alone: whether no other run waits for it; others stop with the run that waits.
+        suspends: whether it stops at a step by itself when the runtime closes: it is alone, or the
+            call that waits for it can be suspended too.
         at_tools: returns whether its tools are at work.
         renewed_at: when the lease was renewed last, by the monotonic clock.
         cancel: whether its cancellation was requested.
@@ -46,6 +48,7 @@ class HeldRun:
     key: HeldLease
     alone: bool
     at_tools: Callable[[], bool]
+    suspends: bool
     renewed_at: float = field(default_factory=time.monotonic)
     cancel: bool = False
     lost: bool = False
@@ -92,9 +95,9 @@ class LeaseKeeper:
     ) -> Generator[HeldRun]:
         """Keep a lease until the context ends; call it from the event loop."""
         key = HeldLease(user_id, lease.run_id, lease.epoch)
-        held = HeldRun(key, not lease.is_child, at_tools)
+        held = HeldRun(key, not lease.is_child, at_tools, not lease.is_child)
         # Also a run that was about to begin when the others had to stop.
-        held.closing, held.stopped = self._suspending and held.alone, self._stopping
+        held.closing, held.stopped = self._suspending and held.suspends, self._stopping
         self.runs[held.key] = held
         self._idle.clear()
         if self._task is None or self._task.done():
@@ -113,19 +116,23 @@ class LeaseKeeper:
             if not self.runs:
                 self._idle.set()
 
-    def leave_alone(self, held: HeldRun) -> None:
-        """Let a child run stop by itself, because no run waits for it."""
-        held.alone, held.closing = True, self._suspending
+    def may_suspend(self, held: HeldRun, *, alone: bool) -> None:
+        """Let a child run stop at a step by itself when the runtime closes.
+
+        Args:
+            alone: whether no run waits for it.
+        """
+        held.alone, held.suspends, held.closing = alone, True, self._suspending
 
     async def idle(self) -> None:
         """Wait until no run is at work, child runs included."""
         await self._idle.wait()
 
     def suspend_all(self) -> None:
-        """Let every run that no other waits for stop at its next step, now and from now on."""
+        """Let every run that can be suspended stop at its next step, now and from now on."""
         self._suspending = True
         for run in self.runs.values():
-            run.closing = run.alone
+            run.closing = run.suspends
 
     def stop_all(self) -> None:
         """Stop every run, now and from now on, so that it can be resumed."""

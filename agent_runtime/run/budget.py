@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent_runtime.errors import BudgetExceeded
-from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.models.cost import NANO
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Lease, Run
@@ -196,14 +195,6 @@ def root_reserve(call: Amount, budgets: Sequence[BudgetState]) -> Amount:
         max(call.tokens, min(ROOM * call.tokens, small.tokens)),
         max(call.cost, min(ROOM * call.cost, small.cost)),
     )
-
-
-async def is_background(store: UserStore, lease: Lease) -> bool:
-    """Return whether a run is a sub-agent's that nobody waits for."""
-    if not lease.is_child:
-        return False
-    record = delegation_record(await store.runs.get(lease.run_id))
-    return record is not None and record.background
 
 
 async def time_limit(

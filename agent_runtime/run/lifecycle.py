@@ -15,8 +15,9 @@ from agent_runtime.errors import AgentRuntimeError, LeaseLost, StoreUnavailable,
 from agent_runtime.human.waiting import waiting_below
 from agent_runtime.log.lease_keeper import HeldRun, LeaseKeeper
 from agent_runtime.log.run_log import CLOSED, RunLog, cancelled_finish, finish_event
+from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.messages import encodable
-from agent_runtime.run.budget import TimeLimit, is_background, time_limit
+from agent_runtime.run.budget import TimeLimit, time_limit
 from agent_runtime.run.guard.idle import IdleTimer
 from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.run.state import RunState
@@ -92,8 +93,10 @@ async def _executed(
         if node is not None:
             # Before the first step: if the process dies after a success, the job is there already.
             await node.promise(log.store, log.lease)
-        if detached := await is_background(log.store, log.lease):
-            keeper.leave_alone(held)
+        record = await _delegation(log)
+        detached = record is not None and record.background
+        if record is not None and (record.background or record.waits):
+            keeper.may_suspend(held, alone=record.background)
         limit = await time_limit(log.store, log.lease, settings, background=detached)
         seconds = settings.background_idle_timeout if detached else 0.0
         idle = IdleTimer(log, seconds) if seconds else None
@@ -203,6 +206,13 @@ async def _record_end(driver: RunDriver, finish: Finish) -> Finish:
             # Memory and log disagree, so the exchange cannot be closed: end the run all the same.
             await give_up(log.store, log.lease, finish)
     return finish
+
+
+async def _delegation(log: RunLog) -> DelegationRecord | None:
+    """Return the call that began a sub-agent's run; None for other runs."""
+    if not log.lease.is_child:
+        return None
+    return delegation_record(await log.store.runs.get(log.lease.run_id))
 
 
 async def _leave(driver: RunDriver) -> Finish:

@@ -188,8 +188,8 @@ class _ParallelCalls:
                     if self.log.exchange is not self.exchange:
                         break
                     await self._record(call.index, _self_cancelled())
-            if any(one.paused for one in self.waiting.values()):
-                # Trying again would resume a sub-agent that was paused on purpose.
+            if any(one.stop_reason != "awaiting_user" for one in self.waiting.values()):
+                # Trying again would resume a sub-agent that was suspended on purpose.
                 break
             # A sub-agent's question may have been answered while the other calls ran.
             pending = [

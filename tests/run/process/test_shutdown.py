@@ -304,3 +304,56 @@ async def test_a_run_that_is_cancelled_again_and_again_records_its_end(settings:
             await anyio.lowlevel.checkpoint()
         [run] = await runtime.store.of("local").runs.list(thread_id="t")
         assert (run.status, run.open_node) == ("cancelled", None)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_sub_agent_that_is_waited_for_ends_its_step_first(
+    settings: Settings, depth: int
+) -> None:
+    child = Doing()
+    calls: list[str] = []
+
+    @tool
+    async def work() -> str:
+        """Work until it may end."""
+        calls.append("work")
+        child.begun.set()
+        await child.may_end.wait()
+        return "done"
+
+    task = {"role": "worker", "instructions": "Work.", "task_key": "k"}
+
+    def respond(request: ModelRequest) -> Scripted:
+        prompt = request.messages
+        deepest = not any(one.name == "delegate" for one in request.tools)
+        if any(message.role == "tool" for message in prompt):
+            calls.append("worker ends" if deepest else "delegated")
+            return say("ended")
+        return call("work") if deepest else call("delegate", **task)
+
+    def agent() -> Agent:
+        return Agent(ScriptedModel(respond), tools=[work], delegation=True)
+
+    settings = settings.model_copy(update={"delegation_depth": depth})
+    async with Runtime.open(settings) as runtime:
+        running = asyncio.ensure_future(runtime.run(agent(), "Go."))
+        await child.begun.wait()
+        closing = asyncio.ensure_future(runtime.close())
+        while not any(run.closing for run in runtime.host.keeper.runs.values()):
+            await anyio.lowlevel.checkpoint()
+        assert all(run.closing for run in runtime.host.keeper.runs.values())
+        child.may_end.set()
+        await closing
+        root = await running
+
+    assert (root.status, root.stop_reason) == ("suspended", "interrupted")
+    assert calls == ["work"]
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of("local")
+        tree = await store.runs.list(root_run_id=root.run_id)
+        assert {(one.status, one.stop_reason) for one in tree} == {("suspended", "interrupted")}
+        assert len(tree) == depth + 1
+        assert [run.id for run in (await runtime.sweep()).resumable] == [root.run_id]
+        assert (await runtime.resume(root.run_id, agent())).output == "ended"
+    # The step that was in progress was ended before, so its tool did not run again.
+    assert calls == ["work", "worker ends", *["delegated"] * depth]
