@@ -21,6 +21,7 @@ from agent_runtime_storage.contract.reports import (
 )
 from agent_runtime_storage.drivers.protocol import Driver, Row, Vacuuming, Value
 from agent_runtime_storage.objects.object_store import Objects
+from agent_runtime_storage.objects.parts import Parted
 from agent_runtime_storage.queries.migrations import schema_state
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.upkeep.orphans import find_missing_objects, find_orphans
@@ -159,7 +160,7 @@ class SqlMaintenance:
                 )
                 for row in rows
             ]
-        return problems + await self._check_objects()
+        return [*problems, *await self._check_parts(), *await self._check_objects()]
 
     async def sizes(self, *, threads: int = 10) -> StoreSizes:
         await self._require_schema()
@@ -188,6 +189,25 @@ class SqlMaintenance:
                 cure="Ask whoever runs it.",
             )
         await self._driver.vacuum()
+
+    async def _check_parts(self) -> list[Problem]:
+        problems: list[Problem] = []
+        after = ""
+        while rows := await self._all("bodies_in_parts", after=after, limit=_PAGE):
+            for user_id, thread_id, key, size in rows:
+                after = str(key)
+                parted, _ = Parted.parse(after)
+                found = 0
+                for number in range(parted.number):
+                    place = {"user_id": user_id, "thread_id": thread_id}
+                    part = await self._all("part_bytes", hash=parted.hash_of(number), **place)
+                    found += sum(int(length or 0) for (length,) in part)
+                if found != size and len(problems) < _MOST:
+                    detail = f"of the {size} bytes of body {parted.digest.hex()} there are {found}"
+                    problems.append(
+                        Problem("damage", str(user_id), str(thread_id), detail, _RESTORE)
+                    )
+        return problems
 
     async def _check_objects(self) -> list[Problem]:
         if self._objects is None:

@@ -51,11 +51,16 @@ async def test_large_bodies_are_kept_in_parts(store: Store, user: UserStore) -> 
     assert sum(sizes) == len(LARGE) + len(OTHER) and max(sizes) == 2_000_000
 
 
-async def test_a_body_that_lacks_a_part_is_reported(user: UserStore, database_url: str) -> None:
+async def test_a_body_that_lacks_a_part_is_reported(
+    store: Store, user: UserStore, database_url: str
+) -> None:
     await _fill(user)
+    assert not any("bytes of body" in one.detail for one in await store.maintenance.check())
     await execute(database_url, "DELETE FROM blobs WHERE length(data) = 1500000")
     with pytest.raises(CorruptThread, match="is damaged"):
         await user.files.content("t1", "f1")
+    [problem] = [one for one in await store.maintenance.check() if "bytes of body" in one.detail]
+    assert (problem.level, problem.thread_id) == ("damage", "t1")
 
 
 async def test_what_the_server_refuses_names_the_cure_and_leaves_nothing(

@@ -80,6 +80,15 @@ LEFT JOIN blobs AS b
     ON b.user_id = r.user_id AND b.thread_id = r.thread_id AND b.hash = r.blob
 WHERE b.hash IS NULL LIMIT :limit;
 
+-- name: bodies_in_parts
+SELECT user_id, thread_id, object, object_bytes FROM blobs
+WHERE object > :after AND substr(object, 1, 6) = 'parts/'
+ORDER BY object LIMIT :limit;
+
+-- name: part_bytes
+SELECT length(data) FROM blobs
+WHERE user_id = :user_id AND thread_id = :thread_id AND hash = :hash;
+
 -- name: check_calls
 SELECT n.user_id, n.thread_id, n.id, count(*)
 FROM calls AS k
