@@ -384,4 +384,9 @@ def _usage(usage: Any, service: object) -> TokenUsage:
         audio_output=count(answered, "audio"),
         image_output=count(answered, "image"),
         service=service if isinstance(service, str) else "",
+        factors=tuple(
+            word.lower()
+            for name in ("inference_geo", "speed")
+            if isinstance(word := getattr(usage, name, None), str)
+        ),
     )

@@ -21,7 +21,7 @@ from agent_runtime.models.cost import (
     scale_amount,
     unknown_price,
 )
-from agent_runtime.models.pricing.charge import CallTerms, affordable_prompt
+from agent_runtime.models.pricing.charge import FAST, CallTerms, affordable_prompt
 from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import Entry, View
@@ -166,7 +166,8 @@ class Reservation:
         settings = self.setup.model_settings
         prompt = (*view.front, *(message for one in view.entries for message in one.prompt))
         files = frozenset[FileKind](file.kind for message in prompt for file in message.files)
-        return CallTerms(settings.service, settings.cache_ttl == "1h", files)
+        fast = settings.extra_body.get("speed") == FAST
+        return CallTerms(settings.service, settings.cache_ttl == "1h", files, fast)
 
     def shorten(self) -> bool:
         """Limit answers to the usual length from now on; return whether they could be longer."""

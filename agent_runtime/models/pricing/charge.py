@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_runtime.messages import FileKind
-from agent_runtime.models.pricing.price import Price, Rates, rounded_up, scaled
+from agent_runtime.models.pricing.price import Price, Rates, raised, rounded_up, scaled
 from agent_runtime.models.pricing.usage import TokenUsage
+
+FAST = "fast"
+"""The word of Anthropic's faster and dearer answers."""
 
 _NO_FILES: frozenset[FileKind] = frozenset()
 _HEARD: frozenset[FileKind] = frozenset({"audio", "video"})
@@ -22,11 +25,13 @@ class CallTerms:
         service: the service tier that is asked for; empty for the provider's default.
         cache_hour: whether the cache is asked to keep prompts for an hour.
         files: the kinds of files in the prompt; some cost more than text.
+        fast: whether Anthropic's fast mode is asked for.
     """
 
     service: str = ""
     cache_hour: bool = False
     files: frozenset[FileKind] = _NO_FILES
+    fast: bool = False
 
 
 PLAIN = CallTerms()
@@ -45,7 +50,9 @@ def cost_of(price: Price | None, usage: TokenUsage, service: str = "") -> int | 
     charged = price.of_service(usage.service or service)
     rates = charged.rates_of(usage.prompt)
     tokens = _by_rate(rates, usage)
-    return rounded_up(scaled(charged.per_call) + sum(scaled(rate) * n for rate, n in tokens))
+    amount = sum(scaled(rate) * n for rate, n in tokens)
+    amount = raised(amount, price.factor_of(usage.factors))
+    return rounded_up(scaled(charged.per_call) + amount)
 
 
 def _by_rate(rates: Rates, usage: TokenUsage) -> Iterator[tuple[float, int]]:
@@ -129,7 +136,10 @@ def _dearest(price: Price, prompt: int, terms: CallTerms) -> tuple[int, int, int
             into = max(into, scaled(_dearest_input(rates, terms)))
             out = max(out, scaled(_dearest_output(rates)))
         fixed = max(fixed, scaled(one.per_call))
-    return into, out, fixed
+    # Where a call is computed is a setting of the account, so the dearest place counts.
+    words = [word for word, _ in price.factors if word != FAST or terms.fast]
+    factor = price.factor_of(words)
+    return raised(into, factor), raised(out, factor), fixed
 
 
 def _reachable(price: Price, terms: CallTerms) -> tuple[Price, ...]:

@@ -43,7 +43,14 @@ def dearest(prices: Sequence[Price | None]) -> Price | None:
             for border in borders
         ),
         services=tuple(services),
+        factors=_highest_factors(known),
     )
+
+
+def _highest_factors(prices: Sequence[Price]) -> tuple[tuple[str, float], ...]:
+    """Return the highest factor of each word; a price without it counts as 1."""
+    words = sorted({word for price in prices for word, _ in price.factors})
+    return tuple((word, max(price.factor_of((word,)) for price in prices)) for word in words)
 
 
 def _highest(rates: Sequence[Rates]) -> dict[str, float]:

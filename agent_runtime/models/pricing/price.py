@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 
 SCALE = 1000
@@ -58,11 +60,14 @@ class Price(Rates):
         per_call: nanodollars for each call, whatever its tokens.
         tiers: for longer prompts, in rising order.
         services: the prices by service tier, where they differ.
+        factors: by what all rates of a call are multiplied, by a word of its usage: Anthropic's
+            `us` for where it was computed, and `fast` for its speed.
     """
 
     per_call: float = 0
     tiers: tuple[Tier, ...] = ()
     services: tuple[tuple[str, Price], ...] = ()
+    factors: tuple[tuple[str, float], ...] = ()
 
     def times(self, factor: float) -> Price:
         """Return the price with all rates multiplied; what a call costs by itself stays."""
@@ -78,6 +83,10 @@ class Price(Rates):
     def of_service(self, service: str) -> Price:
         """Return the price of a service tier, in the provider's own word."""
         return next((one for name, one in self.services if name == service.lower()), self)
+
+    def factor_of(self, words: Collection[str]) -> float:
+        """Return by what the rates of a call are multiplied whose usage has these words."""
+        return math.prod(factor for word, factor in self.factors if word in words)
 
     def rates_of(self, prompt: int) -> Rates:
         """Return the rates of a call by the tokens of its whole prompt."""
@@ -111,3 +120,8 @@ def scaled(rate: float) -> int:
 def rounded_up(amount: int) -> int:
     """Return nanodollars of an amount in thousandths of them."""
     return -(-amount // SCALE)
+
+
+def raised(amount: int, factor: float) -> int:
+    """Return an amount times a factor, which counts to the thousandth, rounded up."""
+    return rounded_up(amount * round(factor * SCALE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from agent_runtime.models.pricing.price import Price, Rates, Tier, nanodollars
@@ -62,7 +63,16 @@ def price_of(entry: _Entry) -> Price | None:
     services += [
         (other, one) for other, name in _SAME.items() for at, one in services if at == name
     ]
-    return _price(plain, plain.tiers, entry, tuple(services))
+    return replace(_price(plain, plain.tiers, entry, tuple(services)), factors=_factors(entry))
+
+
+def _factors(entry: _Entry) -> tuple[tuple[str, float], ...]:
+    """Return Anthropic's factors; other providers have other things under this key."""
+    given: object = entry.get("provider_specific_entry")
+    if entry.get("litellm_provider") != "anthropic" or not isinstance(given, dict):
+        return ()
+    named = cast("dict[str, Any]", given)
+    return tuple((word, float(one)) for word, one in named.items() if isinstance(one, int | float))
 
 
 def _at_any_hour(entry: _Entry) -> _Entry:

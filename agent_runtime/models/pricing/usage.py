@@ -18,6 +18,8 @@ class TokenUsage:
         audio_output: those of `completion` that are audio.
         image_output: those of `completion` that are images.
         service: the service tier that served the call, in the provider's word; empty if unknown.
+        factors: Anthropic's words for where and how fast the call was computed, which can raise
+            the price.
     """
 
     prompt: int
@@ -32,6 +34,7 @@ class TokenUsage:
     audio_output: int = 0
     image_output: int = 0
     service: str = ""
+    factors: tuple[str, ...] = ()
 
     @property
     def possible(self) -> bool:

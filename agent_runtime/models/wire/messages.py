@@ -250,6 +250,7 @@ class MessagesDecoder:
         self._blocks: list[_Block] = []
         self._open: dict[int, _Block] = {}
         self._counts: dict[str, int] = {}
+        self._factors: dict[str, str] = {}
 
     def feed(self, event: ServerEvent) -> Iterator[ModelEvent]:
         """Read an event; return its deltas.
@@ -379,6 +380,8 @@ class MessagesDecoder:
                 self._counts[name] = max(count, self._counts.get(name, 0))
             elif name == "cache_creation":
                 self._count(count)
+            elif name in ("inference_geo", "speed") and isinstance(count, str):
+                self._factors[name] = count.lower()
 
     def _usage(self) -> TokenUsage | None:
         counts = self._counts
@@ -395,6 +398,7 @@ class MessagesDecoder:
             cached=read,
             cache_write=written,
             cache_write_hour=hour,
+            factors=tuple(self._factors.values()),
         )
 
 

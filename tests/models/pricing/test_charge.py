@@ -124,6 +124,20 @@ def test_what_a_call_asks_for_raises_its_bound() -> None:
     assert most_cost(flash, 1000, 0, CallTerms("flex")) == 300_000
 
 
+def test_where_and_how_fast_claude_computes_sets_its_price() -> None:
+    claude = price_of("anthropic/claude-opus-4-8")
+    plain = cost_of(claude, TokenUsage(1000, 100))
+    assert plain is not None
+    assert cost_of(claude, TokenUsage(1000, 100, factors=("global", "standard"))) == plain
+    assert cost_of(claude, TokenUsage(1000, 100, factors=("us", "standard"))) == plain * 11 // 10
+    assert cost_of(claude, TokenUsage(1000, 100, factors=("us", "fast"))) == plain * 22 // 10
+    # The account may compute in the dearest place without being asked.
+    bound = most_cost(claude, 1000, 0)
+    assert bound == 1000 * claude.cache_write * 11 // 10
+    assert most_cost(claude, 1000, 0, CallTerms(fast=True)) == 2 * bound
+    assert price_of("bedrock/anthropic.claude-opus-4-8").factors == ()
+
+
 def test_pieces_that_are_charged_each_are_never_free() -> None:
     assert cost_of(price_of("gemini/lyria-3-pro-preview"), TokenUsage(10, 10)) == 80_000_000
 
@@ -148,6 +162,7 @@ def prices(draw: st.DrawFn, *, services: bool = True) -> Price:
     return Price(
         **{name: getattr(base, name) for name in Rates.__slots__},
         per_call=draw(st.integers(0, 1000)),
+        factors=draw(st.sampled_from(((), (("us", 1.1),), (("us", 1.1), ("fast", 2.0))))),
         tiers=tuple(Tier(border, draw(rates())) for border in borders),
         services=tuple((one, draw(prices(services=False))) for one in named) if services else (),
     )
@@ -173,6 +188,7 @@ def usages(draw: st.DrawFn, prompt: int, completion: int) -> TokenUsage:
         audio_output=draw(st.integers(0, completion)),
         image_output=draw(st.integers(0, completion)),
         service=draw(st.sampled_from(("", "default"))),
+        factors=draw(st.sampled_from(((), ("global", "standard"), ("us", "fast")))),
     )
 
 
@@ -183,7 +199,7 @@ def test_no_bill_is_above_its_bound(
 ) -> None:
     service = data.draw(st.sampled_from(("", "flex", "priority", "other")))
     usage = data.draw(usages(prompt, output))
-    terms = CallTerms(service, cache_hour=True, files=FILES)
+    terms = CallTerms(service, cache_hour=True, files=FILES, fast="fast" in usage.factors)
     cost = cost_of(price, usage, service)
     assert cost is not None
     assert cost <= most_cost(price, prompt, output, terms)

@@ -13,6 +13,7 @@ from agent_runtime.models.openai_format import Collector
 from agent_runtime.models.wire.base import ServerEvent, Target
 from agent_runtime.models.wire.chat import ChatWire
 from agent_runtime.models.wire.gemini import GeminiWire
+from agent_runtime.models.wire.messages import MessagesWire
 from agent_runtime.models.wire.responses_stream import ResponsesDecoder
 
 
@@ -100,12 +101,34 @@ def test_gemini() -> None:
     )
 
 
+def test_messages() -> None:
+    target = Target("anthropic/m", "anthropic", "m", "https://host", key="key")
+    usage = {"input_tokens": 10, "output_tokens": 1, "inference_geo": "us", "speed": "fast"}
+    start = {"type": "message_start", "message": {"usage": usage}}
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    block = {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "text", "text": ""},
+    }
+    delta = {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": "Hi"},
+    }
+    said = (block, delta, {"type": "content_block_stop", "index": 0})
+    stop = {"type": "message_stop"}
+    reported = read(MessagesWire(target).decoder(), start, *said, end, stop)
+    assert reported == TokenUsage(10, 1, factors=("us", "fast"))
+
+
 def test_litellm() -> None:
     by_ttl = SimpleNamespace(ephemeral_5m_input_tokens=10, ephemeral_1h_input_tokens=20)
     prompt = SimpleNamespace(
         cached_tokens=40, cache_creation_token_details=by_ttl, audio_tokens=None, image_tokens=5
     )
     usage = SimpleNamespace(
+        inference_geo="US",
         prompt_tokens=100,
         completion_tokens=50,
         cache_creation_input_tokens=30,
@@ -127,4 +150,5 @@ def test_litellm() -> None:
         reasoning=30,
         image=5,
         service="default",
+        factors=("us",),
     )
