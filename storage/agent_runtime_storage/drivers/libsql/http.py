@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import functools
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +36,12 @@ _VERSIONS = ("v3", "v2")
 # Without it the server keeps the stream, and a connection to the database, until it expires.
 _CLOSE = {"type": "close"}
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Return the context for all servers of the process: reading the certificates is slow."""
+    return httpx.create_ssl_context()
 
 
 class HttpDriver(RemoteDriver):
@@ -90,6 +98,7 @@ class HttpTransport:
                 base_url=address.url,
                 headers=headers,
                 timeout=timeout,
+                verify=_certificates() if address.url.startswith("https:") else False,
                 # The lanes limit the requests, so none waits for a connection here.
                 limits=httpx.Limits(
                     max_keepalive_connections=concurrency + 2, keepalive_expiry=_KEEP_ALIVE
