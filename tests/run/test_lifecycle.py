@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -15,6 +16,7 @@ from agent_runtime.log import lease_keeper
 from agent_runtime.log.branches import edit, fork
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.run.loop import AgentLoop
+from agent_runtime.run.process import listener
 from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStore
 from agent_runtime_storage.log.leases import SqlLeases
 from agent_runtime_storage.queries.owner import OwnerScope
@@ -251,6 +253,26 @@ async def test_a_listener_that_fails_changes_nothing(
     assert result.ok
     assert f"at the event {kind}" in caplog.text
     await check_valid(runtime.store.of("local"), "t")
+
+
+async def test_an_async_listener_that_hangs_is_cancelled_when_its_run_ends(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "FLUSH_SECONDS", 0.05)
+    seen: list[str] = []
+
+    async def listen(event: Event) -> None:
+        seen.append(event.kind)
+        if event.kind == "activation":
+            await anyio.sleep_forever()
+
+    result = await runtime.run(agent(say("done")), "Go.", on_event=listen)
+    # An unseen event whose coroutine is neither awaited nor closed warns, which fails the test.
+    gc.collect()
+
+    assert result.ok
+    assert seen[-1] == "activation"
+    assert "does not see the last" in caplog.text
 
 
 async def test_a_tool_that_awaits_a_cancelled_task_fails_alone(runtime: Runtime) -> None:

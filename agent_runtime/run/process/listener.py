@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias, cast
 
 import anyio
 
@@ -27,7 +27,7 @@ class EventListener:
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
-        self._pending: deque[Awaitable[Any]] = deque()
+        self._pending: deque[tuple[Event, Awaitable[Any]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def __call__(self, event: Event) -> None:
@@ -38,30 +38,43 @@ class EventListener:
             _log.exception("A listener failed at the event %s.", event.kind)
             return
         if inspect.isawaitable(awaited):
-            self._pending.append(awaited)
+            self._pending.append((event, awaited))
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._work())
 
     async def flush(self) -> None:
-        """Wait until the listener has seen every event."""
-        if self._task is not None:
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([self._task], timeout=FLUSH_SECONDS)
-            if not self._task.done():
-                _log.warning("A listener did not end in %g s; it is cancelled.", FLUSH_SECONDS)
-                self._task.cancel()
+        """Wait until the listener has seen every event; one that takes too long is cancelled."""
+        if self._task is None:
+            return
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([self._task], timeout=FLUSH_SECONDS)
+        if not self._task.done():
+            self._task.cancel()
+            unseen = list(self._pending)
+            self._pending.clear()
+            for _, awaited in unseen:
+                # Python warns of a coroutine that nobody awaited or closed.
+                if isinstance(awaited, Coroutine):
+                    cast("Coroutine[Any, Any, Any]", awaited).close()
+            _log.warning(
+                "A listener did not end in %g s: it is cancelled, and does not see the last %d "
+                "events.",
+                FLUSH_SECONDS,
+                len(unseen),
+            )
 
     async def _work(self) -> None:
         while self._pending:
+            event, awaited = self._pending.popleft()
             try:
-                await self._pending.popleft()
+                await awaited
             except asyncio.CancelledError:
                 # Only `flush` cancels this task; otherwise it is the listener's own.
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     raise
                 _log.warning("A listener cancelled itself.")
             except Exception:
-                _log.exception("A listener failed.")
+                _log.exception("A listener failed at the event %s.", event.kind)
 
 
 FLUSH_SECONDS = 10.0
