@@ -212,7 +212,7 @@ def _split(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
     return _split_short(run) if len(run) <= LONGEST else tuple(_names(_WORD, run))
 
 
-@functools.lru_cache(maxsize=16_384)
+@functools.lru_cache(maxsize=4_096)
 def _split_short(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
     if "://" in run and (url := _URL.search(run)):
         whole = _closed(url[0]).rstrip(_TRAILING)

@@ -34,7 +34,7 @@ wife wives | win won | woman women | write wrote written
 """
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=4_096)
 def forms_of(word: str) -> tuple[str, ...]:
     """Return a word and its other English forms."""
     groups = _irregular()
@@ -78,7 +78,7 @@ def _inflected(base: str) -> list[str]:
     return forms
 
 
-@functools.lru_cache(maxsize=32_768)
+@functools.lru_cache(maxsize=8_192)
 def _stem(word: str) -> str:
     # Not above: the package imports all its languages, and most runs never search.
     from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTypeStubs]

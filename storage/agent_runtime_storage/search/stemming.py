@@ -74,7 +74,7 @@ def words_to_stem(text: str, words: Mapping[str, int]) -> Iterator[tuple[str, st
             yield word, language, times
 
 
-@functools.lru_cache(maxsize=32_768)
+@functools.lru_cache(maxsize=8_192)
 def keys_of(word: str, language: str) -> tuple[str, ...]:
     """Return the keys of a text's word, which is in lower case and composed."""
     folded = fold_word(word)
@@ -95,7 +95,7 @@ def letter_groups(folded: str, language: str) -> list[str]:
     return [folded[start : start + GROUP] for start in range(len(folded) - GROUP + 1)]
 
 
-@functools.lru_cache(maxsize=32_768)
+@functools.lru_cache(maxsize=8_192)
 def stems_of(word: str, language: str) -> tuple[str, ...]:
     """Return the folded stems of a word: as it is written, and as written without accents."""
     folded = fold_word(word)

@@ -177,7 +177,7 @@ def owner_key(user_id: str, secret: bytes = b"") -> bytes:
     return hashlib.blake2b(owner, key=secret, digest_size=32).digest()
 
 
-@functools.lru_cache(maxsize=32_768)
+@functools.lru_cache(maxsize=8_192)
 def hash_term(word: str, key: bytes) -> str:
     """Return the term of an owner's word, in hexadecimal."""
     encoded = word.encode("utf-8", "surrogatepass")
@@ -228,7 +228,7 @@ def _split(compound: str, query: bool) -> WordParts:
     return (_split_cached if len(compound) <= _CACHED_LENGTH else _cut)(compound, query)
 
 
-@functools.lru_cache(maxsize=16_384)
+@functools.lru_cache(maxsize=4_096)
 def _split_cached(compound: str, query: bool) -> WordParts:
     return _cut(compound, query)
 
