@@ -31,7 +31,7 @@ from agent_runtime.tools.mcp.oauth import LoginNeeded, stored_login
 from agent_runtime.tools.mcp.records import pinned
 from agent_runtime.tools.mcp.secrets import Secrets, quiet_sdk
 from agent_runtime.tools.mcp.server import McpServer
-from agent_runtime.tools.mcp.stdio import Ending, stdio_streams
+from agent_runtime.tools.mcp.stdio import NOT_NEEDED, Ending, stdio_streams
 
 MAX_FAILURES = 5
 """After so many failures in a row a server is only tried once in `REST_SECONDS`."""
@@ -207,7 +207,7 @@ class McpConnection:
             self._idle.cancel()
             self._idle = None
         if self._session is not None:
-            self._session.end("it was not needed any more")
+            self._session.end(NOT_NEEDED)
 
     def _end_idle(self) -> None:
         self.stop()

@@ -95,8 +95,7 @@ def _definition(server: McpServer, described: dict[str, Any]) -> ToolDefinition:
         raise refused(server, str(tool), "has no name, or one that is too long")
     schema = described.get("inputSchema")
     _check(server, tool, schema)
-    parameters = cast("dict[str, Any]", schema)
-    parameters.setdefault("properties", {})
+    parameters = {"properties": {}} | cast("dict[str, Any]", schema)
     text = described.get("description") or described.get("title") or ""
     description = clean(str(text)).strip()
     if len(description) > MAX_DESCRIPTION:

@@ -35,6 +35,8 @@ TAIL_BYTES = 2000
 """How much of what a program prints to stderr errors show."""
 LARGE_BYTES = 1 << 16
 """Larger messages are parsed in a thread."""
+NOT_NEEDED = "it was not needed any more"
+"""Why the messages of a program end that did nothing wrong."""
 LEAVE_SECONDS = 2.0
 """How long a program may take to end by itself, once its input is closed."""
 
@@ -69,8 +71,9 @@ async def stdio_streams(server: McpServer, ending: Ending) -> AsyncGenerator[Tra
                     yield received, outbox
             finally:
                 # The reader goes on, so that a program that still prints is not held up.
-                with anyio.CancelScope(shield=True):
-                    await program.leave()
+                if ending.why in ("", NOT_NEEDED):
+                    with anyio.CancelScope(shield=True):
+                        await program.leave()
                 group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
