@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from agent_runtime.concurrency import single_error
 from agent_runtime.errors import ConfigError, McpServerFailed
 from agent_runtime.tools.mcp.pool import connected, load_sdk
 from agent_runtime.tools.mcp.server import McpServer
@@ -62,11 +64,13 @@ async def log_in(server: McpServer, show: Callable[[str], None]) -> None:
         async with stream:
             with anyio.move_on_after(10):
                 if (found := await _query(stream)) is not None:
-                    send.send_nowait(found)
+                    # Only the first answer counts.
+                    with suppress(anyio.WouldBlock):
+                        send.send_nowait(found)
 
     login = await new_login(server, f"http://127.0.0.1:{port}/callback", open_browser, answer)
     patient = _with_time(server)
-    async with listener, send, answers, anyio.create_task_group() as group:
+    async with single_error(), listener, send, answers, anyio.create_task_group() as group:
         group.start_soon(listener.serve, serve)
         async with connected(patient, login) as connection:
             await connection.started()
@@ -83,7 +87,7 @@ async def _query(stream: anyio.abc.ByteStream) -> dict[str, list[str]] | None:
     try:
         while b"\r\n\r\n" not in data and len(data) < _MAX_REQUEST:
             data += await stream.receive()
-    except anyio.EndOfStream:
+    except (anyio.EndOfStream, anyio.BrokenResourceError):
         return None
     target = data.split(b" ", 2)[1:2] or [b""]
     parts = urlsplit(target[0].decode("ascii", "replace"))
