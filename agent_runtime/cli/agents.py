@@ -186,7 +186,7 @@ def build_agent(spec: Spec) -> Agent:
 
 
 def servers_of(spec: Spec) -> list[McpServer]:
-    """Return a run's MCP servers, read anew, so that one that was changed is not trusted.
+    """Return a run's MCP servers, read again, so that one that was changed is not trusted.
 
     Raises:
         ConfigError: one is not trusted, or not usable.

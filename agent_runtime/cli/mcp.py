@@ -62,7 +62,7 @@ def mcp_options(function: F) -> F:
         click.option(
             "--mcp-config",
             type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-            help="A file of MCP servers, besides those of `agent-runtime mcp list`.",
+            help="A file of MCP servers, in addition to those of `agent-runtime mcp list`.",
         ),
         click.option("--no-mcp", is_flag=True, help="Start no MCP servers."),
     )

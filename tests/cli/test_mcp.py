@@ -67,8 +67,8 @@ def test_a_workspaces_server_waits_for_trust(machine: Machine) -> None:
     assert machine.invoke("mcp", "test", "tool").exit_code == exits.USAGE
     assert not noted(folder, "pids") and not machine.server.requests
     assert machine.invoke("run", "Hi.", "--workspace", ".", "--no-mcp").exit_code == 0
-    untold = machine.invoke("mcp", "trust", "tool")
-    assert untold.exit_code == exits.USAGE and "--yes" in untold.stderr
+    unasked = machine.invoke("mcp", "trust", "tool")
+    assert unasked.exit_code == exits.USAGE and "--yes" in unasked.stderr
     trusted = machine.invoke("mcp", "trust", "tool", "--yes")
     assert trusted.exit_code == 0 and raw_server.__file__ in trusted.stderr
     assert not noted(folder, "pids")

@@ -19,7 +19,7 @@ MAX_NOTICES = 100_000
 MAX_REQUESTS = 100
 """How many requests a server may send between two answers."""
 PASSED = ("notifications/progress", "notifications/tools/list_changed")
-"""The notifications that something comes of; others, such as those for a log, are dropped."""
+"""The notifications that are used; others, such as those for a log, are dropped."""
 _SUBSCRIPTIONS = "notifications/subscriptions/"
 
 Received: TypeAlias = SessionMessage | Exception

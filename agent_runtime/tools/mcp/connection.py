@@ -34,7 +34,7 @@ from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime.tools.mcp.stdio import NOT_NEEDED, Ending, stdio_streams
 
 MAX_FAILURES = 5
-"""After so many failures in a row a server is only tried once in `REST_SECONDS`."""
+"""After this many failures in a row a server is tried only once in `REST_SECONDS`."""
 REST_SECONDS = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 """Seconds before a server that failed is started again; doubled with each failure."""
@@ -133,7 +133,7 @@ class McpConnection:
     ) -> types.CallToolResult:
         """Call a tool.
 
-        Cancellation: the server is told.
+        Cancellation: the server is notified.
 
         Raises:
             CallLost: the connection ended during the call.
@@ -175,7 +175,7 @@ class McpConnection:
             if session.http.refused:
                 raise ServerError(self._login_text()) from None
             if session.http.status == NO_SESSION:
-                # It was started anew, and knows nothing of this session.
+                # It was restarted, and does not know this session.
                 session.end("it has ended the session")
             raise ServerError(self.secrets.shown(error.message) or "an error") from None
         except ValidationError:

@@ -95,13 +95,13 @@ def _definition(server: McpServer, described: dict[str, Any]) -> ToolDefinition:
         raise refused(server, str(tool), "has no name, or one that is too long")
     schema = described.get("inputSchema")
     _check(server, tool, schema)
-    parameters = {"properties": {}} | cast("dict[str, Any]", schema)
+    parameters: dict[str, Any] = {"properties": {}, **cast("dict[str, Any]", schema)}
     text = described.get("description") or described.get("title") or ""
     description = clean(str(text)).strip()
     if len(description) > MAX_DESCRIPTION:
         description = f"{description[:MAX_DESCRIPTION]} …"
     spec = ToolSpec(tool_name(server.name, tool), description, parameters)
-    # All of it: what is not shown to models today, such as annotations, may be tomorrow.
+    # Of everything: parts that models do not see yet, such as annotations, may be used later.
     return ToolDefinition(tool, spec, json_digest(described))
 
 

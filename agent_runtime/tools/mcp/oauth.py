@@ -109,7 +109,7 @@ async def stored_login(server: McpServer) -> OAuthClientProvider | None:
 async def new_login(
     server: McpServer, redirect: str, show: AskedToLogIn, answer: LoginAnswer
 ) -> OAuthClientProvider:
-    """Return what logs in anew: it shows a URL, and awaits what comes back to `redirect`."""
+    """Return what logs in again: it shows a URL, and awaits what comes back to `redirect`."""
     storage = StoredTokens(server)
     # A registration names its address for the answer, and the old one had another port.
     await storage.forget()

@@ -38,7 +38,7 @@ class McpConnections:
     async def tools_of(
         self, given: Iterable[Tool | Callable[..., Any] | McpServer], user_id: str
     ) -> list[Tool | Callable[..., Any]]:
-        """Return an agent's tools with those of its servers in the place of the servers.
+        """Return an agent's tools, with those of its servers instead of the servers.
 
         Raises:
             ConfigError: two servers have the same name, or the SDK is not installed.

@@ -35,7 +35,7 @@ class McpServer:
         command: the program of a server that talks over stdin and stdout.
         args: the program's arguments.
         url: instead of a program, the address of a server that talks streamable HTTP.
-        env: variables for the program, besides PATH, HOME and the like; nothing else of this
+        env: variables for the program, in addition to PATH, HOME and the like; nothing else of this
             process's environment reaches it.
         headers: sent with each HTTP request.
         cwd: the folder in which the program runs; None for the process's.

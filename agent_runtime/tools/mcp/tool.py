@@ -71,7 +71,7 @@ class _ServerTool(Tool):
             except AgentRuntimeError as error:
                 # The server did not start, so the call was not made.
                 return ToolResult(encodable(error.message), outcome="error")
-        text = f"The server did not answer within {limit:g} s, and was told to stop. {UNVERIFIED}"
+        text = f"The server did not answer within {limit:g} s, and was asked to stop. {UNVERIFIED}"
         return ToolResult(text, outcome="interrupted")
 
     async def _made(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -112,13 +112,13 @@ class McpTool(_ServerTool):
     async def _made(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         from agent_runtime.tools.mcp.content import call_result
 
-        told = -PROGRESS_PAUSE
+        reported = -PROGRESS_PAUSE
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            nonlocal told
+            nonlocal reported
             now = anyio.current_time()
-            if now - told >= PROGRESS_PAUSE:
-                told = now
+            if now - reported >= PROGRESS_PAUSE:
+                reported = now
                 context.progress(progress, total, self.connection.secrets.shown(message or ""))
 
         result = await self.connection.call(self.tool, arguments, on_progress)

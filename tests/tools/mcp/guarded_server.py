@@ -59,7 +59,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     whole: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
     match message["method"]:
         case "initialize":
-            about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+            about: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
                      "serverInfo": {"name": "guarded", "version": "1"}}  # fmt: skip
             return whole | {"result": about}
         case "tools/list":
@@ -76,8 +76,8 @@ def guarded() -> Generator[Guarded]:
     """Run the server in a thread."""
 
     class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *args: Any) -> None:
-            del args
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            del format, args
 
         def reply(self, status: int, value: Any = None, **headers: str) -> None:
             body = b"" if value is None else json.dumps(value).encode()

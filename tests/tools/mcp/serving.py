@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,8 @@ async def opened(server: McpServer, most: int = 1 << 20) -> AsyncGenerator[dict[
     """Give a server's tools, by name."""
     connections = McpConnections(most)
     try:
-        found: Sequence[Any] = await connections.tools_of([server], "user")
-        yield {tool.name: tool for tool in found}
+        found = await connections.tools_of([server], "user")
+        yield {tool.name: tool for tool in found if isinstance(tool, Tool)}
     finally:
         await connections.close()
 

@@ -48,7 +48,7 @@ async def test_a_login_is_kept_renewed_and_bound_to_its_address(
     await log_in(server, browser)
     [path] = (state_folder() / "mcp" / "tokens").iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    # They have expired: another process renews them, at the address that the login told.
+    # They have expired: another process renews them, at the address that the login named.
     asked.lasting = 3600
     asked.granted.clear()
     for _ in range(2):

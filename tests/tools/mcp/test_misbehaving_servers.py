@@ -13,19 +13,27 @@ from agent_runtime import McpServer
 from agent_runtime.errors import ConfigError, McpServerFailed
 from agent_runtime.tools.mcp import bounds, connection, stdio
 from agent_runtime.tools.mcp.definitions import definitions_of, tool_name
+from agent_runtime.tools.mcp.pool import McpConnections, holding
 from tests.tools.calling import call, context, until
 from tests.tools.mcp.serving import described, noted, opened, raw
 from tests.tools.test_shell import ended
 
 SECRET = "sk-0123456789"
-DEEP: dict[str, Any] = {"type": "object"}
-for _ in range(60):
-    DEEP = {"type": "object", "properties": {"a": DEEP}}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Return a schema of objects in objects."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
 LIES: dict[str, tuple[Any, str]] = {
     "no object": ({"type": "array"}, "no schema of an object"),
     "not JSON schema": ({"type": "object", "properties": 3}, "not valid"),
     "huge": ({"type": "object", "description": "x" * 100_000}, "bytes"),
-    "deep": (DEEP, "levels"),
+    "deep": (nested(60), "levels"),
     "other document": ({"type": "object", "properties": {"a": {"$ref": "http://x/y"}}}, "else"),
     "nothing there": ({"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}}, "else"),
     "itself": ({"type": "object", "properties": {"a": {"$ref": "#"}}}, "refers to itself"),
@@ -127,9 +135,9 @@ async def test_a_server_that_keeps_dying_is_left_alone(
     monkeypatch.setattr(connection, "FIRST_PAUSE", 0.0)
     async with opened(raw(tmp_path, "die")) as tools:
         # As if a run held it: a connection that nobody holds may end.
-        tools["raw__die"].connection.hold()  # type: ignore[attr-defined]
-        (tmp_path / "how").write_text("dies")
-        texts = [(await call(tools["raw__die"])).text for _ in range(8)]
+        with holding(tools.values()):
+            (tmp_path / "how").write_text("dies")
+            texts = [(await call(tools["raw__die"])).text for _ in range(8)]
     assert "ended" in texts[-1]
     assert len(noted(tmp_path, "pids")) == connection.MAX_FAILURES
 
@@ -194,15 +202,13 @@ async def test_what_the_user_does_not_allow_is_not_there(tmp_path: Path) -> None
 
 async def test_only_the_user_says_what_may_run_again(tmp_path: Path) -> None:
     hints = {"readOnlyHint": True, "idempotentHint": True}
-    told = {**described("told"), "annotations": hints}
-    async with opened(raw(tmp_path, told, "said", idempotent=["said"])) as tools:
-        assert [tool.idempotent for tool in tools.values()] == [True, False]
-        assert list(tools) == ["raw__said", "raw__told"]
+    hinted = {**described("hinted"), "annotations": hints}
+    async with opened(raw(tmp_path, hinted, "said", idempotent=["said"])) as tools:
+        assert [tool.idempotent for tool in tools.values()] == [False, True]
+        assert list(tools) == ["raw__hinted", "raw__said"]
 
 
 async def test_two_owners_have_two_servers(tmp_path: Path) -> None:
-    from agent_runtime.tools.mcp.pool import McpConnections
-
     connections = McpConnections(1 << 20)
     server = raw(tmp_path, "echo")
     for user in ("anna", "ben", "anna"):
@@ -214,8 +220,6 @@ async def test_two_owners_have_two_servers(tmp_path: Path) -> None:
 
 
 def test_two_servers_of_one_name_are_refused(tmp_path: Path) -> None:
-    from agent_runtime.tools.mcp.pool import McpConnections
-
     async def tools() -> None:
         await McpConnections(1).tools_of([raw(tmp_path), McpServer("RAW", "x")], "user")
 

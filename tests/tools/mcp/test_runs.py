@@ -43,10 +43,10 @@ async def test_a_server_of_the_sdk_on_stdio(play: Play) -> None:
             "3", "counted", "Resource note://one:\nA note.", "note://one A note of the test.",
         ]  # fmt: skip
         _, start, *_ = (event for event in world.events if event.kind == "tool-start")
-        told = [event for event in world.events if event.kind == "tool-progress"]
+        reported = [event for event in world.events if event.kind == "tool-progress"]
         about = {"done": 0.0, "total": 3.0, "message": "counting"}
-        assert told[0].data == {"call_id": start.data["call_id"], **about}
-        assert all(event.id == 0 for event in told)
+        assert reported[0].data == {"call_id": start.data["call_id"], **about}
+        assert all(event.id == 0 for event in reported)
 
 
 async def test_a_server_of_the_sdk_over_http(play: Play) -> None:
