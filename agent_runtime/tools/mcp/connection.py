@@ -76,11 +76,18 @@ class _Session:
     over: anyio.Event = field(default_factory=anyio.Event)
     stop: anyio.Event = field(default_factory=anyio.Event)
     outdated: anyio.Event = field(default_factory=anyio.Event)
+    current: anyio.Event = field(default_factory=anyio.Event)
     http: HttpState = field(default_factory=HttpState)
     ending: Ending = field(default_factory=Ending)
     client: Client | None = None
     error: McpServerFailed | None = None
     late: bool = False
+
+    def announce(self) -> None:
+        """Note that the server says that its list of tools has changed."""
+        if self.current.is_set():
+            self.current = anyio.Event()
+        self.outdated.set()
 
     def end(self, why: str) -> None:
         """Note that the server sends nothing more."""
@@ -112,6 +119,7 @@ class McpConnection:
         self._tasks, self._login, self._when_idle = tasks, login, idle
         self._session: _Session | None = None
         self._failures = 0
+        self._last_failure: McpServerFailed | None = None
         self._not_before = 0.0
         self._holders = 0
         self._idle: asyncio.TimerHandle | None = None
@@ -126,6 +134,17 @@ class McpConnection:
             ConfigError: what it offers cannot be recorded.
         """
         await self._connected()
+        return self.listing
+
+    async def current(self) -> Listing:
+        """Return what the server offers now: wait until it runs, and a changed list is read.
+
+        Raises:
+            McpServerFailed: it cannot be started.
+        """
+        session = await self._connected()
+        while not session.current.is_set():
+            await session.current.wait()
         return self.listing
 
     async def call(
@@ -225,13 +244,13 @@ class McpConnection:
     async def _start(self) -> _Session:
         """Return a new session, once it may be tried, or one that another call has started."""
         before = self._session
-        while (pause := self._not_before - anyio.current_time()) > 0:
-            if self._failures >= MAX_FAILURES and before is not None and before.error is not None:
-                raise before.error
-            await anyio.sleep(pause)
-        if before is not None and not before.over.is_set():
+        if before is not None:
             # Its program must be gone before the next one may use the same files.
             await before.over.wait()
+        while (pause := self._not_before - anyio.current_time()) > 0:
+            if self._failures >= MAX_FAILURES and self._last_failure is not None:
+                raise self._last_failure
+            await anyio.sleep(pause)
         if self._session is before:
             self._session = _Session()
             self._tasks.start(self._live(self._session))
@@ -250,6 +269,7 @@ class McpConnection:
                 ):
                     session.client = client
                     await self._list(client)
+                    session.current.set()
                     session.settled.set()
                     group.start_soon(_subscribe, client, session)
                     group.start_soon(self._relist, client, session)
@@ -264,11 +284,13 @@ class McpConnection:
             self._count(session)
             session.over.set()
             session.settled.set()
+            session.current.set()
 
     def _count(self, session: _Session) -> None:
         """Put off the next start if this session failed, or ended by itself."""
         if self._holders or session.error is not None:
             self._failures += 1
+            self._last_failure = session.error or McpServerFailed(self._why(session))
             pause = min(FIRST_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE)
             pause = REST_SECONDS if self._failures >= MAX_FAILURES else pause
             self._not_before = anyio.current_time() + pause
@@ -330,6 +352,8 @@ class McpConnection:
                 await self._list(client)
             except MCPError as error:
                 session.end(f"it cannot list its tools any more: {error.message}")
+            if not session.outdated.is_set():
+                session.current.set()
             await anyio.sleep(LIST_PAUSE)
 
     # Failures
@@ -414,7 +438,7 @@ class _Given:
 def _watch(session: _Session) -> MessageHandlerFnT:
     async def handle(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            session.outdated.set()
+            session.announce()
 
     return handle
 
@@ -426,7 +450,7 @@ async def _subscribe(client: Client, session: _Session) -> None:
     try:
         async with client.listen(tools_list_changed=True) as changes:
             async for _ in changes:
-                session.outdated.set()
+                session.announce()
     except Exception:
         # The server offers no subscriptions; then its list is read at each start.
         return

@@ -23,6 +23,10 @@ PROGRESS_PAUSE = 0.2
 """The least seconds between two events about the progress of a call."""
 MAX_RESOURCES = 200
 UNVERIFIED = "The effect of the call is unverified. Check what it did before you repeat it."
+JUST_CHANGED = (
+    "The server has just changed what this tool is. Nothing was called; call it again if you still "
+    "need it."
+)
 CHANGED = (
     "Its server has changed what the tool is since you first used it. `agent-runtime mcp trust "
     "{server}` shows and accepts the change."
@@ -112,6 +116,10 @@ class McpTool(_ServerTool):
     async def _made(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         from agent_runtime.tools.mcp.content import call_result
 
+        seen = self.connection.listing.digests.get(self.tool)
+        if (await self.connection.current()).digests.get(self.tool) != seen:
+            # What was checked before the call, and perhaps approved, is not what would run.
+            return ToolResult(JUST_CHANGED, outcome="error")
         reported = -PROGRESS_PAUSE
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:

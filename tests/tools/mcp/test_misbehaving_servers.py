@@ -142,6 +142,27 @@ async def test_a_server_that_keeps_dying_is_left_alone(
     assert len(noted(tmp_path, "pids")) == connection.MAX_FAILURES
 
 
+async def test_a_tool_that_changed_since_it_was_checked_is_not_called(tmp_path: Path) -> None:
+    async with opened(raw(tmp_path, "echo", "die")) as tools:
+        await call(tools["raw__die"])
+        raw(tmp_path, described("echo", "Something else."), "die")
+        # The server is started again by this call, after the rules have looked at the old tool.
+        result = await call(tools["raw__echo"])
+        assert result.outcome == "error" and "just changed" in result.text
+        assert noted(tmp_path, "calls") == ['["die", {}]']
+
+
+async def test_a_server_that_dies_in_each_call_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FIRST_PAUSE", 0.0)
+    async with opened(raw(tmp_path, "die")) as tools:
+        with holding(tools.values()):
+            texts = [(await call(tools["raw__die"])).text for _ in range(8)]
+    assert "was lost" in texts[-1]
+    assert len(noted(tmp_path, "pids")) == connection.MAX_FAILURES
+
+
 async def test_a_slow_call_is_bounded_and_the_server_told(tmp_path: Path) -> None:
     async with opened(raw(tmp_path, "hang", "echo")) as tools:
         result = await tools["raw__hang"].call({}, context(timeout=0.2))
