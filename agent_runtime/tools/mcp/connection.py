@@ -373,7 +373,7 @@ class McpConnection:
         elif isinstance(error, OSError):
             why = self.secrets.shown(error.strerror or str(error))
         elif isinstance(error, httpx2.TransportError):
-            why = "its answer is too large" if session.http.too_large else "it cannot be reached"
+            why = session.http.problem or "it cannot be reached"
         elif isinstance(error, MCPError) and error.code != types.CONNECTION_CLOSED:
             status = f" (HTTP {session.http.status})" if session.http.status else ""
             why = f"it answers with an error{status}: {self.secrets.shown(error.message)}"

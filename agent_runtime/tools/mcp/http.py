@@ -25,12 +25,12 @@ class HttpState:
     Attributes:
         refused: the status of the last response, if it was 401 or 403.
         status: of the last response, if it was an error.
-        too_large: whether a response was cut because of its size.
+        problem: why a response was not read to its end; otherwise empty.
     """
 
     refused: int = 0
     status: int = 0
-    too_large: bool = False
+    problem: str = ""
 
 
 @asynccontextmanager
@@ -47,7 +47,8 @@ async def http_streams(
         state.status = response.status_code if response.status_code >= 400 else 0
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
             # A few kilobytes can unpack to gigabytes, and none was asked for.
-            raise httpx2.DecodingError("The response is compressed.")
+            state.problem = "its answer is compressed, which it was asked not to be"
+            raise httpx2.ReadError(state.problem)
         stream = response.headers.get("content-type", "").startswith("text/event-stream")
         if stream and response.request.method == "GET":
             # It stays open for as long as the connection; each message has its own limit.
@@ -84,8 +85,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for part in self._inner:
             self._left -= len(part)
             if self._left < 0:
-                self._state.too_large = True
-                raise httpx2.ReadError("The response is too large.")
+                self._state.problem = "its answer is too large"
+                raise httpx2.ReadError(self._state.problem)
             yield part
 
     async def aclose(self) -> None:

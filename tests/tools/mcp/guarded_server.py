@@ -18,6 +18,7 @@ class Guarded:
         valid: the tokens that it takes.
         lasting: seconds that a new token lasts.
         granted: the kinds of grants that gave tokens.
+        odd: what is wrong with its answers: `huge` or `packed`.
     """
 
     def __init__(self, url: str) -> None:
@@ -25,6 +26,7 @@ class Guarded:
         self.valid: set[str] = set()
         self.lasting = 3600
         self.granted: list[str] = []
+        self.odd = ""
 
     def token(self, form: dict[str, list[str]]) -> dict[str, Any]:
         """Return new tokens."""
@@ -110,8 +112,10 @@ def guarded() -> Generator[Guarded]:
                 self.reply(401, {"error": "no token"}, WWW_Authenticate="Bearer")
             elif (found := answer(json.loads(data))) is None:
                 self.reply(202)
+            elif state.odd == "packed":
+                self.reply(200, found, Content_Encoding="gzip")
             else:
-                self.reply(200, found)
+                self.reply(200, found | {"more": "x" * (9 << 20)} if state.odd else found)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     state = Guarded(f"http://127.0.0.1:{server.server_port}")

@@ -55,6 +55,8 @@ def result(tool: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
             send(method="notifications/tools/list_changed")
         case "secret":
             text = os.environ.get("API_TOKEN", "none")
+        case "environment":
+            text = " ".join(sorted(os.environ))
         case "image":
             data = base64.b64encode(PIXEL).decode()
             return {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}

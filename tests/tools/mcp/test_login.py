@@ -72,6 +72,16 @@ async def test_tokens_that_nobody_takes_any_more_ask_for_a_login(asked: Guarded)
             pass
 
 
+@pytest.mark.parametrize(("odd", "why"), [("huge", "too large"), ("packed", "compressed")])
+async def test_an_answer_over_http_is_bounded(odd: str, why: str, asked: Guarded) -> None:
+    asked.odd = odd
+    asked.valid.add("known")
+    server = McpServer("docs", url=f"{asked.url}/mcp", headers={"Authorization": "Bearer known"})
+    with pytest.raises(McpServerFailed, match=why):
+        async with opened(server):
+            pass
+
+
 async def test_nobody_logs_in(asked: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "LOGIN_SECONDS", 0.1)
     with pytest.raises(McpServerFailed, match="Nobody logged in"):

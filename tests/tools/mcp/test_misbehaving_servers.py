@@ -215,6 +215,17 @@ async def test_secrets_stay_out_of_results_logs_and_reprs(
     assert SECRET not in caplog.text + repr(server)
 
 
+async def test_a_program_gets_no_other_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:x")
+    async with opened(raw(tmp_path, "environment", env={"MINE": "1"})) as tools:
+        names = (await call(tools["raw__environment"])).text.split()
+    assert {"MINE", "PATH", "HOME"} <= set(names)
+    assert not {name for name in names if "KEY" in name or name.startswith("AGENT_RUNTIME_")}
+
+
 async def test_what_the_user_does_not_allow_is_not_there(tmp_path: Path) -> None:
     server = raw(tmp_path, "read_a", "read_b", "write", allow=["read_*"], deny=["*_b"])
     async with opened(server) as tools:
