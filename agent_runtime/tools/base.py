@@ -129,11 +129,11 @@ class Tool(ABC):
         return not properties and schema.get("additionalProperties") is not False
 
     def reaches(self) -> Sequence[Tool]:
-        """Return the tools that its calls may in truth be of; see `target`."""
+        """Return the tools that its calls may be passed on to; see `target`."""
         return ()
 
     def target(self, arguments: dict[str, Any]) -> tuple[Tool, dict[str, Any]] | None:
-        """Return the tool that a call is in truth of, and its arguments; None for this one."""
+        """Return the tool that a call is passed on to, and its arguments; None for this one."""
         return None
 
     def question(self) -> str:

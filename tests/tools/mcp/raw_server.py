@@ -18,7 +18,7 @@ from typing import Any
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
-folder = Path(sys.argv[1])
+folder = Path(sys.argv[1]) if __name__ == "__main__" else Path()
 
 
 def send(**message: Any) -> None:
