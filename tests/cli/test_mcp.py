@@ -11,6 +11,7 @@ from typing import Any
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.testing.model_server import Reply
 from agent_runtime.tools.mcp.config import user_file
+from tests.cli.screen import at_terminal
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
 from tests.tools.mcp import raw_server
@@ -131,3 +132,21 @@ def test_wrong_definitions_are_not_written(machine: Machine) -> None:
     missing = machine.invoke("mcp", "remove", "tool")
     assert missing.exit_code == exits.USAGE and "does not define" in missing.stderr
     assert "There is no MCP server" in machine.invoke("mcp", "test", "x").stderr
+
+
+def test_a_terminal_shows_a_definition_and_asks(machine: Machine) -> None:
+    folder = define(machine, env={"HIDDEN": "a\u202eb" + " " * 300 + "c"})
+    script(machine)
+    options = ("run", "Echo.", "--workspace", ".")
+    with at_terminal(machine.folder, machine.environ, *options) as screen:
+        screen.until("The MCP server tool is defined by", "Start tool now")
+        shown = "".join(screen.rows)
+        assert "\\u202e" in shown and "[300 blanks]" in shown and raw_server.__file__ in shown
+        assert not noted(folder, "pids")
+        screen.type("y")
+        screen.until("Done after 2 steps")
+    assert len(noted(folder, "calls")) == 1
+    raw(folder, described("echo", "Something else."))
+    with at_terminal(machine.folder, machine.environ, *options) as screen:
+        screen.until("The agent wants to call tool__echo:", "has changed what the tool is")
+        assert len(noted(folder, "calls")) == 1
