@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from agent_runtime.concurrency import DetachedTasks
 from agent_runtime.errors import AgentRuntimeError, McpServerFailed
 from agent_runtime.tools.fingerprint import json_digest
-from agent_runtime.tools.mcp.bounds import bounded
+from agent_runtime.tools.mcp.bounds import MAX_MESSAGE_BYTES, bounded
 from agent_runtime.tools.mcp.definitions import MAX_TOOLS, ToolDefinition, definitions_of
 from agent_runtime.tools.mcp.http import HttpState, http_streams
 from agent_runtime.tools.mcp.oauth import LoginNeeded, stored_login
@@ -316,6 +316,7 @@ class McpConnection:
 
     async def _list(self, client: Client) -> None:
         described: list[dict[str, Any]] = []
+        size = 0
         cursor: str | None = None
         for _ in range(PAGES):
             page = await client.session.list_tools(
@@ -324,12 +325,14 @@ class McpConnection:
             described += [
                 one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in page.tools
             ]
+            size += len(page.model_dump_json())
             cursor = page.next_cursor
-            if len(described) > MAX_TOOLS or not cursor:
+            if len(described) > MAX_TOOLS or size > MAX_MESSAGE_BYTES or not cursor:
                 break
-        if len(described) > MAX_TOOLS or cursor:
+        if len(described) > MAX_TOOLS or size > MAX_MESSAGE_BYTES or cursor:
             raise McpServerFailed(
-                f"The MCP server {self.server.name} lists more than {MAX_TOOLS:,} tools.",
+                f"The MCP server {self.server.name} lists more than {MAX_TOOLS:,} tools, or more "
+                f"than {MAX_MESSAGE_BYTES:,} bytes of them.",
                 cure="Use one that has fewer.",
             )
         resources = await _has_resources(client)
@@ -348,10 +351,14 @@ class McpConnection:
         while True:
             await session.outdated.wait()
             session.outdated = anyio.Event()
-            try:
-                await self._list(client)
-            except MCPError as error:
-                session.end(f"it cannot list its tools any more: {error.message}")
+            with anyio.move_on_after(self.server.start_timeout) as limit:
+                try:
+                    await self._list(client)
+                except MCPError as error:
+                    why = self.secrets.shown(error.message)
+                    session.end(f"it cannot list its tools any more: {why}")
+            if limit.cancelled_caught:
+                session.end("it does not list the tools that it says have changed")
             if not session.outdated.is_set():
                 session.current.set()
             await anyio.sleep(LIST_PAUSE)

@@ -35,6 +35,8 @@ TAIL_BYTES = 2000
 """How much of what a program prints to stderr errors show."""
 LARGE_BYTES = 1 << 16
 """Larger messages are parsed in a thread."""
+OUTBOX = 16
+"""How many messages may wait for a program to read them."""
 NOT_NEEDED = "it was not needed any more"
 """Why the messages of a program end that did nothing wrong."""
 LEAVE_SECONDS = 2.0
@@ -59,7 +61,8 @@ async def stdio_streams(server: McpServer, ending: Ending) -> AsyncGenerator[Tra
         OSError: it cannot be started.
     """
     send, received = anyio.create_memory_object_stream[Received](0)
-    outbox, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+    # With room: a program that reads nothing must not hold up a call that is being cancelled.
+    outbox, to_send = anyio.create_memory_object_stream[SessionMessage](OUTBOX)
     program = await _Program.start(server)
     try:
         async with anyio.create_task_group() as group:
@@ -166,6 +169,8 @@ class _Program:
     def _close_stdin(self) -> None:
         if self.stdin >= 0:
             writer, self.stdin = self.stdin, -1
+            # Whoever waits until it can write must not find another file under the same number.
+            anyio.notify_closing(writer)
             os.close(writer)
 
 
@@ -180,7 +185,7 @@ async def _write(program: _Program, to_send: MemoryObjectReceiveStream[SessionMe
             data = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             try:
                 await program.send(data.encode(errors="replace") + b"\n")
-            except OSError:
+            except (OSError, anyio.ClosedResourceError):
                 # It has ended; the reader sees it too.
                 return
 

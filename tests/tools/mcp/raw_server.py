@@ -12,6 +12,7 @@ import base64
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def result(tool: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
             os._exit(3)
         case "hang":
             return None
+        case "deaf":
+            time.sleep(600)
         case "flood":
             while True:
                 sys.stdout.write("x" * 65536)
@@ -80,6 +83,9 @@ def answer(message: dict[str, Any]) -> None:
             send(id=message["id"], result=about)
         case "tools/list":
             tools = json.loads((folder / "tools.json").read_text())
+            if (folder / "how").read_text() == "endless":
+                send(id=message["id"], result={"tools": tools, "nextCursor": "more"})
+                return
             send(id=message["id"], result={"tools": tools})
         case "tools/call":
             found = result(params["name"], params.get("arguments") or {})

@@ -104,7 +104,12 @@ async def test_a_program_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("how", "why"),
-    [("dies", "its program ended"), ("chatters", "something else"), ("silent", "within 0.5 s")],
+    [
+        ("dies", "its program ended"),
+        ("endless", "lists more than"),
+        ("chatters", "something else"),
+        ("silent", "within 0.5 s"),
+    ],
 )
 async def test_a_server_that_does_not_start_says_why(how: str, why: str, tmp_path: Path) -> None:
     environment = {"API_TOKEN": SECRET}
@@ -178,6 +183,17 @@ async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> No
         await until(lambda: noted(tmp_path, "calls"))
         group.cancel_scope.cancel()
     await until(lambda: noted(tmp_path, "cancelled"))
+
+
+async def test_a_server_that_reads_nothing_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio, "LEAVE_SECONDS", 0.1)
+    async with opened(raw(tmp_path, "deaf", "echo")) as tools:
+        for name, text in (("raw__deaf", ""), ("raw__echo", "x" * 500_000)):
+            result = await tools[name].call({"text": text}, context(timeout=0.2))
+            assert result.outcome == "interrupted"
+    await ended(int(noted(tmp_path, "pids")[0]))
 
 
 @pytest.mark.parametrize("how", ["flood", "notices"])
