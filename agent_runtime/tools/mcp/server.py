@@ -129,7 +129,8 @@ class McpServer:
         """A digest of all that makes a connection to it different from another one."""
         return json_digest(
             self.pin_key, self.name, self.command, list(self.args), self.url, dict(self.env),
-            dict(self.headers), str(self.cwd), self.start_timeout,
+            dict(self.headers), str(self.cwd), self.start_timeout, list(self.allow),
+            list(self.deny),
         )  # fmt: skip
 
     def offers(self, tool: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.errors import AgentRuntimeError, text_of
 from agent_runtime.messages import ToolResult, ToolSpec, encodable
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
@@ -75,6 +75,10 @@ class _ServerTool(Tool):
             except AgentRuntimeError as error:
                 # The server did not start, so the call was not made.
                 return ToolResult(encodable(error.message), outcome="error")
+            except Exception as error:
+                # Whatever the SDK raises; its text may repeat what was sent.
+                text = self.connection.secrets.shown(f"{type(error).__name__}: {text_of(error)}")
+                return ToolResult(f"{text} {UNVERIFIED}", outcome="interrupted")
         text = f"The server did not answer within {limit:g} s, and was asked to stop. {UNVERIFIED}"
         return ToolResult(text, outcome="interrupted")
 

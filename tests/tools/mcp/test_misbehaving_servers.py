@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from agent_runtime import McpServer
 from agent_runtime.errors import ConfigError, McpServerFailed
+from agent_runtime.tools.base import Tool
 from agent_runtime.tools.mcp import bounds, connection, stdio
 from agent_runtime.tools.mcp.definitions import definitions_of, tool_name
 from agent_runtime.tools.mcp.pool import McpConnections, holding
@@ -246,6 +248,17 @@ async def test_what_the_user_does_not_allow_is_not_there(tmp_path: Path) -> None
     server = raw(tmp_path, "read_a", "read_b", "write", allow=["read_*"], deny=["*_b"])
     async with opened(server) as tools:
         assert list(tools) == ["raw__read_a"]
+
+
+async def test_what_one_agent_may_do_another_may_not(tmp_path: Path) -> None:
+    connections = McpConnections(1 << 20)
+    server = raw(tmp_path, "read", "write")
+    found = [
+        [tool.name for tool in await connections.tools_of([one], "user") if isinstance(tool, Tool)]
+        for one in (server, replace(server, deny=["write"]))
+    ]
+    await connections.close()
+    assert found == [["raw__read", "raw__write"], ["raw__read"]]
 
 
 async def test_only_the_user_says_what_may_run_again(tmp_path: Path) -> None:
