@@ -378,7 +378,9 @@ class McpConnection:
             limit = self.server.start_timeout
             why = f"it did not list its tools within {limit:g} s"
         elif isinstance(error, OSError):
-            why = self.secrets.shown(error.strerror or str(error))
+            # Such as a folder to run in that does not exist.
+            why = self.secrets.shown(": ".join(map(str, error.args[1:] or error.args)))
+            why = f"{why} ({self.secrets.shown(str(error.filename))})" if error.filename else why
         elif isinstance(error, httpx2.TransportError):
             why = session.http.problem or "it cannot be reached"
         elif isinstance(error, MCPError) and error.code != types.CONNECTION_CLOSED:

@@ -128,6 +128,12 @@ async def test_a_server_that_does_not_start_says_why(how: str, why: str, tmp_pat
         await ended(int(pid))
 
 
+async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(McpServerFailed, match=r"No such file or directory \(.*/nowhere\)"):
+        async with opened(raw(tmp_path, cwd=tmp_path / "nowhere")):
+            pass
+
+
 async def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
     async with opened(raw(tmp_path, "die", "echo")) as tools:
         died = await call(tools["raw__die"])
