@@ -81,7 +81,7 @@ async def bounded(
         finally:
             ended(why)
 
-    async with anyio.create_task_group() as group:
+    async with send, receive, anyio.create_task_group() as group:
         group.start_soon(pump)
         try:
             yield receive, write

@@ -60,10 +60,10 @@ async def stdio_streams(server: McpServer, ending: Ending) -> AsyncGenerator[Tra
     Raises:
         OSError: it cannot be started.
     """
+    program = await _Program.start(server)
     send, received = anyio.create_memory_object_stream[Received](0)
     # With room: a program that reads nothing must not hold up a call that is being cancelled.
     outbox, to_send = anyio.create_memory_object_stream[SessionMessage](OUTBOX)
-    program = await _Program.start(server)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_read, program, send, ending)
