@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from agent_runtime.tools.base import Tool
     from agent_runtime.tools.context import ToolContext
     from agent_runtime.tools.function import tool
+    from agent_runtime.tools.mcp.config import mcp_servers
+    from agent_runtime.tools.mcp.server import McpServer
     from agent_runtime.tools.workspace.files import workspace_tools
     from agent_runtime.workflow.definition import Workflow, WorkflowContext
     from agent_runtime_config import Settings, load_settings
@@ -103,6 +105,7 @@ __all__ = [
     "InterruptedCall",
     "LiteLLMEmbedder",
     "LiteLLMModel",
+    "McpServer",
     "MemoryConfig",
     "MemoryMode",
     "MemoryWindow",
@@ -156,6 +159,7 @@ __all__ = [
     "get_context_window",
     "latest",
     "load_settings",
+    "mcp_servers",
     "model_from_name",
     "plan_tool",
     "tool",
@@ -187,6 +191,7 @@ _HOMES = {
     "InterruptedCall": ".human.interruptions",
     "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
+    "McpServer": ".tools.mcp.server",
     "MemoryConfig": ".agent",
     "MemoryMode": ".agent",
     "MemoryWindow": ".agent",
@@ -240,6 +245,7 @@ _HOMES = {
     "get_context_window": ".prompt.trim",
     "latest": ".memory.node.memory",
     "load_settings": "agent_runtime_config",
+    "mcp_servers": ".tools.mcp.config",
     "model_from_name": ".models",
     "plan_tool": ".plan.tool",
     "tool": ".tools.function",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent_runtime.run.results import RunResult
     from agent_runtime.tools.base import Tool
     from agent_runtime.tools.context import StateFunction
+    from agent_runtime.tools.mcp.server import McpServer
     from agent_runtime_config.request_settings import ModelSettings
 
 
@@ -80,7 +81,8 @@ class Delegation:
     """The tools and models that the tool `delegate` may give to sub-agents.
 
     Attributes:
-        tools: names of the agent's tools; None for all.  The runtime's tools for planning,
+        tools: names of the agent's tools, or patterns of them such as `files__*`; None for all but
+            those of MCP servers, which have to be named.  The runtime's tools for planning,
             delegating and asking the user are never given.  A sub-agent's call that needs an
             approval suspends the agent's run too; in the background it is refused.
         models: names of further models, apart from the agent's own.
@@ -106,7 +108,8 @@ class Agent:
     Args:
         model: a litellm name such as `anthropic/claude-sonnet-4-5` (`provider:model` works too), a
             `Model`, or None for the one that the settings name.
-        tools: functions (sync or async) or `Tool`s that the model may call.
+        tools: functions (sync or async) or `Tool`s that the model may call, and `McpServer`s whose
+            tools it may call.
         instructions: the system prompt.
         name: shown in events and run lists.
         output_type: a pydantic model, dataclass or any type pydantic can validate; the run's
@@ -136,7 +139,7 @@ class Agent:
 
     model: str | Model | None = None
     _: KW_ONLY
-    tools: Sequence[Tool | Callable[..., Any]] = ()
+    tools: Sequence[Tool | Callable[..., Any] | McpServer] = ()
     instructions: str = ""
     name: str = "agent"
     output_type: Any = None

@@ -35,6 +35,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 ├── InvalidFile                     a file cannot be stored: empty, too large, or not readable
 ├── ToolError                       raise it in a tool to tell the model what went wrong
 │   └── InvalidPlan                 a plan, or a change of one, is not valid
+├── McpServerFailed                 an MCP server cannot be used: it does not start, or it lies
 ├── NodeFailed                      a node of a workflow failed, or its effect is unverified
 ├── WorkflowDiverged                a workflow's code asks for other nodes than it did before
 └── UnsupportedTask                 the offline model cannot do this task
@@ -90,6 +91,7 @@ __all__ = [
     "InvalidVector",
     "InvariantError",
     "LeaseLost",
+    "McpServerFailed",
     "MigrationError",
     "ModelAuthError",
     "ModelError",
@@ -287,6 +289,15 @@ class InvalidPlan(ToolError):
     Cause: a status that may not follow the present one, a missing step, or a circle of
     dependencies.
     Cure: none is needed: the model reads what is allowed and writes the plan again.
+    """
+
+
+class McpServerFailed(AgentRuntimeError):
+    """An MCP server of an agent cannot be used; a run that needs it does not begin.
+
+    Cause: it cannot be started or reached, asks for a login, does not speak the protocol, or
+    describes a tool by a schema that is not valid.
+    Cure: what the message says; `agent-runtime mcp test NAME` shows more.
     """
 
 

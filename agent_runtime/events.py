@@ -18,6 +18,7 @@ EventKind = Literal[
     "answer",
     "file",
     "tool-start",
+    "tool-progress",
     "tool-finish",
     "note",
     "activation",
@@ -92,6 +93,11 @@ class Event:
         - `call_id` (str): the call, also the handle for `recall`.
         - `tool` (str): the tool's name.
         - `arguments` (dict, optional): only live, what it is called with.
+    - `tool-progress` (live): a tool tells how far a call is.
+        - `call_id` (str): the call.
+        - `done` (float): how far, in the tool's unit.
+        - `total` (float, optional): the end, in the same unit.
+        - `message` (str, optional): what it is doing.
     - `tool-finish`: a call has its result.
         - `call_id` (str): the call.
         - `tool` (str): the tool's name.

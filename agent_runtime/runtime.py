@@ -42,7 +42,7 @@ from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent
 from agent_runtime.run.process.sweeper import AgentFor
-from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run
+from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run, with_servers
 from agent_runtime.run.results import RunResult, result_of, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, take_over
 from agent_runtime.run.state import RunState
@@ -419,8 +419,9 @@ class Runtime(RunControl):
         *,
         child: bool,
     ) -> RunSetup:
+        resolved = agent.resolved_as if isinstance(agent, Workflow) else agent
         setup = await resolve_run(
-            agent.resolved_as if isinstance(agent, Workflow) else agent,
+            await with_servers(resolved, self.host.mcp, store.user_id),
             self.settings,
             self.model,
             _offline_model,

@@ -58,6 +58,7 @@ def state_home(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder for this test alone; its first use creates it."""
     home = _STATE / str(next(_tests))
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     return home
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.models.base import Model
+    from agent_runtime.tools.mcp.config import ServerEntry
+    from agent_runtime.tools.mcp.server import McpServer
     from agent_runtime_config import Settings
     from agent_runtime_storage.contract.records.log import Run
 
@@ -82,6 +84,8 @@ class Spec:
         sandbox_network: whether commands in it may use the network.
         environment: the names of variables that commands get in addition.
         read_only: whether the file tools that write are left out.
+        mcp: whether it has the MCP servers that files and settings define.
+        mcp_config: a file of further servers; an absolute path, or empty.
     """
 
     model: str
@@ -94,6 +98,8 @@ class Spec:
     sandbox_network: bool = False
     environment: tuple[str, ...] = ()
     read_only: bool = False
+    mcp: bool = False
+    mcp_config: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -108,6 +114,8 @@ class Spec:
             "sandbox_network": self.sandbox_network,
             "environment": list(self.environment),
             "read_only": self.read_only,
+            "mcp": self.mcp,
+            "mcp_config": self.mcp_config,
         }
 
     @classmethod
@@ -124,6 +132,8 @@ class Spec:
             sandbox_network=bool(data.get("sandbox_network")),
             environment=tuple(map(str, data.get("environment") or ())),
             read_only=bool(data.get("read_only")),
+            mcp=bool(data.get("mcp")),
+            mcp_config=str(data.get("mcp_config") or ""),
         )
 
 
@@ -138,7 +148,7 @@ def build_agent(spec: Spec) -> Agent:
     """Return the agent that a spec describes.
 
     Raises:
-        ConfigError: the workspace is not a folder any more.
+        ConfigError: the workspace is not a folder any more, or an MCP server is not usable.
     """
     from agent_runtime.agent import Agent
     from agent_runtime.errors import ConfigError
@@ -163,6 +173,7 @@ def build_agent(spec: Spec) -> Agent:
                 read_only=spec.read_only,
             )
         )
+    tools += servers_of(spec)
     return Agent(
         model=_model(spec.model),
         tools=tools,
@@ -172,6 +183,26 @@ def build_agent(spec: Spec) -> Agent:
         asking=spec.asking,
         delegation=True,
     )
+
+
+def servers_of(spec: Spec) -> list[McpServer]:
+    """Return a run's MCP servers, read again, so that one that was changed is not trusted.
+
+    Raises:
+        ConfigError: one is not trusted, or not usable.
+    """
+    return [
+        one.server()
+        for one in (server_entries(spec.workspace, spec.mcp_config) if spec.mcp else [])
+        if not one.disabled
+    ]
+
+
+def server_entries(workspace: str | None, config: str) -> list[ServerEntry]:
+    """Return the MCP servers that files and settings define.  Raises `ConfigError`."""
+    from agent_runtime.tools.mcp.config import find_entries
+
+    return find_entries(Path(workspace) if workspace else None, Path(config) if config else None)
 
 
 def _instructions(spec: Spec) -> str:

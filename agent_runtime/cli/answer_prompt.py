@@ -58,6 +58,9 @@ def show(question: Question) -> None:
     if question.kind == "approval":
         _say_within(f"{who} wants to call {question.tool}:", "")
         _show_call(question)
+        if note := question.text.removeprefix(f"May the agent call {question.tool}?").strip():
+            # What the tool has to say about it, such as that its server has changed it.
+            _say_within(escape_invisible(note), "")
         _say_within(f"Always would allow {coverage(question)}.", "")
     elif question.kind == "interrupted":
         _say_within(f"{who} was interrupted in a call of {question.tool}:", "")

@@ -40,7 +40,7 @@ def code_of_error(error: BaseException) -> int:
     match error:
         case errors.UnsupportedTask():
             return UNSUPPORTED
-        case errors.ConfigError() | errors.UnknownScheme():
+        case errors.ConfigError() | errors.UnknownScheme() | errors.McpServerFailed():
             return USAGE
         case errors.InvalidExport() | errors.InvalidFile() | errors.InvalidAnswer():
             return USAGE

@@ -42,6 +42,7 @@ COMMANDS = {
     "questions": ("human", "List the questions that runs wait for."),
     "answer": ("human", "Answer a question that a run waits for."),
     "approvals": ("human", "List what is allowed for the rest of a thread; revoke it."),
+    "mcp": ("mcp", "Define, try and trust MCP servers, whose tools agents get."),
     "db": ("db", "Maintain the database: status, migrate, check, size, vacuum, copy."),
     "config": ("config", "Show the settings and their origin."),
     "doctor": ("doctor", "Check that everything a run needs is in place."),

@@ -145,7 +145,7 @@ class Tally:
                 return self._recall(data)
             case "note":
                 return [f"  note from {data['source']}"]
-            case "plan":
+            case "plan" | "tool-progress":
                 pass
             case "question":
                 self.doing = "waiting for an answer"

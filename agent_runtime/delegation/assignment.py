@@ -20,6 +20,7 @@ from agent_runtime.messages import encodable
 if TYPE_CHECKING:
     from agent_runtime.models.base import Model
     from agent_runtime.tools.base import Tool
+    from agent_runtime.tools.mcp.server import McpServer
 
 PROTOCOL = """\
 You are a sub-agent. Another agent has delegated one task to you. It gets back only your last \
@@ -75,7 +76,7 @@ class Assignment:
     conversation_context: str = ""
     artifacts: Sequence[str] = ()
     task_key: str = ""
-    tools: Sequence[Tool | Callable[..., Any]] = ()
+    tools: Sequence[Tool | Callable[..., Any] | McpServer] = ()
     model: str | Model | None = None
     output_type: Any = None
     max_steps: int | None = None

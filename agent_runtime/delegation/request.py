@@ -23,6 +23,7 @@ from agent_runtime.log.run_spec import DelegationRecord, RunSpec, delegation_rec
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import ACTIVE, Run
 
@@ -171,7 +172,7 @@ async def run_delegated(
 
 def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent:
     """Return the sub-agent that an assignment describes."""
-    tools: list[Tool | Callable[..., object]] = list(assignment.tools)
+    tools: list[Tool | Callable[..., object] | McpServer] = list(assignment.tools)
     if opened := assignment.opened():
         tools.append(open_artifact_tool(context.thread_id, opened))
     return Agent(

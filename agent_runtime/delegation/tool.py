@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -47,16 +48,16 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
         ConfigError: the agent's policy names a tool that it does not have.
     """
     policy = agent.delegation if isinstance(agent.delegation, Delegation) else Delegation()
-    if unknown := [name for name in policy.tools or () if own.get(name) is None]:
+    if unknown := [name for name in policy.tools or () if not _named(name, own)]:
         raise ConfigError(
             f"Delegation names tools that the agent does not have: {', '.join(unknown)}.",
             cure="Add them to the agent's tools, or leave them out.",
         )
-    allowed = {
-        one.name: one
-        for one in own
-        if (policy.tools is None or one.name in policy.tools) and one.name not in NEVER | ALWAYS
-    }
+    if policy.tools is None:
+        chosen = {one.name for one in own if one.inherited}
+    else:
+        chosen = {one.name for name in policy.tools for one in _named(name, own)}
+    allowed = {one.name: one for one in own.every() if one.name in chosen - NEVER - ALWAYS}
 
     return FunctionTool(
         Delegator(agent, policy, allowed, levels).delegate,
@@ -66,6 +67,13 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
         # After a crash it is called again, finds its run by the call, and resumes it.
         idempotent=True,
     )
+
+
+def _named(name: str, own: Toolset) -> list[Tool]:
+    """Return the tools that a name in `Delegation.tools` means; a pattern may mean several."""
+    if "*" in name:
+        return [one for one in own.every() if fnmatchcase(one.name, name)]
+    return [] if (tool := own.get(name)) is None else [tool]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from agent_runtime.tools.argument_patterns import UNSETTLED, Arguments, may_matc
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.fingerprint import json_digest
 from agent_runtime.tools.function import FunctionTool
+from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config.approvals import ApprovalRule
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def may_need_approval(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
     """Return whether any call of a tool may need an approval."""
     # A subclass may decide by itself, call by call.
     own = tool.needs_approval is not False or type(tool).approval is not Tool.approval
-    return own or any(_names(rule, tool.name) for rule in rules)
+    return own or any(_names(rule, name) for rule in rules for name in (tool.name, *tool.also))
 
 
 def pattern_of(
@@ -70,6 +71,11 @@ def pattern_of(
     if isinstance(tool, AskUser):
         return None
     pattern = rule_pattern((tool.name,), tool.arguments(given), rules)
+    if pattern is None and any(
+        _names(rule, name) and not _names(rule, tool.name) for rule in rules for name in tool.also
+    ):
+        # Its arguments are those of another tool, which patterns of this one cannot be about.
+        return {}
     return tool.approval(given) if pattern is None else pattern
 
 
@@ -102,7 +108,7 @@ def _unordered(value: Any) -> Any:
     return value
 
 
-def check_rules(rules: Sequence[ApprovalRule], tools: Iterable[Tool]) -> list[str]:
+def check_rules(rules: Sequence[ApprovalRule], tools: Toolset) -> list[str]:
     """Check that each rule names a tool of the run, and arguments that this tool has.
 
     Returns warnings about rules that only a sub-agent's tools might match.
@@ -110,7 +116,7 @@ def check_rules(rules: Sequence[ApprovalRule], tools: Iterable[Tool]) -> list[st
     Raises:
         ConfigError: a rule can never match.
     """
-    known = list(tools)
+    known = list(tools.every())
     # Such a tool may run agents whose tools are not known here, so a rule may be for one of them.
     open_ended = any(map(_may_run_agents, known))
     warnings: list[str] = []
@@ -123,10 +129,11 @@ def check_rules(rules: Sequence[ApprovalRule], tools: Iterable[Tool]) -> list[st
             problem = (
                 f"AGENT_RUNTIME_APPROVE names no tool of this run in rule {place}: {rule.tool}."
             )
-            if not open_ended:
+            # A server's tools are there only where its definition is.
+            if not open_ended and "__" not in rule.tool:
                 cure = f"The tools are: {names}. Correct the name, or leave the rule out."
                 raise ConfigError(problem, cure=cure)
-            warnings.append(f"{problem} It asks only where a sub-agent has such a tool.")
+            warnings.append(f"{problem} It asks only where an agent has such a tool.")
     return warnings
 
 

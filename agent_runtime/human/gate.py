@@ -264,7 +264,7 @@ class Gate:
         name, given = asking.ready.call.name, dict(asking.given)
         shown = shown_arguments(given, self.secrets)
         return {
-            "text": f"May the agent call {name}?",
+            "text": asking.ready.tool.question(),
             "tool": name,
             "arguments": shown,
             "pattern": dict(asking.pattern or {}),

@@ -22,6 +22,7 @@ from agent_runtime.run.guard.idle import IdleTimer
 from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import END_SECONDS, end_if_dead, give_up
+from agent_runtime.tools.mcp.pool import holding
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import ACTIVE, Commit, Finish
 
@@ -65,7 +66,10 @@ async def execute_run(
     """
     log = driver.log
     at_tools = partial(_at_tools, log)
-    with keeper.holding(log.store.user_id, log.lease, at_tools) as held:
+    with (
+        keeper.holding(log.store.user_id, log.lease, at_tools) as held,
+        holding(driver.state.setup.tools.every()),
+    ):
         log.kept = held
         try:
             return await _executed(driver, held, keeper, settings, background, node)

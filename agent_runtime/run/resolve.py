@@ -37,6 +37,8 @@ from agent_runtime.run.budget import in_money, limits_of
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import StateFunction
+from agent_runtime.tools.mcp.pool import McpConnections
+from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import approval_rules
@@ -154,6 +156,18 @@ async def resolve_run(
         idle=settings.activate_after_idle or None,
         timezone=settings.timezone,
     )
+
+
+async def with_servers(agent: Agent, connections: McpConnections, user_id: str) -> Agent:
+    """Return an agent with the tools of its MCP servers in their place; starts the servers.
+
+    Raises:
+        ConfigError: two servers have the same name, or the SDK is not installed.
+        McpServerFailed: a server cannot be used.
+    """
+    if not any(isinstance(one, McpServer) for one in agent.tools):
+        return agent
+    return replace(agent, tools=await connections.tools_of(agent.tools, user_id))
 
 
 def _tools(agent: Agent, settings: Settings, output: outputs.OutputType | None) -> Toolset:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import anyio
@@ -95,6 +96,12 @@ def partition_calls(
                 "The arguments are not a JSON object, so the call was not made. You wrote: "
                 f"{call.raw[:500]}",
                 outcome="error",
+            )
+        elif (target := tool.target(call.arguments)) is not None:
+            # Rules, approvals and the crash that follows are about the tool behind it.
+            inner, arguments = target
+            ready.append(
+                ReadyCall(index, replace(call, name=inner.name, arguments=arguments), inner)
             )
         else:
             ready.append(ReadyCall(index, call, tool))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_runtime.agent import Runnable
@@ -20,7 +21,7 @@ from agent_runtime.tools.timer import ToolTimer
 from agent_runtime.tools.workspace.protected_paths import from_settings
 from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records.log import Run
+from agent_runtime_storage.contract.records.log import NewEvent, Run
 from agent_runtime_storage.contract.store import UserStore
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class ToolContexts:
             user_context=self.user_context,
             timezone=self.settings.timezone,
             services={type(service): service for service in self._services()},
+            report=partial(report_progress, log, call_id),
         )
 
     def _services(self) -> Iterator[object]:
@@ -126,6 +128,12 @@ class ToolContexts:
         yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:
             yield self.retriever
+
+
+def report_progress(log: RunLog, call_id: str, data: Mapping[str, Any]) -> None:
+    """Tell the run's listeners how far a call is."""
+    if not log.ended:
+        log.tell(NewEvent("tool-progress", data={"call_id": call_id, **data}))
 
 
 def child_listener(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,6 +38,8 @@ class Tool(ABC):
     Attributes:
         in_thread: whether its calls run in threads, which a cancellation does not stop.
         folder: where relative paths in its arguments start; None for the process's folder.
+        inherited: whether a sub-agent may be given it without its being named in `Delegation`.
+        also: further names by which rules of approval mean it.
 
     Raises:
         ConfigError: the name or a limit is not usable.
@@ -46,6 +48,8 @@ class Tool(ABC):
     in_thread: bool = False
     max_result_tokens: int | None = None
     folder: Path | None = None
+    inherited: bool = True
+    also: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -123,6 +127,18 @@ class Tool(ABC):
             return True
         # A tool with a schema of its own may describe its arguments in another way.
         return not properties and schema.get("additionalProperties") is not False
+
+    def reaches(self) -> Sequence[Tool]:
+        """Return the tools that its calls may be passed on to; see `target`."""
+        return ()
+
+    def target(self, arguments: dict[str, Any]) -> tuple[Tool, dict[str, Any]] | None:
+        """Return the tool that a call is passed on to, and its arguments; None for this one."""
+        return None
+
+    def question(self) -> str:
+        """Return what a person is asked about a call that needs an approval."""
+        return f"May the agent call {self.name}?"
 
     def binding(self) -> str:
         """Return a digest of the tool, the same in every process, to bind approvals to."""

@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from agent_runtime.files.attach import MAX_BYTES, File, store_file
-from agent_runtime.messages import FileRef
+from agent_runtime.messages import FileRef, encodable
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_storage.contract.store import UserStore
 
 T = TypeVar("T")
+
+MAX_MESSAGE = 200
+"""How many characters of a message about progress listeners get."""
+
+
+def _ignored(data: Mapping[str, Any]) -> None:
+    del data
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class ToolContext:
         user_context: the outermost run's data about its user.
         max_file_bytes: the largest file that can be stored.
         timezone: IANA name of the zone in which the agent reads times.
+        report: gets what `progress` tells.
         services: parts of the run that the runtime's own tools use, by type; see `service`.
     """
 
@@ -48,6 +56,17 @@ class ToolContext:
     max_file_bytes: int = MAX_BYTES
     services: Mapping[type[Any], Any] = field(default_factory=dict[type[Any], Any])
     timezone: str = "UTC"
+    report: Callable[[Mapping[str, Any]], None] = _ignored
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Tell listeners how far the call is; nothing of it is recorded.
+
+        Args:
+            done: in any unit; it should rise.
+            total: in the same unit; None if it is not known.
+        """
+        about = {"done": done, "total": total, "message": encodable(message[:MAX_MESSAGE])}
+        self.report({key: value for key, value in about.items() if value not in (None, "")})
 
     def service(self, kind: type[T]) -> T | None:
         """Return the run's service of a type, such as its `Planner`; None if it has none."""

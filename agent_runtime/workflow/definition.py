@@ -23,7 +23,7 @@ from agent_runtime.run.state import RunState
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import FunctionTool
-from agent_runtime.tools.toolset import Toolset
+from agent_runtime.tools.toolset import names_of
 from agent_runtime.workflow.conductor import WorkflowLoop
 from agent_runtime.workflow.history import HistoryLimits, HistoryMessage
 from agent_runtime.workflow.steps import (
@@ -381,7 +381,7 @@ class WorkflowContext:
     def _delegated(self, name: str, assignment: Assignment) -> NodeIteration:
         """Return a node that delegates a task."""
         known = {field.name: getattr(assignment, field.name) for field in fields(assignment)}
-        tools = [one.name for one in Toolset(assignment.tools)]
+        tools = names_of(assignment.tools)
         step: NodeIteration
 
         async def run(context: ToolContext) -> ToolResult:

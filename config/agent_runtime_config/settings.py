@@ -306,6 +306,16 @@ class Settings(RoleSettings):
     tool_timeout: Seconds = Field(
         default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
     )
+    mcp_servers: SecretStr | None = Field(
+        default=None,
+        description="MCP servers of the command line's agents: JSON in the form of `.mcp.json`, or "
+        "the path of such a file.",
+    )
+    mcp_schema_bytes: Annotated[int, Field(ge=0)] = Field(
+        default=12_000,
+        description="Up to how many bytes the schemas of an agent's MCP tools stand in its prompt; "
+        "of more, the model finds the tools by `mcp_find` and calls them by `mcp_call`.",
+    )
     sandbox: SandboxName = Field(
         default="none",
         description="What confines the commands of workspaces: `none`; `bwrap` for bubblewrap, on "

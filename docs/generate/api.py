@@ -40,6 +40,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "Change",
         "ToolError",
         "workspace_tools",
+        "McpServer",
+        "mcp_servers",
         "plan_tool",
         "Plan",
         "PlanItem",

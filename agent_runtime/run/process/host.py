@@ -21,6 +21,7 @@ from agent_runtime.run.process.reindexer import reindex_outdated
 from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, Sweeper
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import END_SECONDS
+from agent_runtime.tools.mcp.pool import McpConnections
 from agent_runtime_config import Settings
 from agent_runtime_storage import Store
 
@@ -50,6 +51,7 @@ class RunHost:
         self.keeper = LeaseKeeper(store, connect)
         self.admission = Admission(settings.max_runs)
         self.background = DetachedTasks()
+        self.mcp = McpConnections(settings.mcp_schema_bytes)
         self._attended = Counter[str]()
 
     def sweep_every(self, seconds: float, resume: ResumeRun, agent_for: AgentFor | None) -> None:
@@ -115,8 +117,9 @@ class RunHost:
         return not self.admission.working
 
     async def close(self) -> None:
-        """End the background tasks that began since the drain, then the keeper."""
+        """End the background tasks that began since the drain, MCP servers, then the keeper."""
         await self.background.close()
+        await self.mcp.close()
         await self.keeper.close()
 
     def health(self) -> Health:

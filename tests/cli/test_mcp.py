@@ -1,0 +1,152 @@
+"""`agent-runtime mcp`, and runs with the servers that it defines."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.testing.model_server import Reply
+from agent_runtime.tools.mcp.config import user_file
+from tests.cli.screen import at_terminal
+from tests.cli.test_runs import HELLO, Machine
+from tests.cli.test_runs import machine as machine
+from tests.tools.mcp import raw_server
+from tests.tools.mcp.serving import described, noted, raw
+
+ECHO = Reply(calls=(("tool__echo", {"a": 1}),))
+
+
+def command(folder: Path) -> list[str]:
+    raw(folder, "echo")
+    return [sys.executable, "-I", "-S", raw_server.__file__, str(folder)]
+
+
+def define(machine: Machine, **more: Any) -> Path:
+    """Define a server in the machine's folder."""
+    (machine.folder / "server").mkdir()
+    program, *args = command(machine.folder / "server")
+    servers = {"mcpServers": {"tool": {"command": program, "args": args} | more}}
+    (machine.folder / ".mcp.json").write_text(json.dumps(servers))
+    return machine.folder / "server"
+
+
+def script(machine: Machine) -> None:
+    machine.script = lambda request, n: ECHO if len(request["messages"]) == 2 else HELLO
+
+
+def test_a_server_of_ones_own_is_added_tried_used_and_removed(machine: Machine) -> None:
+    (machine.folder / "server").mkdir()
+    added = machine.invoke(
+        "mcp", "add", "--env", "API_TOKEN=${KEY:-none}", "tool", *command(machine.folder / "server")
+    )
+    assert added.exit_code == 0, added.stderr
+    own = user_file()
+    assert own is not None and stat.S_IMODE(own.stat().st_mode) == 0o600
+    [row] = [json.loads(one) for one in machine.invoke("mcp", "list", "--json").stdout.splitlines()]
+    assert (row["name"], row["state"], row["origin"]) == ("tool", "trusted", "user")
+    assert machine.invoke("mcp", "test", "tool").stdout.startswith("tool__echo")
+    script(machine)
+    done = machine.invoke("run", "Echo.", "--workspace", ".")
+    assert done.exit_code == 0, done.stderr
+    assert noted(machine.folder / "server", "calls") == ['["echo", {"a": 1}]']
+    again = machine.invoke("mcp", "add", "tool", "x")
+    assert again.exit_code == exits.USAGE and "remove it first" in again.stderr
+    assert machine.invoke("mcp", "remove", "tool").exit_code == 0
+    assert machine.invoke("mcp", "list").stdout == ""
+
+
+def test_a_workspaces_server_waits_for_trust(machine: Machine) -> None:
+    folder = define(machine)
+    script(machine)
+    refused = machine.invoke("run", "Echo.", "--workspace", ".")
+    assert refused.exit_code == exits.USAGE
+    assert "agent-runtime mcp trust tool" in refused.stderr and "--no-mcp" in refused.stderr
+    assert machine.invoke("mcp", "test", "tool").exit_code == exits.USAGE
+    assert not noted(folder, "pids") and not machine.server.requests
+    assert machine.invoke("run", "Hi.", "--workspace", ".", "--no-mcp").exit_code == 0
+    unasked = machine.invoke("mcp", "trust", "tool")
+    assert unasked.exit_code == exits.USAGE and "--yes" in unasked.stderr
+    trusted = machine.invoke("mcp", "trust", "tool", "--yes")
+    assert trusted.exit_code == 0 and raw_server.__file__ in trusted.stderr
+    assert not noted(folder, "pids")
+    assert machine.invoke("run", "Echo.", "--workspace", ".").exit_code == 0
+    assert len(noted(folder, "calls")) == 1
+    # What was trusted is not what is there now.
+    text = (machine.folder / ".mcp.json").read_text()
+    (machine.folder / ".mcp.json").write_text(text.replace('"-S"', '"-s"'))
+    assert machine.invoke("run", "Echo.", "--workspace", ".").exit_code == exits.USAGE
+
+
+def test_a_resume_has_the_servers_of_its_run(machine: Machine) -> None:
+    folder = define(machine)
+    machine.invoke("mcp", "trust", "tool", "--yes")
+    script(machine)
+    stopped = machine.invoke("run", "Echo.", "--workspace", ".", "--max-steps", "1")
+    assert stopped.exit_code == exits.STOPPED
+    resumed = machine.invoke("resume")
+    assert resumed.exit_code == 0, resumed.stderr
+    names = [tool["function"]["name"] for tool in machine.server.requests[-1].json["tools"]]
+    assert "tool__echo" in names and len(noted(folder, "calls")) == 1
+
+
+def test_changed_tools_are_shown_and_accepted(machine: Machine) -> None:
+    folder = define(machine)
+    machine.invoke("mcp", "trust", "tool", "--yes")
+    assert "changed" not in machine.invoke("mcp", "test", "tool").stdout
+    assert "what you first used" in machine.invoke("mcp", "trust", "tool", "--yes").stderr
+    raw(folder, described("echo", "Now\u202e another."), "more")
+    assert machine.invoke("mcp", "test", "tool").stdout.count("changed since") == 2
+    accepted = machine.invoke("mcp", "trust", "tool", "--yes")
+    assert "changed: echo: Now another." in accepted.stderr and "new: more" in accepted.stderr
+    assert "changed" not in machine.invoke("mcp", "test", "tool").stdout
+
+
+def test_a_file_of_servers_can_be_named(machine: Machine, tmp_path_factory: Any) -> None:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    program, *args = command(folder)
+    (folder / "x.json").write_text(
+        json.dumps({"mcpServers": {"tool": {"command": program, "args": args}}})
+    )
+    script(machine)
+    done = machine.invoke("run", "Echo.", "--mcp-config", str(folder / "x.json"))
+    assert done.exit_code == 0 and len(noted(folder, "calls")) == 1
+    both = machine.invoke("run", "Echo.", "--mcp-config", str(folder / "x.json"), "--no-mcp")
+    assert both.exit_code == exits.USAGE
+
+
+def test_a_server_that_fails_ends_the_command_before_anything_begins(machine: Machine) -> None:
+    machine.invoke("mcp", "add", "tool", "no-such-program")
+    failed = machine.invoke("run", "Echo.")
+    assert failed.exit_code == exits.USAGE and "agent-runtime mcp test tool" in failed.stderr
+    assert not machine.server.requests
+
+
+def test_wrong_definitions_are_not_written(machine: Machine) -> None:
+    for wrong in (["a b", "x"], ["tool"], ["--url", "ftp://x", "tool"], ["--env", "A", "t", "x"]):
+        assert machine.invoke("mcp", "add", *wrong).exit_code == exits.USAGE
+    assert machine.invoke("mcp", "list").stdout == ""
+    missing = machine.invoke("mcp", "remove", "tool")
+    assert missing.exit_code == exits.USAGE and "does not define" in missing.stderr
+    assert "There is no MCP server" in machine.invoke("mcp", "test", "x").stderr
+
+
+def test_a_terminal_shows_a_definition_and_asks(machine: Machine) -> None:
+    folder = define(machine, env={"HIDDEN": "a\u202eb" + " " * 300 + "c"})
+    script(machine)
+    options = ("run", "Echo.", "--workspace", ".")
+    with at_terminal(machine.folder, machine.environ, *options) as screen:
+        screen.until("The MCP server tool is defined by", "Start tool now")
+        shown = "".join(screen.rows)
+        assert "\\u202e" in shown and "[300 blanks]" in shown and raw_server.__file__ in shown
+        assert not noted(folder, "pids")
+        screen.type("y")
+        screen.until("Done after 2 steps")
+    assert len(noted(folder, "calls")) == 1
+    raw(folder, described("echo", "Something else."))
+    with at_terminal(machine.folder, machine.environ, *options) as screen:
+        screen.until("The agent wants to call tool__echo:", "has changed what the tool is")
+        assert len(noted(folder, "calls")) == 1

@@ -1,0 +1,72 @@
+"""A server made with the SDK, on stdio or, with a port, over HTTP."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+from mcp.server.mcpserver import Context, MCPServer
+
+server = MCPServer("sums", log_level="ERROR")
+
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool()
+async def count(to: int, context: Context) -> str:
+    """Count, and tell how far it is."""
+    for done in range(to):
+        await context.report_progress(done, to, "counting")
+    return "counted"
+
+
+@server.tool()
+def header(context: Context) -> str:
+    """Return a header of the request."""
+    return str((context.headers or {}).get("x-key"))
+
+
+@server.resource("note://one")
+def note() -> str:
+    """A note of the test."""
+    return "A note."
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[str]:
+    """Run it over HTTP in another process; give its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, __file__, str(port)]
+    async with await anyio.open_process(command, stdout=None, stderr=None) as process:
+        try:
+            with anyio.fail_after(60):
+                while True:
+                    try:
+                        async with await anyio.connect_tcp("127.0.0.1", port):
+                            break
+                    except OSError:
+                        await anyio.sleep(0.05)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        port = int(sys.argv[1])
+        server.run("streamable-http", host="127.0.0.1", port=port)
+    else:
+        server.run("stdio")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Servers for tests: a raw one with tools of one's choice."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent_runtime import McpServer
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.mcp.pool import McpConnections
+from tests.tools.mcp import raw_server
+
+ANYTHING: dict[str, Any] = {"type": "object"}
+
+
+def described(name: str, description: str = "", **schema: Any) -> dict[str, Any]:
+    """Return a tool as a server describes it."""
+    return {"name": name, "description": description, "inputSchema": schema or ANYTHING}
+
+
+def raw(folder: Path, *tools: str | dict[str, Any], how: str = "", **options: Any) -> McpServer:
+    """Return a server that has these tools."""
+    offered = [described(one) if isinstance(one, str) else one for one in tools]
+    (folder / "tools.json").write_text(json.dumps(offered))
+    (folder / "how").write_text(how)
+    options.setdefault("name", "raw")
+    return McpServer(
+        command=sys.executable, args=["-I", "-S", raw_server.__file__, str(folder)], **options
+    )
+
+
+@asynccontextmanager
+async def opened(server: McpServer, most: int = 1 << 20) -> AsyncGenerator[dict[str, Tool]]:
+    """Give a server's tools, by name."""
+    connections = McpConnections(most)
+    try:
+        found = await connections.tools_of([server], "user")
+        yield {tool.name: tool for tool in found if isinstance(tool, Tool)}
+    finally:
+        await connections.close()
+
+
+def noted(folder: Path, name: str) -> list[str]:
+    """Return the lines that a server has noted."""
+    path = folder / name
+    return path.read_text().splitlines() if path.exists() else []
