@@ -21,6 +21,7 @@ from agent_runtime.run.process.reindexer import reindex_outdated
 from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, Sweeper
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import END_SECONDS
+from agent_runtime.tools.workspace.shell_session import ShellSessions
 from agent_runtime_config import Settings
 from agent_runtime_storage import Store
 
@@ -50,6 +51,7 @@ class RunHost:
         self.keeper = LeaseKeeper(store, connect)
         self.admission = Admission(settings.max_runs)
         self.background = DetachedTasks()
+        self.shells = ShellSessions()
         self._attended = Counter[str]()
 
     def sweep_every(self, seconds: float, resume: ResumeRun, agent_for: AgentFor | None) -> None:
@@ -107,6 +109,7 @@ class RunHost:
         if not await self._idle_within(END_SECONDS):
             _log.warning("%d runs did not stop: a tool holds them up.", self.admission.working)
         await self.background.close()
+        await self.shells.close()
 
     async def _idle_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):
@@ -117,6 +120,7 @@ class RunHost:
     async def close(self) -> None:
         """End the background tasks that began since the drain, then the keeper."""
         await self.background.close()
+        await self.shells.close()
         await self.keeper.close()
 
     def health(self) -> Health:
