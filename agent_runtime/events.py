@@ -104,6 +104,8 @@ class Event:
         - `outcome` (str): `ok`, `error`, `refused`, `interrupted` or `cancelled`.
         - `chars` (int): the result's length.
         - `cut` (bool): whether the prompt shows only a part of it.
+        - `data` (dict, optional): what the tool tells programs; of `bash` the `exit_code` (int,
+          negative for a signal) of a command that ended.
     - `note`: the runtime wrote a message into the log.
         - `source` (str): what it is about, such as `steer`, `background` or `recall`.
     - `activation`: the prompt is rewritten.

@@ -157,12 +157,15 @@ class ToolResult:
         outcome: `ok`; `error` (the tool failed, or its arguments were invalid); `refused` (not
             allowed); `interrupted` (started, without a recorded end); `cancelled`.
         observed: what the call shows, as its tool tells; models do not see it.
+        data: what programs get with it, such as a command's `exit_code`; small, as JSON.
+            Models do not see it, and the event of the call's end has it.
     """
 
     text: str
     outcome: CallOutcome = "ok"
     files: tuple[FileRef, ...] = ()
     observed: tuple[Observed, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 LoggedMessage: TypeAlias = UserMessage | AssistantMessage | Note

@@ -458,6 +458,7 @@ class Runtime(RunControl):
             planner=Planner(log),
             delegation=DelegationServices.of(self.settings, resume, self.host.background),
             resume_child=resume,
+            shell=self.host.shells.of(log.store, log.lease.thread_id, log.lease.run_id),
         )
         return RunState.of(
             setup, context, self.settings, self._contents, task=task, step_limit=limit

@@ -43,9 +43,9 @@ WORKSPACE = """
 
 Your workspace is a folder, which your file tools take as root; all paths are relative to it."""
 READ_ONLY = " You can read them, and cannot change anything: put what you find into your answer."
-SHELL = " Commands run in it by `run_command`, with the rights of the user who started you."
+SHELL = " Commands run in it by `bash`, with the rights of the user who started you."
 SANDBOXED = (
-    " Commands run in it by `run_command`, in a sandbox: they can change only the workspace and "
+    " Commands run in it by `bash`, in a sandbox: they can change only the workspace and "
     "/tmp, which is empty for each command, and {network}."
 )
 APPROVED = " Each waits until the user allows it, so put what belongs together into one."

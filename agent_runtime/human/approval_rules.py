@@ -18,11 +18,13 @@ from agent_runtime_config.approvals import ApprovalRule
 if TYPE_CHECKING:
     from agent_runtime.messages import ToolCall
 
-SHELL = "run_command"
-ALIASES = {SHELL: "shell"}
+SHELL = "bash"
+ALIASES = {SHELL: ("shell", "run_command")}
 """Other names that rules may use for a tool."""
 OWN = (
     "ask_user",
+    SHELL,
+    "bash_output",
     "delegate",
     "edit_file",
     "final_result",
@@ -31,7 +33,6 @@ OWN = (
     "plan",
     "read_file",
     "recall",
-    SHELL,
     "search_files",
     "tasks",
     "write_file",
@@ -158,5 +159,4 @@ def _may_run_agents(tool: Tool) -> bool:
 
 
 def _names(rule: ApprovalRule, name: str) -> bool:
-    also = ALIASES.get(name, name)
-    return fnmatchcase(name, rule.tool) or fnmatchcase(also, rule.tool)
+    return any(fnmatchcase(one, rule.tool) for one in (name, *ALIASES.get(name, ())))

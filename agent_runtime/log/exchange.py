@@ -66,13 +66,15 @@ class Exchange:
     def finish_event(self, index: int, result: ToolResult, *, cut: bool) -> NewEvent:
         """Return the event of a call's end."""
         call = self.message.calls[index]
-        data = {
+        data: dict[str, Any] = {
             "call_id": call.id,
             "tool": call.name,
             "outcome": result.outcome,
             "chars": len(result.text),
             "cut": cut,
         }
+        if result.data:
+            data["data"] = result.data
         return NewEvent("tool-finish", self.seq, data)
 
 

@@ -15,6 +15,7 @@ from agent_runtime.human.posting import InboxLimits
 from agent_runtime.messages import Note, NoteSource
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.truncate import share_result_budget
+from agent_runtime.tools.workspace.background_commands import JOB as COMMAND_JOB
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import InboxItem
 from agent_runtime_storage.contract.store import UserStore
@@ -41,7 +42,7 @@ def inbox_notes(items: Sequence[InboxItem], run_id: str) -> list[Note]:
         if item.kind == "steer":
             when = "while you work" if item.run_id in (None, run_id) else "to an earlier run"
             notes.append(Note(f"The user says, {when}: {text}", source="steer"))
-        elif item.kind == JOB:
+        elif item.kind in (JOB, COMMAND_JOB):
             notes.append(Note(text, source="background"))
         elif item.kind != PAUSE:
             notes.append(Note(text))

@@ -23,6 +23,7 @@ from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import END_SECONDS, end_if_dead, give_up
 from agent_runtime.tools.mcp.pool import holding
+from agent_runtime.tools.workspace.shell_session import BASH
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import ACTIVE, Commit, Finish
 
@@ -66,16 +67,22 @@ async def execute_run(
     """
     log = driver.log
     at_tools = partial(_at_tools, log)
+    suspended = False
     with (
         keeper.holding(log.store.user_id, log.lease, at_tools) as held,
         holding(driver.state.setup.tools.every()),
     ):
         log.kept = held
         try:
-            return await _executed(driver, held, keeper, settings, background, node)
+            finish = await _executed(driver, held, keeper, settings, background, node)
+            suspended = finish.status == "suspended"
+            return finish
         except LeaseLost:
             keeper.lost += 1
             raise
+        finally:
+            # Before the lease is let go: the run's commands must not outlive it.
+            await finished(driver.state.context.shell.leave(suspended=suspended))
 
 
 def _at_tools(log: RunLog) -> bool:
@@ -94,6 +101,8 @@ async def _executed(
     try:
         # It raises a cancellation that came while the run began, which has to end the run as well.
         log.announce()
+        if driver.state.setup.tools.get(BASH) is not None:
+            await driver.state.context.shell.report_lost()
         if node is not None:
             # Before the first step: if the process dies after a success, the job is there already.
             await node.promise(log.store, log.lease)

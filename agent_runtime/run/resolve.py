@@ -40,6 +40,7 @@ from agent_runtime.tools.context import StateFunction
 from agent_runtime.tools.mcp.pool import McpConnections
 from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime.tools.toolset import Toolset
+from agent_runtime.tools.workspace.shell_session import BASH, commands_note
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import approval_rules
 from agent_runtime_config.request_settings import parse_model_settings
@@ -279,6 +280,7 @@ def _own_window(agent: Agent, settings: Settings, default: Model | None, info: M
 def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
     """Return the state functions of the runtime's own tools."""
     notes = (plan_note,) if isinstance(tools.get(PLAN), PlanTool) else ()
+    notes = (*notes, commands_note) if tools.get(BASH) else notes
     return (*notes, tasks_note) if tools.get(tasks.name) is tasks else notes
 
 

@@ -20,6 +20,7 @@ from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime.tools.workspace.protected_paths import from_settings
 from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
+from agent_runtime.tools.workspace.shell_session import ShellSession
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import NewEvent, Run
 from agent_runtime_storage.contract.store import UserStore
@@ -75,6 +76,7 @@ class ToolContexts:
     planner: Planner
     delegation: DelegationServices
     resume_child: ResumeChild
+    shell: ShellSession
 
     def __call__(self, call_id: str) -> ToolContext:
         """Return the context of a call."""
@@ -124,6 +126,7 @@ class ToolContexts:
         yield CommandSettings.of(self.settings)
         yield self.planner
         yield self.delegation
+        yield self.shell
         yield inbox_limits(self.settings)
         yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
+import orjson
 from pydantic_core import to_json
 
 from agent_runtime.errors import InvalidFile, StoreError
@@ -14,6 +16,10 @@ from agent_runtime.messages import FileRef, ToolResult, encodable, encodable_fil
 from agent_runtime.tools.observes import bounded
 
 NO_RESULT = "(no result)"
+MOST_DATA = 4096
+"""The most bytes of a result's data, as JSON."""
+
+_log = logging.getLogger(__name__)
 
 
 def result_of_value(value: Any) -> ToolResult:
@@ -24,6 +30,7 @@ def result_of_value(value: Any) -> ToolResult:
             text=encodable(value.text),
             files=encodable_files(value.files),
             observed=bounded(value.observed),
+            data=_bounded_data(value.data),
         )
     if value is None:
         return ToolResult(NO_RESULT)
@@ -37,6 +44,20 @@ def result_of_value(value: Any) -> ToolResult:
         # Circular references, or a value's own serializer.
         text = f"The tool ran, but what it returned cannot be shown as JSON: {error}"
         return ToolResult(encodable(text), outcome="error")
+
+
+def _bounded_data(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a result's data if the log can store it; else none of it."""
+    if not data:
+        return data
+    try:
+        if len(text := orjson.dumps(data)) <= MOST_DATA:
+            return orjson.loads(text)
+        _log.warning("A tool's data was dropped: it is larger than %d bytes", MOST_DATA)
+    except TypeError as error:
+        # The call has had its effect, so its result must not be lost.
+        _log.warning("A tool's data was dropped: %s", type(error).__name__)
+    return {}
 
 
 def has_files(value: Any) -> bool:

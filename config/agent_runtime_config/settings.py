@@ -129,7 +129,7 @@ class Settings(RoleSettings):
     approve: Approvals = Field(
         default="",
         description="The calls that a person must allow, in addition to those of tools that "
-        "always ask: `run_command,write_file:path=/etc/*` means every `run_command` (also known "
+        "always ask: `bash,write_file:path=/etc/*` means every `bash` (also known "
         "as `shell`) and each `write_file` whose `path` matches. Separate rules by commas, and "
         "the arguments of a rule by `;`.",
     )

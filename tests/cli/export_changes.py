@@ -77,7 +77,7 @@ def _changed_body(draw: Draw, records: Records) -> Records:
         if draw(st.booleans()):
             one["arguments"] = draw(OBJECTS)
         if draw(st.booleans()):
-            one["name"] = draw(st.sampled_from(["run_command", "write_file", "ask_user", "none"]))
+            one["name"] = draw(st.sampled_from(["bash", "write_file", "ask_user", "none"]))
     for name in ("text", "state", "system"):
         if isinstance(body.get(name), str):
             body[name] = draw(WORDS)

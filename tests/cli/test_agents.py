@@ -33,13 +33,13 @@ def test_without_a_workspace_the_agent_has_no_tools() -> None:
 def test_a_workspace_gives_file_tools_but_no_shell(tmp_path: Path) -> None:
     tools = _tools(Spec("some/model", str(tmp_path)))
     assert {"list_files", "read_file", "write_file", "edit_file", "search_files"} <= tools
-    assert "run_command" not in tools
+    assert "bash" not in tools
 
 
 def test_a_read_only_agent_cannot_write(tmp_path: Path) -> None:
     spec = Spec("some/model", str(tmp_path), read_only=True)
     assert {"list_files", "read_file", "search_files"} <= _tools(spec)
-    assert not {"write_file", "edit_file", "run_command"} & _tools(spec)
+    assert not {"write_file", "edit_file", "bash"} & _tools(spec)
     assert "cannot change anything" in build_agent(spec).instructions
 
 
@@ -53,15 +53,15 @@ def test_a_read_only_agent_has_no_shell(tmp_path: Path, shell: str) -> None:
 
 def test_the_shell_has_to_be_allowed(tmp_path: Path) -> None:
     spec = Spec("some/model", str(tmp_path), allow_shell=True)
-    assert "run_command" in _tools(spec)
-    assert "run_command" in build_agent(spec).instructions
+    assert "bash" in _tools(spec)
+    assert "bash" in build_agent(spec).instructions
 
 
 def test_commands_need_approval_only_with_ask_shell(tmp_path: Path) -> None:
     for ask in (True, False):
         spec = Spec("some/model", str(tmp_path), allow_shell=True, ask_shell=ask)
         agent = build_agent(spec)
-        shell = Toolset(agent.tools).get("run_command")
+        shell = Toolset(agent.tools).get("bash")
         assert shell is not None and shell.needs_approval is ask
         assert ("waits until the user allows it" in agent.instructions) is ask
 

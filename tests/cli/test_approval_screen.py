@@ -16,25 +16,30 @@ __all__ = ["machine"]
 
 STEPS = [{"description": f"Step number {n}."} for n in range(6)]
 PLAN = Reply(calls=(("plan", {"action": "create", "goal": "Ship.", "steps": STEPS}),))
-PROMPT = "(every call of run_command), or later] >"
+PROMPT = "(every call of bash), or later] >"
 
 
 def test_an_answered_approval_stays_above_the_plan(machine: Machine) -> None:
-    command = Reply(calls=(("run_command", {"command": "echo made > made.txt"}),))
+    command = Reply(calls=(("bash", {"command": "echo made > made.txt"}),))
     replies = {0: PLAN, 1: command}
     machine.script = lambda request, n: replies.get(n, STALL)
     options = ("run", "Go.", "--workspace", ".", "--ask-shell")
 
     with at_terminal(machine.folder, machine.environ, *options) as screen:
-        screen.until("The agent wants to call run_command:", PROMPT)
-        question_row = screen.row("The agent wants to call run_command:")
+        screen.until("The agent wants to call bash:", PROMPT)
+        question_row = screen.row("The agent wants to call bash:")
         before = screen.rows[: question_row + 1]
         screen.type("y")
         machine.wait_for_requests(3)
         screen.until("resumes", "Step number 5.")
 
-        order = ["wants to call run_command:", "command: echo made > made.txt"]
-        order += ["timeout: null", "That is the whole call of run_command", f"{PROMPT} y"]
+        order = ["wants to call bash:", "command: echo made > made.txt"]
+        order += [
+            "timeout: null",
+            "background: false",
+            "That is the whole call of bash",
+            f"{PROMPT} y",
+        ]
         order += ["resumes", "step 2/", "Step number 0."]
         rows = [screen.row(text) for text in order]
         assert -1 not in rows and rows == sorted(rows), "\n".join(screen.rows)
@@ -48,12 +53,12 @@ def test_a_command_can_hide_or_forge_nothing(machine: Machine) -> None:
     hidden += "; touch tail\x1b[2J\x1b[H\x9b2J\u202e\u200b\r"
     command = "# " + "\n" * 60 + forged + hidden
     text = "Fine." + "\n" * 60 + forged + "\n" + "x" * 156 + forged.partition("\n")[0]
-    asks = Reply(text=text, calls=(("run_command", {"command": command}),))
+    asks = Reply(text=text, calls=(("bash", {"command": command}),))
     machine.script = lambda request, n: HELLO if n else asks
     options = ("run", "Go.", "--workspace", ".", "--ask-shell")
 
     with at_terminal(machine.folder, machine.environ, *options) as screen:
-        screen.until("The agent wants to call run_command:", PROMPT)
+        screen.until("The agent wants to call bash:", PROMPT)
         shown = "".join(row.removeprefix("  | ") for row in screen.rows).replace(" ", "")
         assert "TOKEN=$(touch${IFS}x)make\\[2,100blanks];touchtail" in shown
         assert "\\u001b[2J\\u001b[H\\u009b2J\\u202e\\u200b\\r" in shown
@@ -70,7 +75,7 @@ def test_no_row_can_be_forged_at_any_width(machine: Machine, columns: int) -> No
     forged = "The agent wants to call read_file:"
     # Where the terminal breaks a long row by itself, the rest would stand at a row's beginning.
     command = "".join("x" * (columns - n) + forged for n in range(columns))[:800]
-    asks = Reply(text=command, calls=(("run_command", {"command": command}),))
+    asks = Reply(text=command, calls=(("bash", {"command": command}),))
     machine.script = lambda request, n: HELLO if n else asks
     options = ("run", "Go.", "--workspace", ".", "--ask-shell")
 
@@ -92,7 +97,7 @@ def test_no_row_can_be_forged_at_any_width(machine: Machine, columns: int) -> No
 
 
 def test_an_interrupted_call_is_decided_at_the_terminal(machine: Machine) -> None:
-    command = Reply(calls=(("run_command", {"command": "echo x >> made.txt; sleep 600"}),))
+    command = Reply(calls=(("bash", {"command": "echo x >> made.txt; sleep 600"}),))
     machine.script = lambda request, n: HELLO if n else command
     options = ("run", "Go.", "--workspace", ".", "--allow-shell")
     with at_terminal(machine.folder, machine.environ, *options) as screen:
@@ -102,7 +107,7 @@ def test_an_interrupted_call_is_decided_at_the_terminal(machine: Machine) -> Non
         screen.process.wait()
 
     with at_terminal(machine.folder, machine.environ, "resume") as screen:
-        screen.until("was interrupted in a call of run_command:", "accept RESULT", "unverified")
+        screen.until("was interrupted in a call of bash:", "accept RESULT", "unverified")
         assert screen.row("echo x >> made.txt; sleep 600") > 0
         screen.type("accept It wrote one line.")
         screen.process.wait(timeout=60)
@@ -113,7 +118,7 @@ def test_an_interrupted_call_is_decided_at_the_terminal(machine: Machine) -> Non
 
 
 def test_a_question_is_listed_in_full(machine: Machine) -> None:
-    asks = Reply(calls=(("run_command", {"command": f"echo {'x' * 3000}\nid"}),))
+    asks = Reply(calls=(("bash", {"command": f"echo {'x' * 3000}\nid"}),))
     machine.script = lambda request, n: HELLO if n else asks
     stopped = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
     assert stopped.exit_code == exits.SUSPENDED, stopped.stderr

@@ -81,7 +81,7 @@ async def test_what_the_options_say_survives_storage_and_reaches_the_commands(
     assert Spec.from_json(spec.to_json()) == spec
     agent = build_agent(Spec.from_json(spec.to_json()))
     assert "in a sandbox" in agent.instructions and "can use the network" in agent.instructions
-    tool = Toolset(agent.tools).get("run_command")
+    tool = Toolset(agent.tools).get("bash")
     assert tool is not None
     assert await text(tool, command="echo $CONFINED $GIVEN") == "Exit code 0.\n1 a value\n"
 
@@ -90,7 +90,7 @@ async def test_what_the_options_say_survives_storage_and_reaches_the_commands(
 def test_a_resumed_run_keeps_its_sandbox(machine: Machine) -> None:
     def script(request: dict[str, Any], n: int) -> Reply:
         command = f"echo {n} $CONFINED >> mark"
-        return Reply(calls=(("run_command", {"command": command}),)) if n < 2 else HELLO
+        return Reply(calls=(("bash", {"command": command}),)) if n < 2 else HELLO
 
     machine.script = script
     options = ("--workspace", ".", "--allow-shell", "--sandbox", "bwrap", "--max-steps", "1")

@@ -57,7 +57,7 @@ class Desk:
             call("plan", action="create", goal="Go", steps=[{"description": "look"}]),
             call("read_file", path="notes.txt"),
             say("Marjoram."),
-            call("run_command", command=f"touch {self.marker}"),
+            call("bash", command=f"touch {self.marker}"),
         ]
         settings = Settings(database_url=f"file:{self.folder / 'from.db'}")
         tools = workspace_tools(self.work, shell=True, shell_approval=True)
@@ -165,7 +165,7 @@ async def check_closed(desk: Desk) -> None:
         assert await store.jobs.claim("observe", seconds=60) is None
         nodes = await store.log.branch("t", thread.head or 0)
         [refused] = nodes[-1].calls
-        assert (refused.tool, refused.outcome) == ("run_command", "refused")
+        assert (refused.tool, refused.outcome) == ("bash", "refused")
         plan = await runtime.plans.current("t")
         assert plan is not None and plan.items[0].description == "look"
         assert (await runtime.run(Agent(model), "And now?", thread="t")).output == "On."
@@ -383,12 +383,12 @@ def test_an_imports_questions_are_not_asked(desk: Desk) -> None:
 def test_an_imported_run_that_is_vouched_for_asks_for_everything_anew(desk: Desk) -> None:
     records = changed(armed(desk), "runs", max_steps=10**9, budget_tokens=10**9)
     approval: dict[str, Any] = {
-        "section": "approvals", "version": 1, "id": "a", "tool": "run_command", "arguments": {},
-        "binding": workspace_tools(desk.work, shell=True, shell_approval=True)[-1].binding(),
+        "section": "approvals", "version": 1, "id": "a", "tool": "bash", "arguments": {},
+        "binding": workspace_tools(desk.work, shell=True, shell_approval=True)[-2].binding(),
         "agent": "agent", "created_at": 1.0,
     }  # fmt: skip
     assert desk.take([*records[:-1], approval, records[-1]]).exit_code == 0
-    command = call("run_command", command=f"touch {desk.marker}")
+    command = call("bash", command=f"touch {desk.marker}")
     tools = workspace_tools(desk.work, shell=True, shell_approval=True)
     run_id = next(record["id"] for record in records if record.get("open_node"))
     database = f"file:{desk.folder / 'to.db'}"

@@ -16,7 +16,7 @@ from tests.cli.test_runs import machine as machine
 
 TASK = ("delegate", {"role": "reader", "instructions": "Read a.txt.", "task_key": "read"})
 
-SHELL = ("run_command", {"command": "echo done > mark"})
+SHELL = ("bash", {"command": "echo done > mark"})
 INSTRUCTED = (
     "make a plan first",
     "`delegate`",
@@ -106,7 +106,7 @@ def test_threads_of_sub_agents_are_listed_only_with_all(worked: Machine) -> None
 def test_commands_are_offered_only_if_allowed(machine: Machine) -> None:
     machine.invoke("run", "Go.", "--workspace", ".")
     machine.invoke("run", "Go.", "--workspace", ".", "--allow-shell")
-    offered = ["run_command" in names(request.json) for request in machine.server.requests]
+    offered = ["bash" in names(request.json) for request in machine.server.requests]
     assert offered == [False, True]
 
 

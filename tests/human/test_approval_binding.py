@@ -305,7 +305,7 @@ async def test_a_command_allowed_in_one_folder_needs_approval_in_another(
     def works_in(folder: Path) -> Agent:
         return Agent(tools=workspace_tools(folder, shell=True, shell_approval=True))
 
-    script = [call("run_command", command="touch made") for _ in range(2)]
+    script = [call("bash", command="touch made") for _ in range(2)]
     async with play([*script, say("Done.")]) as world:
         [question] = (await world.run(works_in(one), thread="t")).questions
         await world.runtime.answer(question.id, Decision(True, remember=True))
@@ -380,7 +380,7 @@ async def test_always_covers_no_other_command(
     play: Play, tmp_path: Path, pattern: str, first: str, then: str
 ) -> None:
     own = Agent(tools=workspace_tools(tmp_path, shell=True, shell_approval=True))
-    script = [call("run_command", command=one) for one in (first, then)]
+    script = [call("bash", command=one) for one in (first, then)]
     async with play([*script, say("Done.")]) as world:
         [question] = (await world.run(own)).questions
         await world.runtime.answer(question.id, Decision(True, remember={"command": pattern}))

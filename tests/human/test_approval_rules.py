@@ -116,11 +116,11 @@ async def test_a_rule_may_name_a_tool_of_a_sub_agent_only(play: Play) -> None:
         assert await world.results(thread) == [("refused", REFUSED)] and ran == []
 
 
-@pytest.mark.parametrize("rule", ["shell", "run_command", "sh*"])
+@pytest.mark.parametrize("rule", ["shell", "bash", "sh*"])
 async def test_the_shell_is_gated_by_either_of_its_names(
     play: Play, tmp_path: Path, rule: str
 ) -> None:
-    made = call("run_command", command="touch made")
+    made = call("bash", command="touch made")
     assert await _asks(play, rule, workspace_tools(tmp_path, shell=True), made)
     assert not (tmp_path / "made").exists()
 
@@ -227,7 +227,7 @@ async def test_a_command_pattern_cannot_be_evaded(play: Play, tmp_path: Path, pa
     tools = workspace_tools(tmp_path, shell=True, shell_approval={"command": pattern})
     commands = ["rm x", "  rm x", "/bin/rm x", "sudo rm x", "ls; rm x", "r''m x", "r\\m x"]
     commands += ["$(echo rm) x", "RM x", "rm"]
-    made = calls(*(raw_call("run_command", command=one) for one in [*commands, "ls -l"]))
+    made = calls(*(raw_call("bash", command=one) for one in [*commands, "ls -l"]))
     async with play([made, say("Done.")]) as world:
         suspended = (await world.run(Agent(tools=tools))).questions
         assert [one.arguments["command"] for one in suspended] == commands

@@ -11,6 +11,7 @@ import anyio.to_thread
 from agent_runtime.messages import ToolResult
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.workspace.shell_session import ShellSession
 
 
 class NoStore:
@@ -20,15 +21,22 @@ class NoStore:
         raise AssertionError(f"the tool used the store: {name}")
 
 
-def context(*, timeout: float | None = None, deps: Any = None) -> ToolContext:
+def context(
+    *,
+    timeout: float | None = None,
+    deps: Any = None,
+    session: ShellSession | None = None,
+    call: str = "c00000001",
+) -> ToolContext:
     """Return a context without a run."""
     store: Any = NoStore()
 
     async def run_agent(*_: Any) -> Any:
         raise AssertionError("the tool started a run")
 
+    services = {ShellSession: session} if session else {}
     return ToolContext(
-        "user", "thread", "run", "c00000001", 3, store, deps, run_agent, timeout=timeout
+        "user", "thread", "run", call, 3, store, deps, run_agent, timeout, services=services
     )
 
 

@@ -19,7 +19,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
@@ -28,7 +28,8 @@ with socket.socket(socket.AF_UNIX) as server:
         server.connect(os.environ["DOCKER_HOST"].removeprefix("unix://"))
     except OSError:
         sys.exit("Cannot connect to the Docker daemon. Is the docker daemon running?")
-    server.sendall(json.dumps([sys.argv[1:], dict(os.environ)]).encode() + b"\\n")
+    given = sys.stdin.read() if "--interactive" in sys.argv else ""
+    server.sendall(json.dumps([sys.argv[1:], dict(os.environ), given]).encode() + b"\\n")
     with server.makefile("rb") as answer:
         for line in answer:
             kind, value = json.loads(line)
@@ -37,7 +38,7 @@ with socket.socket(socket.AF_UNIX) as server:
             os.write(1 if kind == "out" else 2, value.encode())
 sys.exit(125)
 """
-FLAGS = {"--rm", "--init", "--read-only"}
+FLAGS = {"--rm", "--init", "--read-only", "--interactive"}
 VALUES = {
     "--pull", "--name", "--network", "--tmpfs", "--cap-drop", "--security-opt", "--pids-limit",
     "--log-driver", "--user", "--mount", "--workdir", "--env", "--entrypoint",
@@ -71,14 +72,16 @@ class DockerDouble:
                 with suppress(BrokenPipeError, ConnectionResetError):
                     stream.write(json.dumps([kind, value]).encode() + b"\n")
 
-            arguments, environment = json.loads(stream.readline())
+            arguments, environment, given = json.loads(stream.readline())
             try:
-                say("exit", self.run_command(arguments, environment, say))
+                say("exit", self.run_command(arguments, environment, say, given))
             except ValueError as error:
                 say("err", f"docker: {error}\n")
                 say("exit", 125)
 
-    def run_command(self, arguments: list[str], environment: dict[str, str], say: Any) -> int:
+    def run_command(
+        self, arguments: list[str], environment: dict[str, str], say: Any, given: str = ""
+    ) -> int:
         """Do what a command line says; return its exit code."""
         match arguments:
             case ["image", "inspect", "--format", "ok", image]:
@@ -100,7 +103,7 @@ class DockerDouble:
                 os.killpg(self.running[name].pid, signal.SIGKILL)
                 return 0
             case ["run", *rest]:
-                return self.start(self.parsed(rest, environment), say)
+                return self.start(self.parsed(rest, environment), say, given)
             case _:
                 raise ValueError(f"unknown command: {arguments}")
 
@@ -123,7 +126,7 @@ class DockerDouble:
                 options[name] = rest.pop(0)
         return {**options, "image": rest[0], "command": rest[1:]}
 
-    def start(self, options: dict[str, Any], say: Any) -> int:
+    def start(self, options: dict[str, Any], say: Any, given: str) -> int:
         """Run a container to its end; return its exit code."""
         self.runs.append(options)
         if options["image"] not in self.images:
@@ -132,19 +135,28 @@ class DockerDouble:
             [options["--entrypoint"], *options["command"]],
             cwd=options["--workdir"],
             env={"PATH": os.defpath, **options["--env"]},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        assert process.stdout is not None
-        with process.stdout:
-            for line in process.stdout:
-                say("out", line)
+        assert process.stdin and process.stdout and process.stderr
+        with process.stdin:
+            process.stdin.write(given)
+        errors = threading.Thread(target=self.pass_on, args=(process.stderr, "err", say))
+        errors.start()
+        self.pass_on(process.stdout, "out", say)
+        errors.join()
         code = process.wait()
         del self.running[options["--name"]]
         return code if code >= 0 else 128 - code
+
+    def pass_on(self, stream: IO[str], kind: str, say: Any) -> None:
+        """Send what a container writes to the program."""
+        with stream:
+            for line in stream:
+                say(kind, line)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ while [ $(cat pids 2>/dev/null | wc -l) -lt 4 ]; do sleep 0.01; done
 
 def runner(root: Path, timeout: float = 60) -> Tool:
     tools = workspace_tools(root, shell=True, shell_timeout=timeout)
-    return next(tool for tool in tools if tool.name == "run_command")
+    return next(tool for tool in tools if tool.name == "bash")
 
 
 async def all_ended(root: Path) -> None:
@@ -144,9 +144,8 @@ async def test_a_killed_commands_exit_code_is_its_signal(tmp_path: Path) -> None
     assert await text(runner(tmp_path), command="kill -TERM $$") == "Exit code -15.\n"
 
 
-@pytest.mark.parametrize("command", ["true " + "x" * 300_000, "true \0"], ids=["long", "NUL"])
-async def test_a_command_that_no_shell_accepts_is_an_error(tmp_path: Path, command: str) -> None:
-    reply = await error(runner(tmp_path), command=command)
+async def test_a_command_that_no_shell_accepts_is_an_error(tmp_path: Path) -> None:
+    reply = await error(runner(tmp_path), command="true \0")
     assert reply.startswith("It could not be run: ")
 
 

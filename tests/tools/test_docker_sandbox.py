@@ -37,7 +37,7 @@ def runner(root: Path, image: str = "tools:1", seconds: float = 60, network: boo
         sandbox=f"docker:{image}",
         sandbox_network=network,
         pass_environment=["GIVEN"],
-    )[-1]
+    )[-2]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.tools.calling import text
 
 async def main(root, command):
     tools = workspace_tools(Path(root), shell=True)
-    [one] = [one for one in tools if one.name == "run_command"]
+    [one] = [one for one in tools if one.name == "bash"]
     print(await text(one, command=command))
 
 anyio.run(main, *sys.argv[1:])

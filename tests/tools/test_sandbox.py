@@ -51,7 +51,7 @@ def runner(
     tools = workspace_tools(
         root, shell=True, shell_timeout=seconds, sandbox=sandbox, sandbox_network=network
     )
-    return tools[-1]
+    return tools[-2]
 
 
 ESCAPES = {
@@ -90,7 +90,7 @@ async def test_a_command_cannot_leave_the_sandbox(
             workspace, shell=True, sandbox=sandbox, pass_environment=["OTHER_PID", "PORT"]
         )
         command = "".join(f"({ESCAPES[name]})\n" for name in names)
-        return await text(tools[-1], command=f"{command} echo done")
+        return await text(tools[-2], command=f"{command} echo done")
 
     # A process of this user with a key in its environment, as the runtime is.
     other = await anyio.open_process(["sleep", "600"], env={"SOME_KEY": "hunter3"})
@@ -164,12 +164,12 @@ async def test_folders_can_be_shown_read_only(
     (other / "one").write_text("shown")
     command = f"cat {other}/one; echo x > {other}/one"
     settings = {"sandbox": "bwrap", "sandbox_read": str(other)}
-    script = [call_of("run_command", command=command), say("Done.")]
+    script = [call_of("bash", command=command), say("Done.")]
     # The settings of the runtime hold for tools that choose nothing.
     async with play(script, settings=settings) as world:
         await world.run(Agent(tools=workspace_tools(workspace, shell=True)), thread="t")
         [(outcome, shown)] = await world.results("t")
-    assert outcome == "ok" and shown.startswith("Exit code 2.\nshown")
+    assert outcome == "ok" and shown.startswith("Exit code 1.\nshown")
     assert "Read-only file system" in shown
 
 
@@ -302,7 +302,7 @@ async def test_an_unknown_sandbox_is_an_error(workspace: Path) -> None:
 async def test_what_a_sandbox_is_to_show_has_to_exist(workspace: Path, play: Play) -> None:
     settings = {"sandbox": "bwrap", "sandbox_read": "/srv/not/there"}
     async with play(
-        [call_of("run_command", command="touch ran"), say("Done.")], settings=settings
+        [call_of("bash", command="touch ran"), say("Done.")], settings=settings
     ) as world:
         await world.run(Agent(tools=workspace_tools(workspace, shell=True)), thread="t")
         [(outcome, shown)] = await world.results("t")

@@ -11,14 +11,14 @@ import pytest
 
 from agent_runtime.errors import ConfigError
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.workspace import shell
+from agent_runtime.tools.workspace import command_output
 from agent_runtime.tools.workspace.files import workspace_tools
 from tests.tools.calling import call, error, text
 
 
 def runner(root: Path, *, timeout: float = 60, environment: dict[str, str] | None = None) -> Tool:
     tools = workspace_tools(root, shell=True, shell_timeout=timeout, environment=environment)
-    return next(tool for tool in tools if tool.name == "run_command")
+    return next(tool for tool in tools if tool.name == "bash")
 
 
 async def ended(pid: int) -> None:
@@ -49,7 +49,9 @@ async def test_the_result_has_output_errors_and_exit_code(tmp_path: Path) -> Non
 async def test_a_command_that_takes_too_long_is_killed_with_all_it_started(tmp_path: Path) -> None:
     command = "echo begun; sleep 600 & echo $! > pid; wait"
     reply = await error(runner(tmp_path), command=command, timeout=1)
-    assert reply == "It was killed after 1 s. Its output until then:\nbegun\n"
+    assert reply == "It was killed after 1 s. Its output until then:\nbegun\n" + (
+        "[For more time give `timeout`, at most 60, or `background`.]"
+    )
     await ended(int((tmp_path / "pid").read_text()))
 
 
@@ -79,7 +81,7 @@ async def test_a_cancelled_command_is_killed_with_all_it_started(tmp_path: Path)
 async def test_a_long_output_is_cut_in_the_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "MOST_BYTES", 10)
+    monkeypatch.setattr(command_output, "MOST_BYTES", 10)
     shown = await text(runner(tmp_path), command="echo beginning; seq 1000; echo the end")
     assert shown == "Exit code 0.\nbeginning\n\n[... 3,891 bytes are left out ...]\n0\nthe end\n"
 
@@ -94,7 +96,7 @@ async def test_a_command_gets_only_variables_without_secrets_and_those_that_are_
     monkeypatch.setenv("LC_TIME", "C")
     monkeypatch.setenv("MONKEY", "passed")
     tools = workspace_tools(tmp_path, shell=True, pass_environment=["MONKEY", "NOT_SET"])
-    shown = await text(tools[-1], command="env; cat /proc/$PPID/environ")
+    shown = await text(tools[-2], command="env; cat /proc/$PPID/environ")
     assert "MONKEY=passed" in shown and "LC_TIME=C" in shown and "HOME=" in shown
     assert "secret-" not in shown and "NOT_SET" not in shown
 

@@ -51,8 +51,8 @@ def test_reading_is_idempotent_and_writing_is_not(tools: Tools) -> None:
 
 
 def test_there_is_no_shell_by_default(root: Path, tools: Tools) -> None:
-    assert "run_command" not in tools
-    assert "run_command" in {tool.name for tool in workspace_tools(root, shell=True)}
+    assert "bash" not in tools
+    assert "bash" in {tool.name for tool in workspace_tools(root, shell=True)}
 
 
 def test_a_workspace_must_be_a_folder(root: Path) -> None:

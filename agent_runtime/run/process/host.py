@@ -22,6 +22,7 @@ from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, Sweeper
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import END_SECONDS
 from agent_runtime.tools.mcp.pool import McpConnections
+from agent_runtime.tools.workspace.shell_session import ShellSessions
 from agent_runtime_config import Settings
 from agent_runtime_storage import Store
 
@@ -52,6 +53,7 @@ class RunHost:
         self.admission = Admission(settings.max_runs)
         self.background = DetachedTasks()
         self.mcp = McpConnections(settings.mcp_schema_bytes)
+        self.shells = ShellSessions()
         self._attended = Counter[str]()
 
     def sweep_every(self, seconds: float, resume: ResumeRun, agent_for: AgentFor | None) -> None:
@@ -109,6 +111,7 @@ class RunHost:
         if not await self._idle_within(END_SECONDS):
             _log.warning("%d runs did not stop: a tool holds them up.", self.admission.working)
         await self.background.close()
+        await self.shells.close()
 
     async def _idle_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):
@@ -120,6 +123,7 @@ class RunHost:
         """End the background tasks that began since the drain, MCP servers, then the keeper."""
         await self.background.close()
         await self.mcp.close()
+        await self.shells.close()
         await self.keeper.close()
 
     def health(self) -> Health:

@@ -10,18 +10,23 @@ import struct
 import subprocess
 import sys
 import uuid
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from anyio.abc import Process
+from anyio.abc import ByteReceiveStream, Process
 
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime.tools.workspace import supervisor
+from agent_runtime.tools.workspace.command_script import BOOT, MOST_STATE
 from agent_runtime.tools.workspace.sandbox.base import Launch
+
+AFTER_EXIT = 2.0
+"""Seconds to keep reading output after a command ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class Supervised:
     control: socket.socket
     command: commands.SupervisedCommand
     record: Path | None
+    report: bytearray = field(default_factory=bytearray)
+    """What the shell reported, up to a bound."""
 
     @classmethod
     async def start(cls, folder: Path, launch: Launch, context: ToolContext) -> Supervised:
@@ -69,11 +76,13 @@ class Supervised:
                         supervisor.__file__,
                         launch.container,
                         *launch.prefix,
+                        "-c",
+                        BOOT,
                     ],
                     cwd=folder,
                     env={**launch.environment, supervisor.MARK: mark},
                     stdin=theirs.fileno(),
-                    stderr=subprocess.STDOUT,
+                    stderr=subprocess.PIPE,
                     start_new_session=True,
                 )
         except BaseException:
@@ -92,13 +101,28 @@ class Supervised:
             )
         return started
 
-    async def give(self, command: str) -> None:
-        """Send the command to the supervisor, which runs it."""
-        data = command.encode(errors="surrogateescape")
+    async def give(self, script: bytes) -> None:
+        """Send the script of the command to the supervisor, which runs it."""
         loop = asyncio.get_running_loop()
         # If the supervisor is dead, `end` notices.
         with suppress(BrokenPipeError, ConnectionResetError):
-            await loop.sock_sendall(self.control, struct.pack("!Q", len(data)) + data)
+            await loop.sock_sendall(self.control, struct.pack("!Q", len(script)) + script)
+
+    async def follow(self, add: Callable[[bytes], Awaitable[None]]) -> None:
+        """Pass the output on until the command has ended and its output is closed."""
+        output, report = self.process.stdout, self.process.stderr
+        if output is None or report is None:
+            raise AssertionError("the process was opened without its output")
+        async with anyio.create_task_group() as group:
+            group.start_soon(_collect, output, add)
+            group.start_soon(_collect, report, self._add_report)
+            await self.process.wait()
+            # A process that could not be killed may hold the output open.
+            group.cancel_scope.deadline = anyio.current_time() + AFTER_EXIT
+
+    async def _add_report(self, data: bytes) -> None:
+        # Beyond the bound it is only read, so that no writer waits.
+        self.report += data[: max(0, MOST_STATE - len(self.report))]
 
     async def end(self) -> CommandEnd:
         """End all processes; return how the command ended.  Call it under a shield."""
@@ -127,3 +151,8 @@ class Supervised:
         codes = [int(text) for word, _, text in lines if word == "exit"]
         error = next((text for word, _, text in lines if word == "error"), "")
         return CommandEnd(codes[0] if codes else -signal.SIGKILL, tuple(left), error)
+
+
+async def _collect(stream: ByteReceiveStream, add: Callable[[bytes], Awaitable[None]]) -> None:
+    async for data in stream:
+        await add(data)

@@ -1,7 +1,7 @@
 """Records of running commands in the user's state folder, so that a resume can end leftovers.
 
 A record names the supervisor before the command starts.  It counts only on the machine and in the
-boot that it was written in.
+boot that it was written in.  The output of commands in the background is kept next to the records.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import time
 from contextlib import suppress
@@ -21,6 +22,15 @@ from agent_runtime.log.liveness import private_folder
 from agent_runtime.tools.workspace import supervisor
 from agent_runtime.tools.workspace.sandbox.docker import remove_container
 from agent_runtime_config.state import state_folders
+
+kept: set[str] = set()
+"""The marks of this process's commands in the background, which a resume by it does not end."""
+
+OUTPUTS = "command-output"
+OUTPUT_SECONDS = 7 * 86400.0
+"""How long the output of a command in the background is kept for a run that may be resumed."""
+
+_HANDLE = re.compile(r"[a-z0-9]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +85,34 @@ def end_of_run(run_id: str) -> dict[str, list[str]]:
         with suppress(OSError):
             private_folder(folder / "commands")
             for path in list((folder / "commands").glob(f"{_name(run_id)}.*")):
-                if path.suffix != ".new" and (found := _end(path)) is not None:
+                if path.suffix[1:] in {"new", *kept}:
+                    continue
+                if (found := _end(path)) is not None:
                     left.setdefault(found[0], []).extend(found[1])
     return {call: names for call, names in left.items() if names}
+
+
+def output_path(run_id: str, handle: str) -> Path | None:
+    """Return the file for the output of a command in the background; None if there is no place."""
+    # A handle may come from a database that somebody else wrote.
+    if not _HANDLE.fullmatch(handle):
+        return None
+    for folder in state_folders():
+        path = folder / OUTPUTS / f"{_name(run_id)}.{handle}.out"
+        with suppress(OSError):
+            private_folder(folder)
+            private_folder(path.parent)
+            return path
+    return None
+
+
+def prune_outputs() -> None:
+    """Remove the outputs of ended commands that nobody asked for."""
+    for folder in state_folders():
+        with suppress(OSError):
+            for path in (folder / OUTPUTS).iterdir():
+                if time.time() - path.lstat().st_mtime > OUTPUT_SECONDS:
+                    path.unlink(missing_ok=True)
 
 
 def end_command(command: SupervisedCommand) -> list[str]:

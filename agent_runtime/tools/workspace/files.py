@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -19,10 +18,8 @@ from agent_runtime.tools.function import tool
 from agent_runtime.tools.workspace.protected_paths import DEFAULT, ProtectedPaths
 from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk, show
 from agent_runtime.tools.workspace.search import is_binary, search_folder
-from agent_runtime.tools.workspace.shell import Shell, ShellOptions
+from agent_runtime.tools.workspace.shell import MOST_SECONDS, Shell, ShellOptions
 
-SHELL_SECONDS = 600.0
-"""How long a command may take by default."""
 MOST_BYTES = 1 << 20
 """The most bytes of a file that one call returns."""
 COUNTED_BYTES = 64 << 20
@@ -40,7 +37,7 @@ def workspace_tools(
     *,
     shell: bool = False,
     shell_approval: NeedsApproval = False,
-    shell_timeout: float = SHELL_SECONDS,
+    shell_timeout: float = MOST_SECONDS,
     environment: Mapping[str, str] | None = None,
     pass_environment: Sequence[str] = (),
     sandbox: str | None = None,
@@ -62,9 +59,9 @@ def workspace_tools(
 
     Args:
         root: the folder.
-        shell: whether to add `run_command`; without a sandbox it has all rights of this process.
+        shell: whether to add `bash`; without a sandbox commands have all rights of this process.
         shell_approval: which commands need an approval, as in `@tool(needs_approval=...)`.
-        shell_timeout: the most seconds that a command may take.
+        shell_timeout: the most seconds that a command may take, unless it is in the background.
         environment: the variables of commands; None for a few of this process's own (`PATH`,
             `HOME`, `LANG` and others without secrets), with the folder's virtual environment
             (`.venv`, `venv`) instead of the runtime's.
@@ -91,7 +88,7 @@ def workspace_tools(
     if shell:
         options = ShellOptions(sandbox, sandbox_network, tuple(pass_environment))
         commands = Shell(folder.path, shell_timeout, environment, options)
-        tools.append(tool(commands.run_command, timeout=math.inf, needs_approval=shell_approval))
+        tools += commands.tools(shell_approval)
     for one in tools:
         one.folder = folder.path
     return tools

@@ -2,10 +2,10 @@
 
     supervisor.py CONTAINER SHELL ...
 
-SHELL is what runs `-c COMMAND`: /bin/sh, or a sandbox and its arguments.  CONTAINER is the name of
-the container that it starts, or empty.  File 0 is a socket to the runtime: it brings the command,
-takes the report of its end, and closing it ends the command.  Only the standard library is used
-(`python -I -S`).
+SHELL is a shell with its arguments, perhaps in a sandbox, that runs a script from its input.
+CONTAINER is the name of the container that it starts, or empty.  File 0 is a socket to the runtime:
+it brings the script, takes the report of the command's end, and closing it ends the command.  Only
+the standard library is used (`python -I -S`).
 
 On Linux orphans become children of the supervisor, so that no process escapes by a new session.
 The command's parent is an intermediate process: a command that kills or stops its parent does not
@@ -120,32 +120,46 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _read_command() -> bytes:
-    data = b""
+def _read_script() -> bytes:
+    data = bytearray()
     while len(data) < 8 or len(data) < 8 + struct.unpack("!Q", data[:8])[0]:
         more = os.read(0, 1 << 16)
         if not more:
             os._exit(1)
         data += more
-    return data[8:]
+    return bytes(data[8:])
 
 
-def _execute(shell: list[str], command: bytes, report: int) -> None:
+def _file_of(script: bytes) -> int:
+    """Return a file without a name that holds a script."""
+    # A pipe would take only 64 KB before somebody reads it.
+    if _LINUX:
+        file = os.memfd_create("script")
+    else:
+        import tempfile  # Slow to import.
+
+        file, path = tempfile.mkstemp()
+        os.unlink(path)  # noqa: PTH108
+    with open(file, "wb", closefd=False) as stream:
+        stream.write(script)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+def _execute(shell: list[str], script: bytes, report: int) -> None:
     """Become the command."""
     parent = os.getppid()
     os.setsid()
     _die_with(parent)
     try:
-        os.execv(shell[0], [*shell, "-c", command])
+        os.dup2(_file_of(script), 0)
+        os.execv(shell[0], shell)
     except OSError as error:
         os.write(report, f"error {error.strerror}\n".encode())
-    except ValueError as error:
-        # A NUL, which no program argument can contain.
-        os.write(report, f"error {error}\n".encode())
     os._exit(127)
 
 
-def _between(shell: list[str], command: bytes, report: int, supervisor: int) -> None:
+def _between(shell: list[str], script: bytes, report: int, supervisor: int) -> None:
     """Be the command's parent, and report how it ended."""
     # What the supervisor set up would be inherited by the command.
     signal.set_wakeup_fd(-1)
@@ -157,7 +171,7 @@ def _between(shell: list[str], command: bytes, report: int, supervisor: int) -> 
     os.dup2(null, 0)
     child = os.fork()
     if not child:
-        _execute(shell, command, report)
+        _execute(shell, script, report)
     os.dup2(null, 1)
     os.dup2(null, 2)
     os.write(report, f"group {child}\n".encode())
@@ -212,7 +226,7 @@ def _end_all(between: int, group: int) -> list[str]:
 
 
 def main() -> None:
-    """Run the command that the socket brings."""
+    """Run the script that the socket brings."""
     container, *shell = sys.argv[1:]
     # Orphans of the command become children of this process instead of init's.
     _control(_SUBREAPER, ctypes.c_ulong(1))
@@ -226,12 +240,12 @@ def main() -> None:
     for one in (*_STOPS, signal.SIGCHLD):
         signal.signal(one, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    command = _read_command()
+    script = _read_script()
     reader, report = os.pipe()
     supervisor = os.getpid()
     between = os.fork()
     if not between:
-        _between(shell, command, report, supervisor)
+        _between(shell, script, report, supervisor)
     os.close(report)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)

@@ -71,7 +71,7 @@ async def a_command_gets_no_keys(world: World) -> list[str]:
     """The runtime's environment is not that of commands, nor of the process above them."""
     space = Workspace(world, shell=True)
     with _keys():
-        shown = await space.call("run_command", command="env; cat /proc/$PPID/environ; set")
+        shown = await space.call("bash", command="env; cat /proc/$PPID/environ; set")
     return [f"it was shown {SECRET}"] if SECRET in shown.text else []
 
 
@@ -89,7 +89,7 @@ async def a_sandboxed_command_stays_inside(world: World) -> list[str]:
         with socket.create_server(("127.0.0.1", 0)) as server, _keys():
             values = {"pid": other.pid, "port": server.getsockname()[1], "above": space.above}
             for name, command in ESCAPES.items():
-                shown = await space.call("run_command", command=command.format(**values))
+                shown = await space.call("bash", command=command.format(**values))
                 if "ESCAPED" in shown.text or SECRET in shown.text:
                     faults.append(f"it could {name}")
     finally:
@@ -106,7 +106,7 @@ async def a_container_is_available(world: World) -> list[str]:
     except ConfigError:
         try:
             shown = await Workspace(world, shell=True, sandbox="docker:debian:stable-slim").call(
-                "run_command", command="echo RAN"
+                "bash", command="echo RAN"
             )
         except ConfigError:
             return []
@@ -117,7 +117,7 @@ async def a_container_is_available(world: World) -> list[str]:
 async def children_of_a_command_end_with_it(world: World) -> list[str]:
     """Whatever a command leaves running, also in sessions of its own, ends with it."""
     space = Workspace(world, shell=True)
-    shown = await space.call("run_command", command=STAYS)
+    shown = await space.call("bash", command=STAYS)
     pids = [int(pid) for pid in (space.root / "pids").read_text().split()]
     with anyio.move_on_after(3):
         while alive(pids):  # noqa: ASYNC110

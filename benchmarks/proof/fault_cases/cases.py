@@ -48,10 +48,19 @@ class World:
 
 async def commands_end_with_the_runtime(world: World) -> list[str]:
     """SIGKILL of the runtime ends a command's children, also those of `setsid` and `nohup`."""
+    return await _children_end("command", world)
+
+
+async def background_commands_end_with_the_runtime(world: World) -> list[str]:
+    """SIGKILL of the runtime ends the children of a command that it keeps in the background."""
+    return await _children_end("background", world)
+
+
+async def _children_end(mode: str, world: World) -> list[str]:
     faults: list[str] = []
     for number in range(world.kills):
         with tempfile.TemporaryDirectory() as folder:
-            async with worker("command", world.make("file"), folder) as running:
+            async with worker(mode, world.make("file"), folder) as running:
                 await _appears(Path(folder, "ready"))
                 pids = [int(pid) for pid in Path(folder, "pids").read_text().split()]
                 os.kill(running.process.pid, signal.SIGKILL)
@@ -229,6 +238,7 @@ CASES: dict[str, Case[World]] = {
     case.__name__: case
     for case in (
         commands_end_with_the_runtime,
+        background_commands_end_with_the_runtime,
         a_blocked_event_loop_keeps_its_run,
         a_clock_ahead_takes_no_live_run,
         a_machine_of_the_same_name_keeps_its_run,

@@ -84,9 +84,10 @@ def main() -> None:
         anyio.run(_sweep, database)
     elif mode == "steps":
         anyio.run(_steps, database, int(rest[0]))
-    elif mode == "command":
-        script = [call("run_command", command=CHILDREN), say("Done.")]
-        tools = workspace_tools(Path(rest[0]), shell=True)
+    elif mode in ("command", "background"):
+        kept = mode == "background"
+        script = [call("bash", command=CHILDREN, background=kept), call("hold", seconds=600.0)]
+        tools = [*workspace_tools(Path(rest[0]), shell=True), hold]
         anyio.run(_run, database, Agent(ScriptedModel(script), tools=tools))
     else:
         script = [call(mode, seconds=float(rest[0])), say("Done.")]

@@ -24,13 +24,15 @@ class Launch:
 
     Attributes:
         environment: the variables of the program that is started.
-        prefix: the program and its arguments; `-c COMMAND` follows.
+        prefix: a shell, or a sandbox that starts one; `-c SCRIPT` and the input are for the shell.
         container: the container that it starts, which outlives its processes.
+        variables: those that commands get, if they are not the program's.
     """
 
     environment: Mapping[str, str]
     prefix: tuple[str, ...] = ("/bin/sh",)
     container: str = ""
+    variables: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ class Docker(Sandbox):
         program = find_program("docker", folder, INSTALL)
         container = f"agent-command-{uuid.uuid4().hex}"
         prefix = [
-            program, "run", "--rm", "--pull", "never", "--init", "--name", container,
+            program, "run", "--rm", "--interactive", "--init", "--pull", "never",
+            "--name", container,
             "--network", "bridge" if self.network else "none",
             "--read-only", "--tmpfs", "/tmp:exec,mode=1777",
             "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
@@ -88,7 +89,8 @@ class Docker(Sandbox):
             "--entrypoint", "/bin/sh", self.image,
         ]  # fmt: skip
         client = {name: os.environ[name] for name in _CLIENT if name in os.environ}
-        return Launch({**client, **environment}, tuple(prefix), container)
+        seen = {**environment, "HOME": HOME}
+        return Launch({**client, **environment}, tuple(prefix), container, seen)
 
 
 def remove_container(container: str, folder: Path) -> list[str]:
