@@ -12,7 +12,7 @@ import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
-from agent_runtime.cli.env_file import env_file_option
+from agent_runtime.cli.run_options.env_file import env_file_option
 from agent_runtime.cli.terminal import (
     guard_messages,
     leave_stdout,

@@ -24,6 +24,7 @@ OWN = (
     "ask_user",
     "delegate",
     "edit_file",
+    "fetch",
     "final_result",
     "list_files",
     "open_artifact",
