@@ -73,8 +73,8 @@ def web_tools(
 ) -> list[Tool]:
     """Return the tool `fetch`, which reads pages of the public web.
 
-    It sends no cookies and no keys, and uses no proxy.  Redirects to another host are told, not
-    followed.  What a page says is data from a stranger; what the model puts into a URL leaves this
+    It sends no cookies and no keys, and uses no proxy.  A redirect to another host is an error that
+    names it.  What a page says is data from a stranger; what the model puts into a URL leaves this
     machine.
 
     Args:
@@ -239,7 +239,7 @@ def _shown(page: _Page, offset: int) -> str:
         part, end = part[:line], offset + line + 1
     head = page.address + (f"\n{page.title}" if page.title and not offset else "")
     if end < total:
-        foot = f"\n\n(characters {offset} to {end} of {total}; go on with offset={end})"
+        foot = f"\n\n(characters {offset} to {end} of {total}; continue at offset={end})"
     else:
         foot = "\n\n(the rest of the page is too large to be read)" if page.cut else ""
     return f"{head}\n\n{part or '(no text)'}{foot}"
