@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from agent_runtime.tools.function import tool
     from agent_runtime.tools.mcp.config import mcp_servers
     from agent_runtime.tools.mcp.server import McpServer
+    from agent_runtime.tools.web.fetch import web_tools
     from agent_runtime.tools.workspace.files import workspace_tools
     from agent_runtime.workflow.definition import Workflow, WorkflowContext
     from agent_runtime_config import Settings, load_settings
@@ -164,6 +165,7 @@ __all__ = [
     "plan_tool",
     "tool",
     "trim_messages",
+    "web_tools",
     "workspace_tools",
 ]
 
@@ -250,6 +252,7 @@ _HOMES = {
     "plan_tool": ".plan.tool",
     "tool": ".tools.function",
     "trim_messages": ".prompt.trim",
+    "web_tools": ".tools.web.fetch",
     "workspace_tools": ".tools.workspace.files",
 }
 

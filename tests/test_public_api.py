@@ -98,6 +98,7 @@ PUBLIC = {
     "plan_tool",
     "tool",
     "trim_messages",
+    "web_tools",
     "workspace_tools",
 }
 HEAVY = ("litellm", "openai", "pydantic_settings", "pydantic", "apsw", "tiktoken", "psycopg")

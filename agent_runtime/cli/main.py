@@ -12,6 +12,7 @@ import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
+from agent_runtime.cli.run_options.env_file import env_file_option
 from agent_runtime.cli.terminal import (
     guard_messages,
     leave_stdout,
@@ -99,6 +100,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@env_file_option
 @click.option(
     "--version",
     is_flag=True,
@@ -110,5 +112,5 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
 def main(debug: bool) -> None:
     """Run long autonomous agents; every step is recorded.
 
-    Settings are environment variables; `agent-runtime config` lists them.
+    Settings are environment variables, or lines of a file; `agent-runtime config` lists them.
     """

@@ -27,6 +27,7 @@ OWN = (
     "bash_output",
     "delegate",
     "edit_file",
+    "fetch",
     "final_result",
     "list_files",
     "open_artifact",

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 
-from agent_runtime.errors import ModelProtocolError
+from agent_runtime.errors import ConfigError, ModelProtocolError
 from agent_runtime.models.access import FORBID, NoLookups
 from agent_runtime.models.attempts import AttemptError, ProviderModel, stalled, until, with_retries
 from agent_runtime.models.base import (
@@ -215,6 +215,13 @@ def _import_litellm() -> Any:
         # Otherwise the first call imports these on the event loop, which blocks it for 0.9 s.
         importlib.import_module("openai.resources")
         _ = getattr(module, "encoding", None)
+    except ModuleNotFoundError as error:
+        if error.name != "litellm":
+            raise
+        raise ConfigError(
+            "litellm is not installed, and the model is not of a provider with a wire of our own.",
+            cure="Install it: pip install litellm",
+        ) from None
     finally:
         if collecting:
             gc.enable()

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import cast
 
 import anyio
 
@@ -26,6 +27,7 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
+from agent_runtime.tools.base import Tool
 from agent_runtime.tools.base import error_result as raised_result
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.toolset import Toolset
@@ -236,7 +238,12 @@ class _ParallelCalls:
 async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> ToolResult:
     """Call a tool and return its result, even if it cancels its own task or exits."""
     try:
-        return await contained(lambda: one.tool.call(one.call.arguments, context(one.call.id)))
+        # A subclass of a program without type checks may return anything.
+        result = cast(
+            "object",
+            await contained(lambda: one.tool.call(one.call.arguments, context(one.call.id))),
+        )
+        return result if isinstance(result, ToolResult) else _not_a_result(one.tool, result)
     except SelfCancelled:
         return _self_cancelled()
     except (SystemExit, GeneratorExit) as error:
@@ -248,6 +255,14 @@ async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> T
         if isinstance(group, ExceptionGroup) or group.split(held)[1] is not None:
             raise
         return raised_result(group)
+
+
+def _not_a_result(tool: Tool, value: object) -> ToolResult:
+    return ToolResult(
+        f"The tool {tool.name} ran, but its method `call` returned {type(value).__name__} instead "
+        "of ToolResult, so what it returned is lost.",
+        outcome="error",
+    )
 
 
 def abandoned_results(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolResult]:

@@ -18,6 +18,7 @@ from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
+from agent_runtime.tools.web.policy import WebPolicy
 from agent_runtime.tools.workspace.protected_paths import from_settings
 from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
 from agent_runtime.tools.workspace.shell_session import ShellSession
@@ -124,6 +125,7 @@ class ToolContexts:
 
     def _services(self) -> Iterator[object]:
         yield CommandSettings.of(self.settings)
+        yield WebPolicy.of(self.settings)
         yield self.planner
         yield self.delegation
         yield self.shell

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -11,10 +14,13 @@ from typing import Any, TypeAlias
 
 from agent_runtime.errors import ConfigError, ToolError, text_of
 from agent_runtime.messages import ToolResult, ToolSpec, encodable
+from agent_runtime.models.access import environment_keys
+from agent_runtime.models.error_mapping import scrub
 from agent_runtime.tools.argument_patterns import Arguments, may_match
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.fingerprint import code_digest, json_digest
 
+_log = logging.getLogger(__name__)
 REFUSED = "This call needs a person's approval, and nobody can be asked from here. It was not made."
 NeedsApproval: TypeAlias = bool | Mapping[str, str] | Callable[[dict[str, Any]], bool]
 """Which calls need an approval: all or none; those whose arguments match patterns (`*`, `?`,
@@ -181,4 +187,12 @@ def error_result(error: BaseException) -> ToolResult:
     text = text_of(error)
     if not isinstance(error, ToolError):
         text = f"{type(error).__name__}: {text}".removesuffix(": ")
+        _log_traceback(error)
     return ToolResult(encodable(text), outcome="error")
+
+
+def _log_traceback(error: BaseException) -> None:
+    """Log where a tool raised: its author needs it, and the model's result has no room for it."""
+    if _log.isEnabledFor(logging.INFO):
+        text = "".join(traceback.format_exception(error))
+        _log.info("A tool raised an exception.\n%s", scrub(text, environment_keys(os.environ)))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from agent_runtime_config.environment import default_text, value_text, variable_of
 from agent_runtime_config.settings import Settings
+from agent_runtime_config.sources import Sources, read_sources
 from agent_runtime_config.urls import redact_url
-
-Origin = Literal["default", "environment", "DATABASE_URL", "code"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +18,14 @@ class SettingRow:
     Attributes:
         default: its default, `none` for unset.
         value: its value, without secrets.
-        origin: where the value comes from; `code` if it was passed to `Settings`.
+        origin: where the value comes from: `default`, `environment`, `DATABASE_URL`, a file with
+            its line, or `code` if it was passed to `Settings`.
     """
 
     variable: str
     default: str
     value: str
-    origin: Origin
+    origin: str
     meaning: str
 
 
@@ -39,14 +37,13 @@ def describe_settings(
     Args:
         environ: what the settings were loaded from; None for the process's environment.
     """
-    given = os.environ if environ is None else environ
-    present = {name.upper() for name, value in given.items() if value.strip()}
+    sources = read_sources(environ)
     return [
         SettingRow(
             variable=variable_of(field),
             default=default_text(field),
             value=_shown(field, getattr(settings, field)),
-            origin=_origin(field, settings, present),
+            origin=_origin(field, settings, sources),
             meaning=info.description or "",
         )
         for field, info in Settings.model_fields.items()
@@ -70,11 +67,11 @@ def _shown(field: str, value: object) -> str:
     return redact_url(text) if field.endswith("_url") else text
 
 
-def _origin(field: str, settings: Settings, present: set[str]) -> Origin:
+def _origin(field: str, settings: Settings, sources: Sources) -> str:
     if field not in settings.model_fields_set:
         return "default"
-    if variable_of(field) in present:
-        return "environment"
-    if field == "database_url" and "DATABASE_URL" in present:
+    if (given := sources.settings.get(variable_of(field))) is not None:
+        return given.origin
+    if field == "database_url" and sources.database_url:
         return "DATABASE_URL"
     return "code"

@@ -58,6 +58,8 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "protected_paths",
             "hidden_paths",
             "sandbox",
+            "allow_web",
+            "web_",
             "command_environment",
         ),
     ),

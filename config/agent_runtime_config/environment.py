@@ -1,20 +1,20 @@
-"""Read the settings from the environment, and name every variable that is wrong."""
+"""Turn what the sources give into settings, and name every variable that is wrong."""
 
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import EnvSettingsSource
 
 from agent_runtime_config.errors import ConfigError
 from agent_runtime_config.fields import POSTGRES_SCHEMES
 from agent_runtime_config.model_settings import Role, RoleSettings
-from agent_runtime_config.settings import PREFIX, Settings
+from agent_runtime_config.names import PLACES, PREFIX
+from agent_runtime_config.settings import Settings
+from agent_runtime_config.sources import Given, Sources, read_sources
 from agent_runtime_config.state import SHOWN
 from agent_runtime_config.urls import url_scheme
 
@@ -32,29 +32,46 @@ def variable_of(field: str) -> str:
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings from an environment; None for the process's own.
+    """Read the settings from an environment, and from the files that it names.
 
-    Empty values count as unset, spaces around a value are dropped.
+    Empty values count as unset, spaces around a value are dropped.  `AGENT_RUNTIME_ENV_FILE` names
+    an env file, `AGENT_RUNTIME_CONFIG_FILE` a configuration file.
+
+    Args:
+        environ: None for the process's own.  Then the user's configuration file counts too, and
+            the keys of providers that files give are put into the process's environment.
 
     Raises:
         ConfigError: names every variable that is misspelt or has a bad value, never the value.
     """
-    given = os.environ if environ is None else environ
-    present = {name: value.strip() for name, value in given.items() if value.strip()}
-    source = EnvSettingsSource(Settings)
-    # pydantic-settings would read the process's own environment; it looks names up in lower case.
-    source.env_vars = {name.lower(): value for name, value in present.items()}
-    values = source()
-    origin = variable_of("database_url")
-    common = present.get("DATABASE_URL", "")
+    sources = read_sources(environ)
+    settings = settings_of(sources)
+    if environ is None:
+        sources.export_keys()
+    return settings
+
+
+def settings_of(sources: Sources) -> Settings:
+    """Return the settings that sources give.
+
+    Raises:
+        ConfigError: names every variable that is misspelt or has a bad value, never the value.
+    """
+    values = {
+        field: sources.settings[variable_of(field)].text
+        for field in Settings.model_fields
+        if variable_of(field) in sources.settings
+    }
+    given = dict(sources.settings)
     # A common variable: with another scheme it is meant for some other program.
-    if "database_url" not in values and url_scheme(common) in POSTGRES_SCHEMES:
-        values["database_url"], origin = common, "DATABASE_URL"
-    problems = _unknown(present)
+    if "database_url" not in values and url_scheme(sources.database_url) in POSTGRES_SCHEMES:
+        values["database_url"] = sources.database_url
+        given[variable_of("database_url")] = Given(sources.database_url, "DATABASE_URL")
+    problems = _unknown(given)
     try:
-        settings = Settings(**values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
-        problems += [_invalid(detail, origin) for detail in error.errors()]
+        problems += [_invalid(detail, given) for detail in error.errors()]
         # Not chained: pydantic's error repeats the values, and secrets are among them.
         raise _config_error(problems) from None
     problems += _contradictions(settings)
@@ -63,27 +80,30 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     return settings
 
 
-def _unknown(present: Mapping[str, str]) -> list[_Problem]:
-    known = {variable_of(field).removeprefix(PREFIX) for field in Settings.model_fields}
+def _named(given: Given) -> str:
+    """Return a variable as its source names it, with its file."""
+    return given.name if given.origin == "environment" else f"{given.name} ({given.origin})"
+
+
+def _unknown(given: Mapping[str, Given]) -> list[_Problem]:
+    known = {variable_of(field) for field in Settings.model_fields}
     problems: list[_Problem] = []
-    for name in sorted(present):
-        suffix = name.upper().removeprefix(PREFIX)
-        if name.upper().startswith(PREFIX) and suffix not in known:
-            # Sorted, because the order of a set, and so the choice among equals, differs by
-            # process.
-            near = difflib.get_close_matches(suffix, sorted(known), n=1)
-            cure = f"Did you mean {PREFIX}{near[0]}?" if near else f"Unset {name}."
-            problems.append(_Problem(name, "is not a setting", cure))
+    for name in sorted(set(given) - known):
+        # Sorted, because the order of a set, and so the choice among equals, differs by process.
+        choices = sorted(one.removeprefix(PREFIX) for one in (*known, *PLACES))
+        near = difflib.get_close_matches(name.removeprefix(PREFIX), choices, n=1)
+        cure = f"Did you mean {PREFIX}{near[0]}?" if near else f"Unset {given[name].name}."
+        problems.append(_Problem(_named(given[name]), "is not a setting", cure))
     return problems
 
 
-def _invalid(detail: ErrorDetails, database_variable: str) -> _Problem:
+def _invalid(detail: ErrorDetails, given: Mapping[str, Given]) -> _Problem:
     field = str(detail["loc"][0])
-    variable = database_variable if field == "database_url" else variable_of(field)
+    one = given.get(variable_of(field), Given("", variable_of(field)))
     reason = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
     default = default_text(field)
-    cure = f"Correct {variable}, or unset it for its default ({default})."
-    return _Problem(variable, reason, cure)
+    cure = f"Correct {one.name}, or unset it for its default ({default})."
+    return _Problem(_named(one), reason, cure)
 
 
 def _contradictions(settings: Settings) -> list[_Problem]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -36,26 +38,26 @@ from agent_runtime_config.fields import (
     VariableNames,
 )
 from agent_runtime_config.model_settings import RoleSettings
+from agent_runtime_config.names import PREFIX
 from agent_runtime_config.state import default_database_url
 from agent_runtime_config.urls import redact_url
+from agent_runtime_config.web_settings import WebSettings
 
-PREFIX = "AGENT_RUNTIME_"
 
-
-class Settings(RoleSettings):
+class Settings(RoleSettings, WebSettings):
     """The settings of a runtime, as an immutable value.
 
     The constructor does not read the environment; `load_settings` does.  `None` means unset: no
     limit, or the model's own value.
 
     Raises:
-        pydantic.ValidationError: a value passed in code is out of range; it hides the value.
+        pydantic.ValidationError: a name is no setting, or a value is out of range, which it hides.
     """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         frozen=True,
-        extra="ignore",
+        extra="forbid",
         # A wrong value may be a secret in the wrong variable.
         hide_input_in_errors=True,
         # Fields such as `model_retries` are settings, not methods of pydantic.
@@ -455,6 +457,19 @@ class Settings(RoleSettings):
         default=False,
         description="Whether to refuse calls of models that are not on this machine; for tests.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_nearest(cls, given: Any) -> Any:
+        for name in given:
+            if name not in cls.model_fields:
+                near = difflib.get_close_matches(name, sorted(cls.model_fields), n=1)
+                raise PydanticCustomError(
+                    "unknown_setting",
+                    "{name} is not a setting.{cure}",
+                    {"name": repr(name), "cure": f" Did you mean {near[0]}?" if near else ""},
+                )
+        return given
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """Return the values without the credentials of URLs: programs log their settings."""

@@ -39,6 +39,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "Verdict",
         "Change",
         "ToolError",
+        "web_tools",
         "workspace_tools",
         "McpServer",
         "mcp_servers",

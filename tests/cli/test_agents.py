@@ -9,8 +9,10 @@ from click.testing import CliRunner
 
 from agent_runtime.cli import main
 from agent_runtime.cli.agents import Spec, build_agent
+from agent_runtime.cli.run_options.web import with_web
 from agent_runtime.errors import ConfigError
 from agent_runtime.tools.toolset import Toolset
+from agent_runtime_config import Settings
 
 
 def _tools(spec: Spec) -> set[str]:
@@ -22,6 +24,21 @@ def test_a_spec_survives_storage_in_a_run() -> None:
     assert Spec.from_json(spec.to_json()) == spec
     reader = Spec("some/model", "/tmp", read_only=True)
     assert Spec.from_json(reader.to_json()) == reader
+    surfer = Spec("some/model", allow_web=True)
+    assert Spec.from_json(surfer.to_json()) == surfer
+
+
+def test_only_an_agent_that_may_read_the_web_is_told_so_and_has_the_tool() -> None:
+    assert _tools(Spec("some/model", allow_web=True)) == {"fetch"}
+    assert "`fetch`" in build_agent(Spec("some/model", allow_web=True)).instructions
+    assert "`fetch`" not in build_agent(Spec("some/model")).instructions
+
+
+def test_the_option_or_the_setting_allows_the_web() -> None:
+    spec = Spec("some/model")
+    assert with_web(spec, True, Settings()).allow_web
+    assert with_web(spec, False, Settings(allow_web=True)).allow_web
+    assert not with_web(spec, False, Settings()).allow_web
 
 
 def test_without_a_workspace_the_agent_has_no_tools() -> None:

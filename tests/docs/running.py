@@ -10,10 +10,12 @@ import json
 import os
 import re
 import shlex
+import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +66,7 @@ class Runner:
             "python": self.python,
             "sh": self.shell,
             "env": self.environment,
+            "toml": self.configuration,
             "json": lambda block: json.loads(block.text),
             "text": self.text,
         }
@@ -125,6 +128,14 @@ class Runner:
         fields = {f"AGENT_RUNTIME_{field.upper()}" for field in Settings.model_fields}
         unknown = {name for name in environ if name.startswith("AGENT_RUNTIME_")} - fields
         assert not unknown, f"{block.where}: no settings: {unknown}"
+
+    def configuration(self, block: Block) -> None:
+        """Check that a configuration file can be loaded."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "config.toml")
+            file.touch(mode=0o600)
+            file.write_text(block.text)
+            load_settings({"AGENT_RUNTIME_CONFIG_FILE": str(file)})
 
     def _assigned(self, line: str) -> tuple[str, str]:
         name, equals, value = line.partition("=")

@@ -2,27 +2,77 @@
 
 from __future__ import annotations
 
+import difflib
+from typing import TYPE_CHECKING
+
 import click
 
-from agent_runtime.cli.terminal import write_json, write_output, write_row
+from agent_runtime.cli.run_options.env_file import env_file_option
+from agent_runtime.cli.terminal import say, write_json, write_output, write_row
+from agent_runtime_config.names import PREFIX
+
+if TYPE_CHECKING:
+    from agent_runtime_config import SettingRow
 
 
 @click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@env_file_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the meanings.")
 @click.option("--explain", is_flag=True, help="Add what each setting means.")
-def config(as_json: bool, explain: bool) -> None:
-    """Show the settings, their values and their origin."""
+@click.option("--path", "show_path", is_flag=True, help="Print where your configuration file is.")
+def config(names: tuple[str, ...], as_json: bool, explain: bool, show_path: bool) -> None:
+    """Show the settings, their values and their origin.
+
+    Each value comes from the first of these that gives one: the environment, the file of
+    --env-file or AGENT_RUNTIME_ENV_FILE, your configuration file, the default.
+    """
     import dataclasses
 
-    from agent_runtime_config import describe_settings, load_settings
+    from agent_runtime_config import describe_settings
+    from agent_runtime_config.environment import settings_of
+    from agent_runtime_config.sources import read_sources
 
-    rows = describe_settings(load_settings())
+    if show_path:
+        write_row(_path())
+        return
+    sources = read_sources()
+    rows = _chosen(describe_settings(settings_of(sources)), names)
+    for path, count in sources.ignored.items():
+        say(f"Variables of {path} that are no settings or keys, and are not read: {count}")
     if as_json:
         write_json([dataclasses.asdict(row) for row in rows])
         return
-    names = max(len(row.variable) for row in rows)
+    width = max(len(row.variable) for row in rows)
     values = max(len(row.value) for row in rows)
     for row in rows:
-        write_row(f"{row.variable:<{names}}  {row.value:<{values}}  {row.origin}")
+        write_row(f"{row.variable:<{width}}  {row.value:<{values}}  {row.origin}")
         if explain:
             write_output(click.wrap_text(row.meaning, 96, "    ", "    "))
+    for name, given in sorted(sources.keys.items()):
+        if not names:
+            write_row(f"{name:<{width}}  {'***':<{values}}  {given.origin}")
+
+
+def _chosen(rows: list[SettingRow], names: tuple[str, ...]) -> list[SettingRow]:
+    """Return the rows of settings, named with or without the prefix; all for no names."""
+    wanted = [PREFIX + name.upper().removeprefix(PREFIX) for name in names]
+    by_name = {row.variable: row for row in rows}
+    for given, name in zip(names, wanted, strict=True):
+        if name not in by_name:
+            near = difflib.get_close_matches(name, sorted(by_name), n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"{given} is not a setting.{hint}")
+    return [by_name[name] for name in wanted] if names else rows
+
+
+def _path() -> str:
+    from agent_runtime_config import ConfigError
+    from agent_runtime_config.sources import config_path
+
+    if (path := config_path()) is None:
+        raise ConfigError(
+            "No configuration file is read.",
+            cure="Unset AGENT_RUNTIME_CONFIG_FILE, and set HOME if this user has none.",
+        )
+    return str(path)

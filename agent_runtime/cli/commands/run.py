@@ -16,6 +16,8 @@ from agent_runtime.cli.answer_prompt import ask_all, can_ask, parse_value
 from agent_runtime.cli.confinement import Confinement, confinement_options, require_sandbox
 from agent_runtime.cli.mcp import McpChoice, mcp_options
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
+from agent_runtime.cli.run_options.env_file import env_file_option
+from agent_runtime.cli.run_options.web import web_option, with_web
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, write_json, write_row
 from agent_runtime.cli.workspaces import is_other_folder, workspaces
@@ -125,6 +127,8 @@ def imported_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @confinement_options
 @read_only_option
 @mcp_options
+@web_option
+@env_file_option
 @json_object_option
 def run(
     task: str | None,
@@ -141,6 +145,7 @@ def run(
     confinement: Confinement,
     read_only: bool,
     mcp: McpChoice,
+    allow_web: bool,
     as_json: bool,
 ) -> None:
     """Run TASK to its end, and print the agent's answer to stdout.
@@ -156,6 +161,7 @@ def run(
     settings = limited(load_settings(), budget_usd, timeout)
     spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell, read_only)
     spec = mcp.on(confinement.on(spec, settings))
+    spec = with_web(spec, allow_web, settings)
     if spec.model:
         say(limits(settings))
     session.finish(run_task(settings, spec, text, thread, files), as_json=as_json)

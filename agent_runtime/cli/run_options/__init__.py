@@ -1,0 +1,1 @@
+"""Options of a run, each with what it does to the settings or to the agent."""

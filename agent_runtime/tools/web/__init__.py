@@ -1,0 +1,1 @@
+"""The tool that reads pages of the web."""
