@@ -300,6 +300,15 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     },
     "runs.renew_lease": {"": lambda user, to: user.runs.renew_lease(to.lease, seconds=60)},
     "runs.adopt": {"": lambda user, to: user.runs.adopt(to.run, Budget())},
+    "runs.replace_spec": {
+        "": lambda user, to: user.runs.replace_spec(to.run, {}, {}, replaces=1),
+    },
+    "ids.find": {
+        "thread": lambda user, to: user.ids.find("thread", to.thread),
+        "run": lambda user, to: user.ids.find("run", to.run),
+        "question": lambda user, to: user.ids.find("question", QUESTION),
+        "any": lambda user, to: user.ids.find("run", ""),
+    },
     "runs.cancel": {
         "": lambda user, to: user.runs.cancel(to.run),
         "child": lambda user, to: user.runs.cancel(to.child),
