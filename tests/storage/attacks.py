@@ -335,6 +335,11 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the run": lambda user, to: user.spending.usage_by_purpose(run_id=to.run),
         "of the thread": lambda user, to: user.spending.usage_by_purpose(thread_id=to.thread),
     },
+    "spending.unpriced_calls": {
+        "": lambda user, to: user.spending.unpriced_calls(),
+        "of the tree": lambda user, to: user.spending.unpriced_calls(root_run_id=to.run),
+        "of the thread": lambda user, to: user.spending.unpriced_calls(thread_id=to.thread),
+    },
     "spending.usage_by_run": {"": lambda user, to: user.spending.usage_by_run(to.run)},
     "spending.recent_usage": {"": lambda user, to: user.spending.recent_usage("m", limit=10_000)},
     "jobs.enqueue": {
