@@ -76,6 +76,7 @@ class Spec:
         model: a model's name; empty for the offline model.
         workspace: an absolute path, or None for no file tools.
         max_steps: the limit of steps; None for the setting.
+        timeout: the most seconds of an execution; None for the setting.
         asking: whether the agent may ask the user.
         ask_shell: whether the user must approve each command.
         sandbox: what confines commands; empty if nobody chose, so that the setting decides.
@@ -94,6 +95,7 @@ class Spec:
     sandbox_network: bool = False
     environment: tuple[str, ...] = ()
     read_only: bool = False
+    timeout: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -108,6 +110,7 @@ class Spec:
             "sandbox_network": self.sandbox_network,
             "environment": list(self.environment),
             "read_only": self.read_only,
+            "timeout": self.timeout,
         }
 
     @classmethod
@@ -124,6 +127,7 @@ class Spec:
             sandbox_network=bool(data.get("sandbox_network")),
             environment=tuple(map(str, data.get("environment") or ())),
             read_only=bool(data.get("read_only")),
+            timeout=data.get("timeout"),
         )
 
 
