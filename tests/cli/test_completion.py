@@ -25,14 +25,14 @@ def test_it_is_installed_once(
     monkeypatch.setenv("HOME", str(tmp_path))
     started = {"bash": ".bashrc", "zsh": ".zshrc"}.get(shell)
     if started:
-        (tmp_path / started).write_text("alias x=y")
+        (tmp_path / started).write_bytes("alias x=y # für mich".encode("latin-1"))
     place = install(shell, {})
     assert install(shell, {}) == place
     assert place.script.read_text() == script_of(shell)
     assert "_AGENT_RUNTIME_COMPLETE" in script_of(shell)
     if started:
-        text = (tmp_path / started).read_text()
-        assert text.startswith(f"alias x=y\n{MARK}\n") and text.count(MARK) == 1
+        text = (tmp_path / started).read_text("latin-1")
+        assert text.startswith(f"alias x=y # für mich\n{MARK}\n") and text.count(MARK) == 1
     if started and (program := shutil.which(shell)):
         # What the shell reads when it starts has no mistake, the script included.
         for file in (tmp_path / started, place.script):

@@ -70,10 +70,11 @@ def install(shell: Shell, environ: Mapping[str, str] = os.environ) -> Place:
     with replacing(place.script) as file:
         file.write(script_of(shell).encode())
     if place.start_file is not None:
-        old = place.start_file.read_text() if place.start_file.exists() else ""
-        if place.line not in old.splitlines():
-            before = "" if not old or old.endswith("\n") else "\n"
+        # Bytes, since the file may be in any encoding.
+        old = place.start_file.read_bytes() if place.start_file.exists() else b""
+        if place.line.encode() not in old.splitlines():
+            before = "" if not old or old.endswith(b"\n") else "\n"
             # Appended, since the file may be a link into the user's own repository.
-            with place.start_file.open("a") as file:
-                file.write(f"{before}{MARK}\n{place.line}\n")
+            with place.start_file.open("ab") as file:
+                file.write(f"{before}{MARK}\n{place.line}\n".encode())
     return place
