@@ -155,11 +155,18 @@ class ModelAuthError(ModelError):
 
 
 class ModelNotFound(ModelError):
-    """The provider does not know the model.
+    """The provider does not know the model, or nobody knows the provider.
 
     Cause: the model's name is misspelt, or the base URL leads to another server.
     Cure: write the name as `provider/model`, such as `anthropic/claude-sonnet-4-5`.
+
+    Attributes:
+        model: the name.
     """
+
+    def __init__(self, message: str, *, cure: str = "", lost: int = 0, model: str = "") -> None:
+        super().__init__(message, cure=cure, lost=lost)
+        self.model = model
 
 
 class ModelRejected(ModelError):

@@ -82,6 +82,7 @@ class Spec:
         model: a model's name; empty for the offline model.
         workspace: an absolute path, or None for no file tools.
         max_steps: the limit of steps; None for the setting.
+        timeout: the most seconds of an execution; None for the setting.
         asking: whether the agent may ask the user.
         ask_shell: whether the user must approve each command.
         sandbox: what confines commands; empty if nobody chose, so that the setting decides.
@@ -106,6 +107,7 @@ class Spec:
     mcp: bool = False
     mcp_config: str = ""
     allow_web: bool = False
+    timeout: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -123,6 +125,7 @@ class Spec:
             "mcp": self.mcp,
             "mcp_config": self.mcp_config,
             "allow_web": self.allow_web,
+            "timeout": self.timeout,
         }
 
     @classmethod
@@ -142,6 +145,7 @@ class Spec:
             mcp=bool(data.get("mcp")),
             mcp_config=str(data.get("mcp_config") or ""),
             allow_web=bool(data.get("allow_web")),
+            timeout=data.get("timeout"),
         )
 
 

@@ -6,16 +6,20 @@ Nothing heavy is imported here or at the top of a command's module, to keep `--h
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
-from agent_runtime.cli.run_options.env_file import env_file_option
+from agent_runtime.cli.parameters.env_file import env_file_option
+from agent_runtime.cli.report.display import Display
+from agent_runtime.cli.report.next_steps import after_error
 from agent_runtime.cli.terminal import (
     guard_messages,
     leave_stdout,
+    say,
     say_traceback,
     say_usage_error,
     write_row,
@@ -23,7 +27,7 @@ from agent_runtime.cli.terminal import (
 
 COMMANDS = {
     "run": ("run", "Run a task to its end."),
-    "resume": ("run", "Resume a run that stopped."),
+    "resume": ("resume", "Resume a run that stopped."),
     "chat": ("chat", "Talk with the agent, line by line, on one thread."),
     "threads": ("threads", "List, delete, export and import threads."),
     "runs": ("runs", "List runs; show one with its sub-agents."),
@@ -37,7 +41,7 @@ COMMANDS = {
     "plan": ("plan", "Show the plan of a thread and its versions."),
     "memory": ("memory", "Show a thread's memory; observe, reflect, export."),
     "node-memory": ("node_memory", "List or delete what workflow nodes remember."),
-    "cancel": ("run", "Cancel a run, in any process."),
+    "cancel": ("human", "Cancel a run, in any process."),
     "pause": ("human", "Suspend a run at its next step, in any process."),
     "steer": ("human", "Send a message to an active run."),
     "questions": ("human", "List the questions that runs wait for."),
@@ -45,9 +49,22 @@ COMMANDS = {
     "approvals": ("human", "List what is allowed for the rest of a thread; revoke it."),
     "mcp": ("mcp", "Define, try and trust MCP servers, whose tools agents get."),
     "db": ("db", "Maintain the database: status, migrate, check, size, vacuum, copy."),
+    "completion": ("completion", "Complete commands and ids with the Tab key: bash, zsh, fish."),
     "config": ("config", "Show the settings and their origin."),
     "doctor": ("doctor", "Check that everything a run needs is in place."),
 }
+
+
+GROUPS = {
+    "Run the agent": ("run", "resume", "chat", "edit", "regenerate"),
+    "Take part in runs": (
+        "questions", "answer", "approvals", "steer", "pause", "cancel", "tasks",
+    ),
+    "Look at what was done": ("runs", "threads", "show", "plan", "memory", "usage", "budget"),
+    "Change threads and memory": ("fork", "node-memory"),
+    "Set up and maintain": ("config", "doctor", "db", "completion"),
+}  # fmt: skip
+"""The commands as `--help` shows them."""
 
 
 class _Commands(click.Group):
@@ -63,8 +80,9 @@ class _Commands(click.Group):
         return getattr(module, cmd_name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), text) for code, text in exits.MEANINGS.items()])
 
@@ -87,6 +105,8 @@ class _Commands(click.Group):
             if ctx.params["debug"]:
                 say_traceback(error)
             session.write_error(error)
+            for line in after_error(error):
+                say(line)
             ctx.exit(exits.code_of_error(error))
 
 
@@ -99,6 +119,9 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress, only results and errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Show more of each step.")
+@click.option("--no-color", is_flag=True, help="Use no colours; NO_COLOR does the same.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @env_file_option
 @click.option(
@@ -109,8 +132,19 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     callback=_version,
     help="Show the version.",
 )
-def main(debug: bool) -> None:
+@click.pass_context
+def main(context: click.Context, quiet: bool, verbose: bool, no_color: bool, debug: bool) -> None:
     """Run long autonomous agents; every step is recorded.
 
-    Settings are environment variables, or lines of a file; `agent-runtime config` lists them.
+    Settings are environment variables, or lines of a file; `agent-runtime config` lists them. Ids
+    of threads, runs and questions can be given as a unique beginning or end, or as `last`: the
+    newest of this folder.
     """
+    if quiet and verbose:
+        raise click.UsageError("Give either --quiet or --verbose, not both.")
+    color = not (no_color or os.environ.get("NO_COLOR"))
+    if not color:
+        # rich and other libraries obey it.
+        os.environ["NO_COLOR"] = "1"
+    # A chat gives its own to the commands that it runs.
+    context.obj = context.obj or Display(quiet, verbose, color)

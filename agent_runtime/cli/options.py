@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from agent_runtime.cli import terminal
-from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -31,17 +30,6 @@ class Positive(click.FloatRange):
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 json_object_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on stdout."
-)
-
-budget_option = click.option(
-    "--budget-usd",
-    type=Positive(MAX_DOLLARS),
-    help="The most dollars that the run and its sub-agents may cost together.",
-)
-timeout_option = click.option(
-    "--timeout",
-    type=Positive(MAX_SECONDS),
-    help="The most seconds that the run may take; by default the setting, no limit.",
 )
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from agent_runtime.cli.checklist import MOST_SHOWN as MOST_ITEMS
 from agent_runtime.cli.checklist import Checklist
+from agent_runtime.cli.report.costs import cost_text
 from agent_runtime.cli.sub_agents import MOST_SHOWN, SubAgents
 from agent_runtime.cli.terminal import (
     is_terminal,
@@ -240,9 +241,7 @@ class Tally:
         text = f"{self.prompt_tokens + self.completion_tokens:,} tokens"
         if self.prompt_tokens:
             text += f", {self.cached_tokens / self.prompt_tokens:.0%} of input cached"
-        if self.unpriced:
-            return f"{text}, cost unknown"
-        return f"{text}, ${self.cost / 1e9:.4f}"
+        return f"{text}, {cost_text(self.cost, int(self.unpriced))}"
 
     def status(self) -> str:
         """Return the state of the run on one line."""

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.progress import Progress, new_progress
+from agent_runtime.cli.report.costs import cost_text
 from agent_runtime.cli.terminal import say, say_traceback, write_json, write_output
 
 if TYPE_CHECKING:
     import anyio
     from anyio.abc import TaskStatus
 
+    from agent_runtime.cli.agents import Spec
+    from agent_runtime.cli.report.display import Display
     from agent_runtime.human.questions import Question
     from agent_runtime.run.results import RunResult, RunStream
     from agent_runtime.runtime import Runtime
@@ -74,23 +83,48 @@ def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> 
     """
     import anyio
 
+    from agent_runtime.cli.report.display import current_display
     from agent_runtime.cli.state import misplaced
 
     for problem in misplaced(settings):
         say(f"warning: {problem.text}")
         say(f"cure: {problem.cure}")
-    return anyio.run(_follow, settings, start, resume)
+    # Here, because click's context is not known inside of the event loop.
+    display = current_display()
+    return anyio.run(_follow, settings, start, resume, display)
 
 
-async def _follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> FollowedRun:
+def run_task(
+    settings: Settings, spec: Spec, task: str, thread: str | None, files: Sequence[str] = ()
+) -> FollowedRun:
+    """Run a task to its end on a thread (None for a new one), with progress."""
+    from agent_runtime.cli.agents import build_agent
+
+    agent = build_agent(spec)
+    return follow(
+        settings,
+        lambda runtime: runtime.stream(
+            agent, task, files=files, thread=thread, spec=spec.to_json()
+        ),
+        lambda runtime, run_id: runtime.resume_stream(run_id, agent),
+    )
+
+
+async def _follow(
+    settings: Settings, start: StartFunction, resume: ResumeFunction, display: Display
+) -> FollowedRun:
     import anyio
 
+    from agent_runtime.cli.report.display import Silent
     from agent_runtime.concurrency import single_error
     from agent_runtime.log.run_spec import COMMAND
     from agent_runtime.runtime import Runtime
 
     outcome = FollowedRun()
-    progress = new_progress()
+    companion = COMPANION.get()
+    progress = companion.progress() if companion else new_progress()
+    if display.quiet:
+        progress = Silent()
     work = anyio.CancelScope()
     stop = Stop(work)
     async with single_error(), anyio.create_task_group() as group:
@@ -103,19 +137,53 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
 
             with work:
                 with progress, stop.draining(drain):
-                    await _consume(runtime, start(runtime), outcome, progress)
+                    async with _accompanied(companion, runtime, outcome, stop):
+                        await _consume(runtime, start(runtime), outcome, progress)
                 # Outside of `progress`: its status would overwrite what the person types.
                 while not outcome.interrupted and await _answered(runtime, outcome.result):
                     # The earlier result says `suspended`; if the resumed run dies, its row is read
                     # instead.
                     resumed, outcome.result = resume(runtime, outcome.run_id), None
                     with progress, stop.draining(drain):
-                        await _consume(runtime, resumed, outcome, progress)
+                        async with _accompanied(companion, runtime, outcome, stop):
+                            await _consume(runtime, resumed, outcome, progress)
             if outcome.result is None and outcome.run_id:
                 # Outside of the cancelled scope, or this read would be cancelled too.
                 outcome.result = await _left(runtime, outcome.run_id)
         group.cancel_scope.cancel()
     return outcome
+
+
+class Companion(Protocol):
+    """What `chat` does while each run that it begins works."""
+
+    def progress(self) -> Progress:
+        """Return what shows the run."""
+        ...
+
+    async def accompany(self, runtime: Runtime, outcome: FollowedRun, stop: Stop) -> None:
+        """Work as long as the run works; cancelled when it ends."""
+        ...
+
+
+COMPANION: ContextVar[Companion | None] = ContextVar("COMPANION", default=None)
+"""The companion of the runs that begin from now on, whatever command begins them."""
+
+
+@asynccontextmanager
+async def _accompanied(
+    companion: Companion | None, runtime: Runtime, outcome: FollowedRun, stop: Stop
+) -> AsyncGenerator[None]:
+    """Let the companion work as long as the body."""
+    import anyio
+
+    from agent_runtime.concurrency import single_error
+
+    async with single_error(), anyio.create_task_group() as group:
+        if companion is not None:
+            group.start_soon(companion.accompany, runtime, outcome, stop)
+        yield
+        group.cancel_scope.cancel()
 
 
 @dataclass(slots=True)
@@ -262,14 +330,19 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
         write_error(outcome.error)
     for question in result.questions if result is not None else ():
         _write_question(question)
-    if result is not None and result.stop_reason == "budget":
-        say(
-            f"Show its budget: agent-runtime usage --run {result.run_id} "
-            f"--thread {result.thread_id}; raise it with `agent-runtime budget`."
-        )
-    if result is not None and not result.ok:
-        then = "Then resume" if result.questions else "Resume"
-        say(f"{then} it with: agent-runtime resume {result.run_id}")
+    for line in _next_steps(outcome):
+        say(line)
+
+
+def _next_steps(outcome: FollowedRun) -> list[str]:
+    """Return what a person can do next; nothing after a success."""
+    from agent_runtime.cli.report.next_steps import after_error, after_result
+
+    result = outcome.result
+    if outcome.error is not None:
+        thread = "" if result is None else result.thread_id
+        return after_error(outcome.error, run=outcome.run_id, thread=thread)
+    return [] if result is None else after_result(result)
 
 
 def _write_question(question: Question) -> None:
@@ -329,7 +402,7 @@ def usage_text(usage: UsageTotal) -> str:
     text = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
     if usage.prompt_tokens:
         text += f", {usage.cached_tokens / usage.prompt_tokens:.0%} of input cached"
-    return f"{text}, " + ("cost unknown" if usage.unpriced_calls else f"${usage.cost / 1e9:.4f}")
+    return f"{text}, {cost_text(usage.cost, usage.unpriced_calls)}"
 
 
 def finish(outcome: FollowedRun, *, as_json: bool) -> None:

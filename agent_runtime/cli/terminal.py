@@ -12,7 +12,7 @@ import logging
 import sys
 import traceback
 import warnings
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -102,6 +102,11 @@ def say(text: str, *, end: str = "\n") -> None:
     click.echo(printable(text) + end, nl=False, err=True)
 
 
+def error_stream() -> TextIO:
+    """Return stderr for a library that edits lines on it."""
+    return sys.stderr
+
+
 def is_terminal() -> bool:
     """Return whether stderr, where progress and questions go, is a terminal."""
     return sys.stderr.isatty()
@@ -153,7 +158,11 @@ def leave_stdout() -> None:
 
 
 def guard_messages() -> None:
-    """Make what libraries log or warn of printable as well."""
+    """Make what libraries log or warn of printable as well, and no text an error to write."""
+    for stream in (sys.stdout, sys.stderr):
+        # An answer in another encoding than UTF-8 is kept, with escapes for what that lacks.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_PrintableFormatter())
     warnings.showwarning = _show_warning
@@ -172,4 +181,7 @@ def _show_warning(
     file: object = None,
     line: str | None = None,
 ) -> None:
+    if issubclass(category, RuntimeWarning) and "OpenAIChatCompletion" in str(message):
+        # litellm drops a coroutine when a call is cancelled early; nobody can do anything about it.
+        return
     say(warnings.formatwarning(message, category, filename, lineno, line), end="")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from agent_runtime.errors import ConfigError, ModelAuthError, RealModelForbidden
+from agent_runtime.errors import ConfigError, ModelAuthError, ModelNotFound, RealModelForbidden
 from agent_runtime.models.catalog import full_name, provider_of
 
 FORBID = "AGENT_RUNTIME_FORBID_REAL_MODELS"
@@ -30,6 +30,34 @@ _KEYS = {
     "text-completion-openai": ("OPENAI_API_KEY",),
     "ollama_chat": ("OLLAMA_API_KEY",),
 }
+# Providers that are reached with a key in the variable of their name only, as litellm says.
+_KEY_BY_NAME = frozenset(
+    (
+        "ai21",
+        "ai21_chat",
+        "baseten",
+        "cerebras",
+        "codestral",
+        "cohere",
+        "dashscope",
+        "deepinfra",
+        "deepseek",
+        "edenai",
+        "featherless_ai",
+        "fireworks_ai",
+        "groq",
+        "inception",
+        "mistral",
+        "moonshot",
+        "nebius",
+        "novita",
+        "nvidia_nim",
+        "openrouter",
+        "replicate",
+        "voyage",
+        "xai",
+    )
+)
 # Their requests are signed, or carry a token obtained for another kind of key.
 _SIGNING = (
     "bedrock",
@@ -138,6 +166,36 @@ class ModelAccess:
             f"{self.name} needs the package {package}, which is not installed.", cure=cure
         )
 
+    def check_known_key(self) -> None:
+        """Check the key of a provider whose variable is known without litellm.
+
+        Importing litellm takes seconds, which a person without a key should not wait for.
+
+        Raises:
+            ModelAuthError: it is missing.
+        """
+        provider = provider_of(self.name)
+        if self.api_key is not None or self.base_url is not None or provider not in _KEY_BY_NAME:
+            return
+        names = _KEYS.get(provider, (f"{provider.removesuffix('_chat').upper()}_API_KEY",))
+        if not any(map(os.environ.get, names)):
+            raise _missing_key(self.name, " or ".join(names))
+
+    def check_provider(self, litellm: Any) -> None:
+        """Check that litellm knows the provider.
+
+        Raises:
+            ModelNotFound: it does not.
+        """
+        try:
+            litellm.get_llm_provider(self.name, api_base=self.base_url)
+        except litellm.BadRequestError:
+            raise ModelNotFound(
+                f"No provider is known for {self.name}.",
+                cure="Write it as provider/model, such as anthropic/claude-sonnet-4-5.",
+                model=self.name,
+            ) from None
+
     def check_key(self, litellm: Any) -> None:
         """Check that the provider's key is available.
 
@@ -150,11 +208,7 @@ class ModelAccess:
         missing = cast("list[str]", found.get("missing_keys") or [])
         # Other variables than keys have substitutes: roles, profiles, metadata services.
         if missing and all(name.endswith("_API_KEY") for name in missing):
-            variables = " or ".join(missing)
-            raise ModelAuthError(
-                f"{self.name} needs a key, and {variables} is not set.",
-                cure=f"Set {variables}.",
-            )
+            raise _missing_key(self.name, " or ".join(missing))
 
     def arguments(self, litellm: Any) -> dict[str, Any]:
         """Return litellm's arguments for address and key."""
@@ -183,6 +237,12 @@ class ModelAccess:
         """Return the keys that an error's text may contain: the given one and the environment's."""
         password = urlsplit(self.base_url or "").password or ""
         return [*environment_keys(os.environ), self.api_key or "", password]
+
+
+def _missing_key(name: str, variables: str) -> ModelAuthError:
+    return ModelAuthError(
+        f"{name} needs a key, and {variables} is not set.", cure=f"Set {variables}."
+    )
 
 
 def environment_keys(environment: Mapping[str, str]) -> list[str]:

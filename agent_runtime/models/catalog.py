@@ -122,6 +122,23 @@ def takes_files(name: str) -> frozenset[FileKind]:
     return frozenset(kind for kind, flag in _TAKES.items() if entry.get(flag))
 
 
+@functools.lru_cache(maxsize=1)
+def chat_models() -> Sequence[str]:
+    """Return the names of all known language models, those of their makers first."""
+    table = cast("dict[str, dict[str, Any]]", orjson.loads(read_table()))
+    own: list[str] = []
+    others: list[str] = []
+    for name, entry in table.items():
+        provider = str(entry.get("litellm_provider", ""))
+        if entry.get("mode") not in _MODES or not provider:
+            continue
+        if "/" in name:
+            others.append(name)
+        else:
+            own.append(f"{provider}/{name}")
+    return (*own, *others)
+
+
 def is_chat_model(name: str) -> bool:
     """Return whether a model uses the chat-completions API; unknown models do."""
     return entry_of(name).get("mode", "chat") == "chat" and "responses/" not in name

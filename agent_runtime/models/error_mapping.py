@@ -170,6 +170,7 @@ def _refusal(said: ErrorBody, text: str, model: str, kinds: Collection[str]) -> 
         return ModelNotFound(
             f"The provider does not know {model}: {text}",
             cure="Write it as provider/model, such as anthropic/claude-sonnet-4-5.",
+            model=model,
         )
     if status is not None and 400 <= status < 500 and status not in (408, 409, 425):
         return ModelRejected(asked, cure="See what the provider says; the request is not retried.")

@@ -92,10 +92,14 @@ class LiteLLMModel(ProviderModel):
         Raises:
             RealModelForbidden: it may not be called.
             ModelAuthError: its key is missing, or the package that signs its requests.
+            ModelNotFound: nobody knows its provider.
         """
         self._access.check_allowed()
         self._access.check_package()
-        self._access.check_key(await load_litellm())
+        self._access.check_known_key()
+        litellm = await load_litellm()
+        self._access.check_provider(litellm)
+        self._access.check_key(litellm)
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         await self.check()

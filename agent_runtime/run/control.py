@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from agent_runtime.concurrency import finished
 from agent_runtime.delegation.background import BackgroundTask, tasks_of
@@ -23,7 +24,13 @@ from agent_runtime.run.process.health import Health
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import Sweep, sweep
-from agent_runtime.run.takeover import end_if_dead, give_up, take_log
+from agent_runtime.run.takeover import (
+    check_free,
+    check_resumable,
+    end_if_dead,
+    give_up,
+    take_log,
+)
 from agent_runtime.run.threads.access import Threads
 from agent_runtime.run.tree import TreeRun, tree_of
 from agent_runtime_config import Settings
@@ -112,6 +119,25 @@ class RunControl:
             tokens=tokens if isinstance(tokens, Unchanged) else budget.tokens,
             cost=usd if isinstance(usd, Unchanged) else budget.cost,
         )
+
+    async def change_spec(
+        self, run_id: str, spec: Mapping[str, Any], *, user: str | None = None
+    ) -> None:
+        """Replace the `spec` that is stored with a run, before it is resumed with another agent.
+
+        Raises:
+            ThreadBusy: it is running.
+            Conflict: it has succeeded.
+            LeaseLost: another process has taken it over.
+        """
+        store = self.store_of(user)
+        run = await store.runs.get(run_id)
+        check_resumable(run)
+        check_free(run)
+        if run.status == "succeeded":
+            raise Conflict(f"Run {run_id} has succeeded.", cure="Start a new run on its thread.")
+        internal = RunSpec.of(run).internal()
+        await store.runs.replace_spec(run_id, spec, internal, replaces=run.epoch)
 
     async def drain(self, drain: float | None = None, pause: float | None = None) -> None:
         """Begin no more runs, and leave none at work; those that do not end can be resumed.

@@ -12,6 +12,7 @@ from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
+from agent_runtime_storage.contract.short_ids import IdStore
 from agent_runtime_storage.contract.spending import SpendingStore
 from agent_runtime_storage.contract.store import UserStore
 from agent_runtime_storage.contract.threads import EventStore, InboxStore, ThreadStore
@@ -27,6 +28,7 @@ from agent_runtime_storage.log.reader import SqlLog
 from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.log.runs import SqlRuns
+from agent_runtime_storage.log.short_ids import SqlIds
 from agent_runtime_storage.log.spending import SqlSpending
 from agent_runtime_storage.log.threads import SqlThreads
 from agent_runtime_storage.objects.documents import ObjectDocuments, objects_needed
@@ -58,6 +60,7 @@ class SqlUserStore:
         self.questions: QuestionStore = questions
         self.search: TextSearch = SqlTextSearch(scope, indexer)
         self.vectors: VectorStore = vectors
+        self.ids: IdStore = SqlIds(scope)
         self._upkeep = scope, vectors, indexer
         self._objects = objects
 

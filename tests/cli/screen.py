@@ -32,7 +32,7 @@ class Screen:
         self, master: int, process: subprocess.Popen[bytes], columns: int, rows: int
     ) -> None:
         self.process = process
-        self._master = master
+        self.master = master
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
 
@@ -45,17 +45,22 @@ class Screen:
         """Return the number of the last row that contains a text; -1 if none does."""
         return max((n for n, row in enumerate(self.rows) if text in row), default=-1)
 
-    def until(self, *texts: str) -> None:
-        """Wait until all of these are on the screen at once."""
+    def until(self, *texts: str, keys: str = "") -> None:
+        """Type keys, and wait until all of these are on the screen at once."""
+        os.write(self.master, keys.encode())
         deadline = time.monotonic() + SECONDS
         while not all(self.row(text) >= 0 for text in texts):
             assert time.monotonic() < deadline, "\n".join(self.rows)
-            if select.select([self._master], [], [], 1)[0]:
-                self._stream.feed(os.read(self._master, 10_000))
+            self.read()
+
+    def read(self) -> None:
+        """Read what the command writes, for up to a second."""
+        if select.select([self.master], [], [], 1)[0]:
+            self._stream.feed(os.read(self.master, 10_000))
 
     def type(self, line: str) -> None:
         """Type a line."""
-        os.write(self._master, f"{line}\n".encode())
+        os.write(self.master, f"{line}\n".encode())
 
 
 @contextmanager
@@ -65,20 +70,25 @@ def at_terminal(
     *arguments: str,
     columns: int = COLUMNS,
     rows: int = ROWS,
+    term: str = "xterm-256color",
+    stdout: bool = False,
 ) -> Generator[Screen]:
     """Start a command at a terminal; it is killed at the end if it still runs.
 
     COLUMNS and LINES stay those of the default, as after a change of the window's size.
+
+    Args:
+        stdout: whether the terminal shows stdout too; otherwise it is a pipe.
     """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    size = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
+    size = {"TERM": term, "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=folder,
         env=clean_environ({**environ, **size}),
         stdin=slave,
-        stdout=subprocess.PIPE,
+        stdout=slave if stdout else subprocess.PIPE,
         stderr=slave,
     )
     try:

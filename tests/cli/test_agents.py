@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from agent_runtime.cli import main
 from agent_runtime.cli.agents import Spec, build_agent
-from agent_runtime.cli.run_options.web import with_web
+from agent_runtime.cli.parameters.run_options import RunOptions
 from agent_runtime.errors import ConfigError
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
@@ -35,10 +35,11 @@ def test_only_an_agent_that_may_read_the_web_is_told_so_and_has_the_tool() -> No
 
 
 def test_the_option_or_the_setting_allows_the_web() -> None:
-    spec = Spec("some/model")
-    assert with_web(spec, True, Settings()).allow_web
-    assert with_web(spec, False, Settings(allow_web=True)).allow_web
-    assert not with_web(spec, False, Settings()).allow_web
+    by_setting = Settings(model="some/model", allow_web=True)
+    assert RunOptions("some/model", allow_web=True).new_spec(Settings()).allow_web
+    assert RunOptions().new_spec(by_setting).allow_web
+    assert not RunOptions(allow_web=False).new_spec(by_setting).allow_web
+    assert not RunOptions("some/model").new_spec(Settings()).allow_web
 
 
 def test_without_a_workspace_the_agent_has_no_tools() -> None:

@@ -15,7 +15,7 @@ from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
 from agent_runtime.cli.agents import Spec, build_agent
 from agent_runtime.cli.commands.doctor import check_sandbox
-from agent_runtime.cli.confinement import Confinement, require_sandbox
+from agent_runtime.cli.parameters.confinement import Confinement, require_sandbox
 from agent_runtime.errors import ConfigError
 from agent_runtime.testing.model_server import Reply
 from agent_runtime.tools.toolset import Toolset

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli.parameters.ids import short_id
 from agent_runtime.delegation.assignment import PROTOCOL
 from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, STALL, Machine, machine
@@ -96,7 +97,10 @@ def test_a_sub_agents_question_names_it_and_resumes_its_root(machine: Machine) -
     done = machine.invoke("resume", run)
 
     assert "The sub-agent reader [part one] wants to call list_files" in stopped.stderr
-    assert listed.startswith(question) and "sub-agent reader [part one]: list_files" in listed
+    assert (
+        listed.startswith(short_id(question))
+        and "sub-agent reader [part one]: list_files" in listed
+    )
     assert tree.stdout.count("suspended (awaiting_user)") == 2
     assert f"Run {run} is not active; it waits for an answer" in tree.stderr
     assert f"agent-runtime resume {run}" in answered.stderr

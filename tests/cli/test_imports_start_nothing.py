@@ -414,7 +414,8 @@ def test_the_command_resumes_an_import_only_as_the_person_says(desk: Desk) -> No
     assert desk.take(armed(desk)).exit_code == 0
     run_id = next(record["id"] for record in desk.records if record.get("open_node"))
     assert "--imported needs the RUN" in desk.run("resume", "--imported").stderr
-    assert "only be given with --imported" in desk.run("resume", run_id, "--allow-shell").stderr
+    refused = desk.run("resume", run_id, "--allow-shell", "--workspace", ".")
+    assert "was imported, so it cannot be resumed" in refused.stderr
     resumed = desk.run("resume", run_id, "--imported")
     # The offline model takes no such task; it was asked, though, and had no tools.
     assert resumed.exit_code == exits.UNSUPPORTED, resumed.stderr

@@ -10,6 +10,7 @@ import anyio
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli.parameters.ids import short_id
 from agent_runtime.models.scripted import call
 from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, STALL, Machine, machine
@@ -30,14 +31,14 @@ def test_a_killed_run_is_listed_swept_and_resumed(machine: Machine) -> None:
     machine.script = lambda request, n: HELLO
 
     [listed] = machine.invoke("runs").stdout.splitlines()
-    run = listed.split()[0]
+    run = str(json.loads(machine.invoke("runs", "--json").stdout)["run_id"])
     tree = machine.invoke("runs", "tree", run)
     swept = machine.invoke("runs", "sweep")
     report = json.loads(machine.invoke("runs", "sweep", "--json").stdout)
     after = json.loads(machine.invoke("runs", "tree", run, "--json").stdout)
     done = machine.invoke("runs", "sweep", "--resume")
 
-    assert f"interrupted; resume it with: agent-runtime resume {run}" in listed
+    assert f"interrupted; resume it with: agent-runtime resume {short_id(run)}" in listed
     assert "interrupted, 1 steps" in tree.stdout and f"resume {run}" in tree.stderr
     assert swept.exit_code == 0 and "is gone" in swept.stdout
     assert (report["run_id"], report["swept"], report["way_on"]) == (run, False, "resume")

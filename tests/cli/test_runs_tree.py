@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
+from agent_runtime.cli.parameters.ids import short_id
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from tests.delegation.helpers import is_child, step
@@ -43,7 +44,7 @@ def test_the_tree_shows_the_work_of_each_run(url: str) -> None:
     run_id = anyio.run(delegated, url)
     shown = invoke(url, "runs", "tree", run_id)
     first, second = shown.stdout.splitlines()
-    assert first.startswith("boss: succeeded, 2 steps, ") and first.endswith(run_id)
+    assert first.startswith("boss: succeeded, 2 steps, ") and first.endswith(short_id(run_id))
     assert second.startswith("└─ a reader [part one]: succeeded, 1 steps, ")
     report = json.loads(invoke(url, "runs", "tree", run_id, "--json").stdout)
     assert (report["run_id"], report["children"][0]["task_key"]) == (run_id, "part one")
@@ -54,7 +55,7 @@ def test_runs_are_listed_newest_first(url: str) -> None:
     run_id = anyio.run(delegated, url)
     listed = invoke(url, "runs").stdout.splitlines()
     assert "a reader  sub-agent" in listed[0]
-    assert listed[1].startswith(run_id)
+    assert listed[1].startswith(short_id(run_id))
     [only] = map(json.loads, invoke(url, "runs", "--thread", "t", "--json").stdout.splitlines())
     assert (only["run_id"], only["status"]) == (run_id, "succeeded")
 

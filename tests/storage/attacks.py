@@ -300,6 +300,15 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     },
     "runs.renew_lease": {"": lambda user, to: user.runs.renew_lease(to.lease, seconds=60)},
     "runs.adopt": {"": lambda user, to: user.runs.adopt(to.run, Budget())},
+    "runs.replace_spec": {
+        "": lambda user, to: user.runs.replace_spec(to.run, {}, {}, replaces=1),
+    },
+    "ids.find": {
+        "thread": lambda user, to: user.ids.find("thread", to.thread),
+        "run": lambda user, to: user.ids.find("run", to.run),
+        "question": lambda user, to: user.ids.find("question", QUESTION),
+        "any": lambda user, to: user.ids.find("run", ""),
+    },
     "runs.cancel": {
         "": lambda user, to: user.runs.cancel(to.run),
         "child": lambda user, to: user.runs.cancel(to.child),
@@ -325,6 +334,11 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the tree": lambda user, to: user.spending.usage_by_purpose(root_run_id=to.run),
         "of the run": lambda user, to: user.spending.usage_by_purpose(run_id=to.run),
         "of the thread": lambda user, to: user.spending.usage_by_purpose(thread_id=to.thread),
+    },
+    "spending.unpriced_calls": {
+        "": lambda user, to: user.spending.unpriced_calls(),
+        "of the tree": lambda user, to: user.spending.unpriced_calls(root_run_id=to.run),
+        "of the thread": lambda user, to: user.spending.unpriced_calls(thread_id=to.thread),
     },
     "spending.usage_by_run": {"": lambda user, to: user.spending.usage_by_run(to.run)},
     "spending.recent_usage": {"": lambda user, to: user.spending.recent_usage("m", limit=10_000)},

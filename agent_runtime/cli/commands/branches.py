@@ -10,17 +10,10 @@ import click
 
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, check_model, is_of_command
-from agent_runtime.cli.commands.run import (
-    model_option,
-    new_spec,
-    read_task,
-    respecified,
-    shell_option,
-    steps_option,
-    workspace_option,
-)
-from agent_runtime.cli.confinement import Confinement, confinement_options
+from agent_runtime.cli.commands.run import read_task
 from agent_runtime.cli.options import json_object_option
+from agent_runtime.cli.parameters.ids import LAST_NODE, THREAD, NodeType
+from agent_runtime.cli.parameters.run_options import RunOptions, run_options, say_widened
 from agent_runtime.cli.runtime_calls import user_store, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 
@@ -39,8 +32,8 @@ _ROOT = 0
 
 
 @click.command()
-@click.argument("thread")
-@click.argument("node", type=click.IntRange(min=_ROOT), required=False)
+@click.argument("thread", type=THREAD)
+@click.argument("node", type=NodeType(_ROOT), required=False)
 @json_object_option
 def fork(thread: str, node: int | None, as_json: bool) -> None:
     """Continue THREAD from NODE, on a new branch; the other branches stay.
@@ -51,79 +44,67 @@ def fork(thread: str, node: int | None, as_json: bool) -> None:
     from agent_runtime.log import branches
 
     async def move(store: UserStore) -> None:
-        if node is not None:
+        # The last node is where the thread is.
+        if node not in (None, LAST_NODE):
             await branches.fork(store, thread, None if node == _ROOT else node)
 
     _write_head(thread, with_store(lambda store: _moved(store, thread, move)), as_json=as_json)
 
 
 @click.command()
-@click.argument("thread")
-@click.argument("node", type=click.IntRange(min=1))
+@click.argument("thread", type=THREAD)
+@click.argument("node", type=NodeType())
 @click.argument("text", required=False)
-@model_option
-@workspace_option
-@steps_option
-@shell_option
-@confinement_options
+@run_options
 @json_object_option
-def edit(
-    thread: str,
-    node: int,
-    text: str | None,
-    model: str | None,
-    workspace: str | None,
-    max_steps: int | None,
-    allow_shell: bool,
-    confinement: Confinement,
-    as_json: bool,
-) -> None:
+def edit(thread: str, node: int, text: str | None, options: RunOptions, as_json: bool) -> None:
     """Replace NODE, a message of the user, by TEXT on a new branch, and run the agent on it.
 
-    NODE and what followed it stay on their branch. Without TEXT the thread moves back to before
-    NODE, and the next task replaces it; if TEXT is `-`, it is read from stdin. The agent is the one
-    that answered NODE, unless options change it.
+    NODE is a number that `show` shows, or `last` for the newest message of the user. NODE and what
+    followed it stay on their branch. Without TEXT the thread moves back to before NODE, and the
+    next task replaces it; if TEXT is `-`, it is read from stdin. The agent is the one that answered
+    NODE, unless options change it.
+
+    \b
+    Examples:
+      agent-runtime edit last last "Make the tests pass, without new dependencies."
+      agent-runtime edit 3f9a2b1c 12 - --model openai/gpt-5 < task.md
     """
     from agent_runtime.log import branches
     from agent_runtime_config import load_settings
 
     settings = load_settings()
+    task = None if text is None else read_task(text, None)
+
+    async def find(store: UserStore) -> tuple[int, Spec | None]:
+        seq = await _newest_message(store, thread) if node == LAST_NODE else node
+        return seq, None if task is None else await _spec_of(store, thread, seq)
+
+    seq, kept = with_store(find, settings)
 
     async def move(store: UserStore) -> None:
-        await branches.edit(store, thread, node)
+        await branches.edit(store, thread, seq)
 
-    if text is None:
+    if task is None:
         head = with_store(lambda store: _moved(store, thread, move), settings)
         _write_head(thread, head, as_json=as_json)
         return
-    task = read_task(text, None)
-    kept = with_store(lambda store: _spec_of(store, thread, node), settings)
-    spec = _spec(settings, kept, model, workspace, max_steps, allow_shell)
-    spec = confinement.on(spec, settings)
-    _run(settings, spec, thread, task, move, as_json=as_json)
+    _run(settings, options, kept, thread, task, move, as_json=as_json)
 
 
 @click.command()
-@click.argument("thread")
-@model_option
-@workspace_option
-@steps_option
-@shell_option
-@confinement_options
+@click.argument("thread", type=THREAD)
+@run_options
 @json_object_option
-def regenerate(
-    thread: str,
-    model: str | None,
-    workspace: str | None,
-    max_steps: int | None,
-    allow_shell: bool,
-    confinement: Confinement,
-    as_json: bool,
-) -> None:
+def regenerate(thread: str, options: RunOptions, as_json: bool) -> None:
     """Answer the newest message of the user on THREAD again, on a new branch.
 
     The previous answer stays on its branch. The agent is the one that gave it, unless options
     change it.
+
+    \b
+    Example:
+      agent-runtime regenerate last --model openai/gpt-5
     """
     from agent_runtime.log import branches
     from agent_runtime_config import load_settings
@@ -134,9 +115,7 @@ def regenerate(
         await branches.regenerate(store, thread)
 
     kept = with_store(lambda store: _spec_of(store, thread, None), settings)
-    spec = _spec(settings, kept, model, workspace, max_steps, allow_shell)
-    spec = confinement.on(spec, settings)
-    _run(settings, spec, thread, None, move, as_json=as_json)
+    _run(settings, options, kept, thread, None, move, as_json=as_json)
 
 
 def show_branches(thread: str, *, as_json: bool) -> None:
@@ -154,28 +133,27 @@ def show_branches(thread: str, *, as_json: bool) -> None:
 # Parts
 
 
-def _spec(
-    settings: Settings,
-    kept: Spec | None,
-    model: str | None,
-    workspace: str | None,
-    max_steps: int | None,
-    allow_shell: bool,
-) -> Spec:
-    if kept is None:
-        return new_spec(settings, model, workspace, max_steps, allow_shell)
-    return respecified(kept, model, max_steps, workspace=workspace, allow_shell=allow_shell)
-
-
 def _run(
     settings: Settings,
-    spec: Spec,
+    options: RunOptions,
+    kept: Spec | None,
     thread: str,
     task: str | None,
     move: Move,
     *,
     as_json: bool,
 ) -> None:
+    """Move the head, and run the agent of an earlier run there, changed by the options.
+
+    Args:
+        kept: the earlier run's spec; None if the command line did not start it.
+    """
+    if kept is None:
+        spec = options.new_spec(settings)
+    else:
+        spec = options.on(kept, settings)
+        say_widened(kept, spec)
+    settings = options.limited(settings, spec)
     agent = build_agent(spec)
 
     @asynccontextmanager
@@ -193,18 +171,38 @@ def _run(
     session.finish(outcome, as_json=as_json)
 
 
+async def _newest_message(store: UserStore, thread: str) -> int:
+    """Return the node of the newest message of the user on the branch. Raises `NotFound`."""
+    from agent_runtime.errors import NotFound
+
+    node = await _message_above(store, thread, (await store.threads.get(thread)).head)
+    if node is None:
+        raise NotFound(
+            f"Thread {thread} has no message of the user.", cure="Start with `agent-runtime run`."
+        )
+    return node.seq
+
+
+async def _message_above(store: UserStore, thread: str, head: int | None) -> Node | None:
+    """Return the newest message of the user from a node on upwards; None if there is none."""
+    while head is not None:
+        node = await store.log.node(thread, head)
+        if node.role == "user":
+            return node
+        head = node.parent_id
+    return None
+
+
 async def _spec_of(store: UserStore, thread: str, node_id: int | None) -> Spec | None:
     """Return the spec of a node's run; without a node, of the newest task on the branch.
 
     None for a run that was not started from the command line.
     """
-    head = (await store.threads.get(thread)).head if node_id is None else node_id
-    while head is not None:
-        node = await store.log.node(thread, head)
-        if node.role == "user" or node_id is not None:
-            break
-        head = node.parent_id
+    if node_id is not None:
+        node = await store.log.node(thread, node_id)
     else:
+        node = await _message_above(store, thread, (await store.threads.get(thread)).head)
+    if node is None:
         return None
     run = await store.runs.get(node.run_id) if node.run_id else None
     return Spec.from_json(run.spec) if run is not None and is_of_command(run) else None

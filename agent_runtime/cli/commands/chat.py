@@ -1,90 +1,66 @@
-"""`agent-runtime chat`: a conversation on one thread, each line a run."""
+"""`agent-runtime chat`: a conversation on one thread."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import sys
 
 import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
-from agent_runtime.cli.commands.run import (
-    model_option,
-    new_spec,
-    read_only_option,
-    run_task,
-    shell_option,
-    steps_option,
-    thread_option,
-    workspace_option,
-)
-from agent_runtime.cli.confinement import Confinement, confinement_options
+from agent_runtime.cli.commands.run import thread_option
+from agent_runtime.cli.parameters.run_options import RunOptions, run_options
+from agent_runtime.cli.report.display import current_display
 from agent_runtime.cli.terminal import say
-
-LEAVE = frozenset({"/exit", "/quit"})
-ATTACH = "/attach "
 
 
 @click.command()
 @thread_option
-@model_option
-@workspace_option
-@steps_option
-@shell_option
-@confinement_options
-@read_only_option
-def chat(
-    thread: str | None,
-    model: str | None,
-    workspace: str | None,
-    max_steps: int | None,
-    allow_shell: bool,
-    confinement: Confinement,
-    read_only: bool,
-) -> None:
-    """Talk with the agent: each line is a run on the same thread.
+@run_options
+def chat(thread: str | None, options: RunOptions) -> None:
+    """Talk with the agent on one thread.
 
-    `/attach PATH|URL` adds a file to the next line. Ctrl-C stops the active run; at the prompt it
-    leaves, as do Ctrl-D and `/exit`.
+    Each line is a run with these options and limits. While the agent works, a line tells it
+    something at its next step; Ctrl-C interrupts it, so that the next line continues it, and twice
+    stops it. Lines that begin with a slash are commands: /help lists them. Alt-Enter, or a
+    backslash at the end of a line, begins a new line. Ctrl-D leaves, as does Ctrl-C on an empty
+    line.
+
+    The history of lines is kept in the user's folder for state. Without a terminal, or with
+    TERM=dumb, lines are read plainly, and Ctrl-C stops the active run.
+
+    \b
+    Examples:
+      agent-runtime chat --workspace . --ask-shell
+      agent-runtime chat --thread last
     """
     import uuid
 
+    from agent_runtime.cli.chat.conversation import Conversation
+    from agent_runtime.cli.chat.editor import Editor, PlainLines, can_edit
+    from agent_runtime.cli.chat.slash import SLASH
     from agent_runtime_config import load_settings
 
-    settings = load_settings()
-    spec = new_spec(settings, model, workspace, max_steps, allow_shell, read_only=read_only)
-    spec = confinement.on(spec, settings)
+    loaded = load_settings()
+    spec = options.new_spec(loaded)
+    settings = options.limited(loaded, spec)
     # Chosen here, so that the line at the end can name it even if no run began.
     thread = thread or str(uuid.uuid4())
-    code = exits.SUCCESS
-    files: list[str] = []
-    say(f"Thread {thread}. Ctrl-D or /exit leaves.")
-    while (line := _read_line()) is not None:
-        if line.strip() in LEAVE:
-            break
-        if line.startswith(ATTACH):
-            files.append(line.removeprefix(ATTACH).strip())
-        elif line.strip():
-            outcome = run_task(settings, spec, line, thread, files)
-            files = []
-            session.report(outcome, as_json=False)
-            code = outcome.exit_code
+    say(f"Thread {thread}. /help lists the commands; Ctrl-D or /quit leaves.")
+    if can_edit():
+        from agent_runtime.cli.chat.steering import Steering
+
+        editor = Editor({name: one.meaning for name, one in SLASH.items()})
+        lines, steering = editor, Steering(editor)
+    else:
+        lines, steering = PlainLines(), None
+    conversation = Conversation(settings, spec, thread, current_display(), steering)
+    token = session.COMPANION.set(steering)
+    try:
+        conversation.hold(lines)
+    finally:
+        session.COMPANION.reset(token)
     say(f"Continue with: agent-runtime chat --thread {thread}")
     # A person saw each failure; a script that pipes lines in needs the last exit code.
-    click.get_current_context().exit(exits.SUCCESS if sys.stdin.isatty() else code)
-
-
-def _read_line() -> str | None:
-    """Return the next line; None at the end of the input or when the user leaves."""
-    if not sys.stdin.isatty():
-        return sys.stdin.readline() or None
-    with contextlib.suppress(ImportError):
-        # Its import gives `input` editing and a history; some builds of Python lack it.
-        importlib.import_module("readline")
-    try:
-        return input("> ")
-    except (EOFError, KeyboardInterrupt):
-        say("")
-        return None
+    interactive = sys.stdin.isatty()
+    click.get_current_context().exit(exits.SUCCESS if interactive else conversation.code)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agent_runtime.cli.run_options.env_file import env_file_option
+from agent_runtime.cli.parameters.env_file import env_file_option
 from agent_runtime.cli.terminal import say, write_json, write_output, write_row
 from agent_runtime_config.names import PREFIX
 

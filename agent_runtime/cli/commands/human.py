@@ -1,4 +1,4 @@
-"""`agent-runtime questions`, `answer`, `approvals`, `pause`, `steer`: a person's part in runs."""
+"""A person's part in runs: `questions`, `answer`, `approvals`, `cancel`, `pause`, `steer`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from agent_runtime.cli.answer_prompt import (
     show,
 )
 from agent_runtime.cli.options import json_lines_option, json_object_option
+from agent_runtime.cli.parameters.ids import LEAST, QUESTION, RUN, THREAD, short_id
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--thread", help="Only those of this thread.")
+@click.option("--thread", type=THREAD, help="Only those of this thread.")
 @click.option("--all", "everything", is_flag=True, help="Include those that are no longer open.")
 @json_lines_option
 def questions(thread: str | None, everything: bool, as_json: bool) -> None:
@@ -49,8 +50,8 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
         what = question.tool if approval else escape_invisible(question.text)
         who = f"{asker(question)}: " if question.role else ""
         write_row(
-            f"{question.id}  {time_text(question.asked_at)}  {question.status:<9}  "
-            f"{question.kind:<8}  run {question.run_id}  {who}{what}"
+            f"{short_id(question.id)}  {time_text(question.asked_at)}  {question.status:<9}  "
+            f"{question.kind:<8}  run {short_id(question.run_id)}  {who}{what}"
         )
         for line in call_lines(question) if approval else ():
             write_row(f"    {line}")
@@ -59,7 +60,7 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("question_id", metavar="QUESTION")
+@click.argument("question_id", metavar="QUESTION", type=QUESTION)
 @click.argument("text", metavar="[ANSWER]", required=False)
 @json_object_option
 def answer(question_id: str, text: str | None, as_json: bool) -> None:
@@ -96,7 +97,7 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.option("--forget", metavar="ID", help="Revoke this one.")
 @json_lines_option
 def approvals(thread: str, forget: str | None, as_json: bool) -> None:
@@ -104,7 +105,7 @@ def approvals(thread: str, forget: str | None, as_json: bool) -> None:
 
     async def read(runtime: Runtime) -> list[ApprovalRow]:
         if forget is not None:
-            await runtime.forget_approval(thread, forget)
+            await runtime.forget_approval(thread, await _approval(runtime, thread, forget))
         return await runtime.approvals(thread)
 
     found = with_runtime(read)
@@ -114,13 +115,37 @@ def approvals(thread: str, forget: str | None, as_json: bool) -> None:
         else:
             what = patterns_text(row.arguments) or "every call"
             agent = f"  by {shorten(row.agent, 60)}" if row.agent else ""
-            write_row(f"{row.id}  {time_text(row.created_at)}  {row.tool}  {what}{agent}")
+            write_row(f"{short_id(row.id)}  {time_text(row.created_at)}  {row.tool}  {what}{agent}")
     if not found and not as_json:
         say(f"Nothing is allowed for the rest of thread {thread}.")
 
 
+async def _approval(runtime: Runtime, thread: str, text: str) -> str:
+    """Return the id of the approval that a text names; the text itself if none or several do."""
+    ids = [row.id for row in await runtime.approvals(thread)]
+    found = [one for one in ids if one.startswith(text) or one.endswith(text)]
+    return found[0] if len(found) == 1 and len(text) >= LEAST else text
+
+
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", type=RUN)
+@json_object_option
+def cancel(run_id: str, as_json: bool) -> None:
+    """Cancel RUN and its sub-agents, whichever process runs them.
+
+    `resume` continues it all the same.
+    """
+    reached = with_runtime(lambda runtime: runtime.cancel(run_id))
+    if as_json:
+        write_json({"run_id": run_id, "cancelled": reached})
+    elif not reached:
+        say(f"Run {run_id} is not active, so nothing was cancelled.")
+    for one in () if as_json else reached:
+        write_row(one)
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN", type=RUN)
 def pause(run_id: str) -> None:
     """Suspend RUN at its next step, whichever process runs it; `resume` continues it."""
     with_runtime(lambda runtime: runtime.pause(run_id))
@@ -128,7 +153,7 @@ def pause(run_id: str) -> None:
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", type=RUN)
 @click.argument("text")
 def steer(run_id: str, text: str) -> None:
     """Send TEXT to RUN; its model reads it at its next step."""

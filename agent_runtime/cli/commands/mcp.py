@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from agent_runtime.cli.mcp import approve, show
 from agent_runtime.cli.options import confirm, json_lines_option, yes_option
+from agent_runtime.cli.parameters.mcp import approve, show
 from agent_runtime.cli.terminal import say, shorten, write_json, write_row
 
 if TYPE_CHECKING:

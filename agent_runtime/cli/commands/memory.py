@@ -10,6 +10,7 @@ import click
 
 from agent_runtime.cli.files import replacing
 from agent_runtime.cli.options import json_object_option
+from agent_runtime.cli.parameters.ids import LAST_NODE, THREAD, NodeType
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.session import usage_text
 from agent_runtime.cli.terminal import (
@@ -64,7 +65,7 @@ def memory() -> None:
 
 
 @memory.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.option("--full", is_flag=True, help="Show the text of each observation, and the ledger.")
 @click.option("--all", "everything", is_flag=True, help="Include those that were replaced.")
 @model_option
@@ -96,18 +97,21 @@ def show(thread: str, full: bool, everything: bool, model: str | None, as_json: 
 
 
 @memory.command()
-@click.argument("thread")
-@click.argument("node", type=click.IntRange(min=1))
+@click.argument("thread", type=THREAD)
+@click.argument("node", type=NodeType())
 @json_object_option
 def explain(thread: str, node: int, as_json: bool) -> None:
-    """Say where message NODE of THREAD is now.
+    """Say where message NODE of THREAD, a number or `last`, is now.
 
     In the prompt, as it was written or shortened; in an observation, by which of its lines;
     archived; outside of the prompt; or on another branch.
     """
 
     async def read(runtime: Runtime) -> tuple[NodeExplanation, str]:
-        return await runtime.memory.explain(thread, node), runtime.settings.timezone
+        seq = node
+        if node == LAST_NODE:
+            seq = (await runtime.threads.get(thread)).head or 1
+        return await runtime.memory.explain(thread, seq), runtime.settings.timezone
 
     found, zone = with_runtime(read)
     if as_json:
@@ -118,7 +122,7 @@ def explain(thread: str, node: int, as_json: bool) -> None:
 
 
 @memory.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @model_option
 @json_object_option
 def observe(thread: str, model: str | None, as_json: bool) -> None:
@@ -138,7 +142,7 @@ def observe(thread: str, model: str | None, as_json: bool) -> None:
 
 
 @memory.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @model_option
 @json_object_option
 def reflect(thread: str, model: str | None, as_json: bool) -> None:
@@ -157,7 +161,7 @@ def reflect(thread: str, model: str | None, as_json: bool) -> None:
 
 
 @memory.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.option(
     "--format",
     "form",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.parameters.ids import THREAD
 from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import say, time_text, write_json, write_output, write_row
 
@@ -22,7 +23,7 @@ def plan() -> None:
 
 
 @plan.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.option("--version", type=click.IntRange(min=1), help="An earlier version on the branch.")
 @json_option
 def show(thread: str, version: int | None, as_json: bool) -> None:
@@ -42,7 +43,7 @@ def show(thread: str, version: int | None, as_json: bool) -> None:
 
 
 @plan.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @json_option
 def versions(thread: str, limit: int, as_json: bool) -> None:

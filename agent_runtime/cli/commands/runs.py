@@ -8,9 +8,12 @@ import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
-from agent_runtime.cli.agents import Spec, build_agent, is_of_command
-from agent_runtime.cli.commands.run import respecified
+from agent_runtime.cli.agents import build_agent, is_of_command
+from agent_runtime.cli.commands.resume import respecified
 from agent_runtime.cli.options import json_lines_option
+from agent_runtime.cli.parameters.ids import RUN, THREAD, short_id
+from agent_runtime.cli.parameters.run_options import RunOptions
+from agent_runtime.cli.report.costs import cost_text
 from agent_runtime.cli.runtime_calls import user_store, with_runtime, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 from agent_runtime.cli.workspaces import describe_folder, is_other_folder, workspaces
@@ -37,7 +40,7 @@ WAYS = {
 
 
 @click.group(invoke_without_command=True)
-@click.option("--thread", help="Only the runs of this thread.")
+@click.option("--thread", type=THREAD, help="Only the runs of this thread.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @json_lines_option
 @click.pass_context
@@ -52,8 +55,8 @@ def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> N
         else:
             below = ("  sub-agent" if run.parent_run_id else "") + describe_folder(workspace)
             write_row(
-                f"{run.id}  {time_text(run.created_at)}  {run.status:<9}  {run.steps:>4} steps  "
-                f"{shorten(run.agent, 40)}{below}{_shown(run, way)}"
+                f"{short_id(run.id)}  {time_text(run.created_at)}  {run.status:<9}  "
+                f"{run.steps:>4} steps  {shorten(run.agent, 40)}{below}{_shown(run, way)}"
             )
     if not found and not as_json:
         say("There are no runs yet." if thread is None else f"Thread {thread} has no runs.")
@@ -79,7 +82,9 @@ def sweep(ctx: click.Context, resuming: bool, as_json: bool) -> None:
             write_json({**_run_json(run, ways[run.id]), "swept": run.id in done})
         else:
             detail = f": {shorten(run.detail, 200)}" if run.detail else ""
-            write_row(f"{run.id}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}")
+            write_row(
+                f"{short_id(run.id)}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}"
+            )
     if not done and not swept.resumable and not as_json:
         say("No stopped run can be resumed.")
     if resuming:
@@ -87,7 +92,7 @@ def sweep(ctx: click.Context, resuming: bool, as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("run")
+@click.argument("run", type=RUN)
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout, with the child runs inside.")
 def tree(run: str, as_json: bool) -> None:
     """Show RUN and all runs below it: how each ended, what it used, how long it took."""
@@ -124,11 +129,11 @@ def describe_run(run: TreeRun) -> str:
     elif run.stop_reason not in (None, "completed", run.status):
         how = f"{run.status} ({run.stop_reason})"
     tokens = run.usage.prompt_tokens + run.usage.completion_tokens
-    cost = "" if not run.cost_usd else f", ${run.cost_usd:.4f}"
+    cost = f", {cost_text(run.usage.cost, run.usage.unpriced_calls)}" if run.usage.calls else ""
     key = f" [{shorten(run.task_key, 40)}]" if run.task_key else ""
     return (
         f"{shorten(run.agent, 40)}{key}: {how}, {run.steps} steps, {tokens:,} tokens{cost}, "
-        f"{run.duration:.1f} s  {run.run_id}"
+        f"{run.duration:.1f} s  {short_id(run.run_id)}"
     )
 
 
@@ -179,9 +184,10 @@ def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> i
             )
             continue
         say(f"Resuming run {run.id}.")
-        agent = build_agent(respecified(Spec.from_json(run.spec), None, None))
+        spec = respecified(run, RunOptions(), settings)
+        agent = build_agent(spec)
         outcome = session.follow(
-            settings,
+            RunOptions().limited(settings, spec),
             # Defaults bind the values of this turn of the loop.
             lambda runtime, one=run.id, agent=agent: runtime.resume_stream(one, agent),
             lambda runtime, one, agent=agent: runtime.resume_stream(one, agent),
@@ -199,7 +205,7 @@ def _shown(run: Run, way: ContinuationWay | None) -> str:
     if way is None:
         return ""
     why = "interrupted" if run.status == "running" else run.stop_reason
-    return f"  {why}; {WAYS[way].format(run=run.id)}"
+    return f"  {why}; {WAYS[way].format(run=short_id(run.id))}"
 
 
 def _run_json(run: Run, way: ContinuationWay | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_runtime.cli.options import json_lines_option
+from agent_runtime.cli.parameters.ids import LAST, LEAST, THREAD, short_id
 from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 
@@ -20,7 +21,7 @@ def tasks() -> None:
 
 
 @tasks.command("list")
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @json_lines_option
 def list_(thread: str, as_json: bool) -> None:
     """List the tasks of THREAD, newest first."""
@@ -32,7 +33,7 @@ def list_(thread: str, as_json: bool) -> None:
             write_json(asdict(task))
         else:
             write_row(
-                f"{task.run_id}  {time_text(task.created_at)}  {task.status:<11}  "
+                f"{short_id(task.run_id)}  {time_text(task.created_at)}  {task.status:<11}  "
                 f"{task.steps:>4} steps  {shorten(task.key, 40)}  {shorten(task.action, 80)}"
             )
     if not found and not as_json:
@@ -40,10 +41,10 @@ def list_(thread: str, as_json: bool) -> None:
 
 
 @tasks.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.argument("task")
 def cancel(thread: str, task: str) -> None:
-    """Cancel TASK of THREAD, named by its key or its run's id."""
+    """Cancel TASK of THREAD, named by its key, its run's id, or `last`."""
 
     async def cancel_task(runtime: Runtime) -> None:
         await runtime.cancel(await _run_of(runtime, thread, task))
@@ -53,7 +54,7 @@ def cancel(thread: str, task: str) -> None:
 
 
 @tasks.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.argument("task")
 @click.argument("text")
 def steer(thread: str, task: str, text: str) -> None:
@@ -67,12 +68,23 @@ def steer(thread: str, task: str, text: str) -> None:
 
 
 async def _run_of(runtime: Runtime, thread: str, task: str) -> str:
-    """Return the run of the newest task with this key or run id. Raises `NotFound`."""
+    """Return the run of the newest task with this key, or this id, its beginning or end.
+
+    Raises:
+        NotFound: there is none.
+        click.UsageError: several ids begin or end so.
+    """
     from agent_runtime.errors import NotFound
 
-    for known in await runtime.tasks(thread):
-        if task in (known.key, known.run_id):
+    tasks = await runtime.tasks(thread)
+    for known in tasks:
+        if task in (known.key, known.run_id) or task == LAST:
             return known.run_id
+    ids = [one.run_id for one in tasks if one.run_id.startswith(task) or one.run_id.endswith(task)]
+    if len(task) >= LEAST and len(ids) == 1:
+        return ids[0]
+    if len(task) >= LEAST and ids:
+        raise click.UsageError(f"{task!r} names several tasks: {', '.join(ids)}.")
     raise NotFound(
         f"Thread {thread} has no background task {task!r}.",
         cure=f"List them: agent-runtime tasks list {thread}",

@@ -9,6 +9,7 @@ import click
 
 from agent_runtime.cli.commands import transfer
 from agent_runtime.cli.options import json_lines_option
+from agent_runtime.cli.parameters.ids import THREAD, short_id
 from agent_runtime.cli.runtime_calls import with_runtime, with_store
 from agent_runtime.cli.terminal import (
     say,
@@ -48,7 +49,9 @@ def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
         else:
             mark = "active" if thread.active_run else "      "
             title = shorten(thread.title, 80) + describe_folder(workspace_of(thread))
-            write_row(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
+            write_row(
+                f"{short_id(thread.id)}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip()
+            )
     if not found and not as_json:
         say("There are no threads yet.")
 
@@ -63,7 +66,7 @@ for command in (
 
 
 @click.command()
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.option("--events", is_flag=True, help="Show the events instead of the messages.")
 @click.option(
     "--after",

@@ -16,6 +16,7 @@ from agent_runtime.cli.options import (
     json_lines_option,
     yes_option,
 )
+from agent_runtime.cli.parameters.ids import THREAD, short_id
 from agent_runtime.cli.runtime_calls import with_runtime, with_store
 from agent_runtime.cli.terminal import (
     output_stream,
@@ -34,7 +35,7 @@ _MOST = 1_000_000
 
 
 @click.command("rm")
-@click.argument("threads", metavar="THREAD...", nargs=-1, required=True)
+@click.argument("threads", metavar="THREAD...", nargs=-1, required=True, type=THREAD)
 @click.option("--force", is_flag=True, help="Cancel active runs, and wait until they end.")
 @yes_option
 @json_lines_option
@@ -72,7 +73,7 @@ def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:
 
 
 @click.command("export")
-@click.argument("thread")
+@click.argument("thread", type=THREAD)
 @click.option(
     "-o",
     "--output",
@@ -188,7 +189,7 @@ def _write_idle(thread: Thread, *, as_json: bool) -> None:
         write_json({"thread": thread.id, "title": thread.title, "updated_at": thread.updated_at})
     else:
         title = shorten(thread.title, 80)
-        write_row(f"{thread.id}  {time_text(thread.updated_at)}  {title}".rstrip())
+        write_row(f"{short_id(thread.id)}  {time_text(thread.updated_at)}  {title}".rstrip())
 
 
 def _count(number: int, what: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from agent_runtime_storage.contract.records.log import (
     Commit,
@@ -125,6 +125,22 @@ class RunStore(Protocol):
         """Let an imported root be resumed as the owner's own, under this budget.
 
         The step limit and the budget of the import do not count.  Other runs stay as they are.
+        """
+        ...
+
+    async def replace_spec(
+        self, run_id: str, spec: Mapping[str, Any], internal: Mapping[str, Any], *, replaces: int
+    ) -> None:
+        """Replace what is stored with a run so that it can be resumed.
+
+        The caller decides whether anybody works on the run.
+
+        Args:
+            replaces: the epoch that the run must still have.
+
+        Raises:
+            LeaseLost: the epoch has changed.
+            NotFound: there is no such run.
         """
         ...
 

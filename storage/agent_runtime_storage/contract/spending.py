@@ -57,6 +57,14 @@ class SpendingStore(Protocol):
         """Sum the usage of each run of a tree; runs without usage are left out."""
         ...
 
+    async def unpriced_calls(
+        self, *, root_run_id: str | None = None, thread_id: str | None = None
+    ) -> int:
+        """Return how many calls have no known price: of a run tree, of the run trees whose root is
+        on a thread, or of the owner on the current day (at most one is given).
+        """
+        ...
+
     async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
         """Return the newest reported usage of a model, newest first."""
         ...

@@ -42,6 +42,7 @@ from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
+from agent_runtime_storage.contract.short_ids import IdStore
 from agent_runtime_storage.contract.spending import SpendingStore
 from agent_runtime_storage.contract.threads import EventStore, InboxStore, ThreadStore
 from agent_runtime_storage.contract.upkeep import Maintenance, Upkeep
@@ -62,6 +63,7 @@ class UserStore(Protocol):
     questions: QuestionStore
     search: TextSearch
     vectors: VectorStore
+    ids: IdStore
 
     @property
     def upkeep(self) -> Upkeep:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -28,8 +28,9 @@ from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
 from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import READ_AGAIN, RunStatements, missed_error
 from agent_runtime_storage.objects.bodies import BodyWriter
-from agent_runtime_storage.queries.owner import OwnerScope, not_found
+from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 from agent_runtime_storage.queries.row_decoding import to_run, to_thread
+from agent_runtime_storage.queries.run_spec import whole_spec
 
 _WriteBatch: TypeAlias = Callable[[Sequence[Statement]], Awaitable[list[list[Row]]]]
 
@@ -368,6 +369,18 @@ class SqlRuns:
         values = {"run_id": run_id, "tokens": budget.tokens, "cost": budget.cost}
         adopt = self._scope.statement("adopt_run", values)
         await self._scope.batch([adopt], tree=run_id, repeatable=True)
+
+    async def replace_spec(
+        self, run_id: str, spec: Mapping[str, Any], internal: Mapping[str, Any], *, replaces: int
+    ) -> None:
+        await self._scope.require_run(run_id)
+        whole = encode_json(whole_spec(spec, internal), "run's spec")
+        values = {"run_id": run_id, "spec": whole, "epoch": replaces}
+        replace = self._scope.statement("replace_spec", values, rows=1)
+        try:
+            await self._scope.batch([replace], repeatable=True)
+        except BatchMissed as error:
+            raise await self._misses.lost(Lease(run_id, "", "", replaces)) from error
 
     async def poll(self, lease: Lease) -> tuple[bool, bool]:
         rows = await self._scope.read("poll", run_id=lease.run_id, epoch=lease.epoch)

@@ -96,6 +96,17 @@ class SqlSpending:
         rows = await self._scope.read("recent_usage", model=model, limit=max(limit, 0))
         return [to_usage(row) for row in rows]
 
+    async def unpriced_calls(
+        self, *, root_run_id: str | None = None, thread_id: str | None = None
+    ) -> int:
+        if root_run_id is not None:
+            rows = await self._scope.read("unpriced_of_tree", root_run_id=root_run_id)
+        elif thread_id is not None:
+            rows = await self._scope.read("unpriced_of_thread", thread_id=thread_id)
+        else:
+            rows = await self._scope.read("unpriced_of_day")
+        return int(rows[0][0])
+
     async def of_day(self) -> Spending:
         return _spending(await self._scope.read("spending_of_day"))
 

@@ -110,6 +110,10 @@ SET stop_reason = CASE WHEN status = 'failed' THEN 'error' ELSE 'cancelled' END,
 WHERE user_id = :user_id AND id = :run_id AND stop_reason = 'imported'
   AND parent_run_id IS NULL;
 
+-- name: replace_spec
+UPDATE runs SET spec = :spec
+WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch;
+
 -- name: take_thread
 UPDATE threads SET active_run = :run_id
 WHERE user_id = :user_id

@@ -90,6 +90,19 @@ SELECT coalesce(day.settled_tokens, 0), coalesce(day.settled_cost, 0),
 FROM ({held_filter}) AS held
 LEFT JOIN spending AS day ON day.user_id = :user_id AND day.day = {today_filter};
 
+-- name: unpriced_of_tree
+SELECT count(*) FROM usage
+WHERE user_id = :user_id AND root_run_id = :root_run_id AND cost IS NULL;
+
+-- name: unpriced_of_thread
+SELECT count(*) FROM usage AS u
+JOIN runs AS r ON r.user_id = u.user_id AND r.id = u.root_run_id
+WHERE u.user_id = :user_id AND r.thread_id = :thread_id AND u.cost IS NULL;
+
+-- name: unpriced_of_day
+SELECT count(*) FROM usage
+WHERE user_id = :user_id AND created_at >= {today_filter} * 86400.0{as_double} AND cost IS NULL;
+
 -- name: spending_of_thread
 SELECT coalesce(sum(tree_settled_tokens), 0){as_bigint},
        coalesce(sum(tree_settled_cost), 0){as_bigint},

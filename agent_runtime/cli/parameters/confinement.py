@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,15 +16,13 @@ from agent_runtime_config.sandbox import NONE, VARIABLE, parse_sandbox
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Confinement:
     """What the options say; None and empty where they were not given."""
 
     sandbox: str | None = None
-    network: bool = False
+    network: bool | None = None
     environment: tuple[str, ...] = ()
 
     def on(self, spec: Spec, settings: Settings) -> Spec:
@@ -37,7 +34,7 @@ class Confinement:
             click.UsageError: an option has nothing to apply to.
             ConfigError: the sandbox cannot be used on this machine.
         """
-        if (self.sandbox or self.network or self.environment) and not spec.allow_shell:
+        if self != Confinement() and not spec.allow_shell:
             raise click.UsageError(
                 "--sandbox, --sandbox-network and --env need --allow-shell or --ask-shell."
             )
@@ -48,33 +45,23 @@ class Confinement:
             network = settings.sandbox_network
         if not name and settings.sandbox != NONE:
             name = settings.sandbox
+        if self.network is not None:
+            network = self.network
         if self.network and name in ("", NONE):
             raise click.UsageError("--sandbox-network needs --sandbox.")
         spec = dataclasses.replace(
             spec,
             sandbox=name,
-            sandbox_network=(self.network or network) and name not in ("", NONE),
+            sandbox_network=network and name not in ("", NONE),
             environment=tuple(dict.fromkeys((*spec.environment, *self.environment))),
         )
         require_sandbox(spec, settings)
         return spec
 
 
-def confinement_options(function: F) -> F:
-    """Add the options to a command, which gets them as `confinement`."""
-
-    @wraps(function)
-    def with_confinement(
-        *args: Any,
-        sandbox: str | None,
-        sandbox_network: bool,
-        environment: tuple[str, ...],
-        **kwargs: Any,
-    ) -> Any:
-        confinement = Confinement(sandbox, sandbox_network, environment)
-        return function(*args, confinement=confinement, **kwargs)
-
-    options = (
+def confinement_parameters() -> Sequence[Callable[[Any], Any]]:
+    """Return the options."""
+    return (
         click.option(
             "--sandbox",
             metavar="none|bwrap|docker:IMAGE",
@@ -82,7 +69,9 @@ def confinement_options(function: F) -> F:
             help="What confines the commands; by default AGENT_RUNTIME_SANDBOX, none.",
         ),
         click.option(
-            "--sandbox-network", is_flag=True, help="Let commands in a sandbox use the network."
+            "--sandbox-network/--no-sandbox-network",
+            default=None,
+            help="Let commands in a sandbox use the network.",
         ),
         click.option(
             "--env",
@@ -93,10 +82,6 @@ def confinement_options(function: F) -> F:
             help="A variable that commands get in addition. Can be given several times.",
         ),
     )
-    decorated: Any = with_confinement
-    for one in reversed(options):
-        decorated = one(decorated)
-    return decorated
 
 
 def require_sandbox(spec: Spec, settings: Settings) -> None:

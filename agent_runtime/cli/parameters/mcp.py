@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +14,6 @@ from agent_runtime.cli.terminal import say
 
 if TYPE_CHECKING:
     from agent_runtime.tools.mcp.config import ServerEntry
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class McpChoice:
             raise click.UsageError("Give either --mcp-config or --no-mcp.")
         if self.none or not spec.model or (spec.read_only and self.config is None):
             # The offline model calls no such tools; what a server changes cannot be known.
-            return spec
+            return dataclasses.replace(spec, mcp=False, mcp_config="")
         entries = server_entries(spec.workspace, self.config or "")
         for one in entries:
             if not one.disabled and not one.trusted and can_ask():
@@ -51,25 +48,14 @@ class McpChoice:
         return chosen
 
 
-def mcp_options(function: F) -> F:
-    """Add the options to a command, which gets them as `mcp`."""
-
-    @wraps(function)
-    def with_choice(*args: Any, mcp_config: str | None, no_mcp: bool, **kwargs: Any) -> Any:
-        return function(*args, mcp=McpChoice(mcp_config, no_mcp), **kwargs)
-
-    options = (
-        click.option(
-            "--mcp-config",
-            type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-            help="A file of MCP servers, in addition to those of `agent-runtime mcp list`.",
-        ),
-        click.option("--no-mcp", is_flag=True, help="Start no MCP servers."),
-    )
-    decorated: Any = with_choice
-    for one in reversed(options):
-        decorated = one(decorated)
-    return decorated
+MCP_PARAMETERS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--mcp-config",
+        type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+        help="A file of MCP servers, in addition to those of `agent-runtime mcp list`.",
+    ),
+    click.option("--no-mcp", is_flag=True, help="Start no MCP servers."),
+)
 
 
 def approve(entry: ServerEntry) -> None:

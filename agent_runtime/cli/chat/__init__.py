@@ -1,0 +1,1 @@
+"""A conversation at a terminal: its line editor, its commands, and steering while it works."""

@@ -1,0 +1,125 @@
+"""What a person types while the agent works: steering, and interruptions."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
+
+import anyio
+
+from agent_runtime.cli.chat.editor import Editor
+from agent_runtime.cli.progress import PlainProgress
+from agent_runtime.cli.terminal import say
+from agent_runtime.concurrency import single_error
+
+if TYPE_CHECKING:
+    from agent_runtime.cli.progress import Progress
+    from agent_runtime.cli.session import FollowedRun, Stop
+    from agent_runtime.events import Event
+    from agent_runtime.runtime import Runtime
+
+KEYS = "Enter tells the agent · Ctrl-C interrupts it"
+MOST_PRESSED = 10
+INTERRUPTED = (
+    "It stops after this step. Type what it should know, and Enter continues it; Ctrl-C again "
+    "stops it at once."
+)
+
+
+class ChatProgress(PlainProgress):
+    """Lines and the status, above the line that is being edited."""
+
+    def __init__(self, editor: Editor) -> None:
+        super().__init__()
+        self._editor = editor
+        self._above: AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> None:
+        self._above = self._editor.lines_above()
+        self._above.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        if self._above is not None:
+            self._above.__exit__(None, None, None)
+
+    def show(self, event: Event) -> None:
+        """Write the lines of the event, and update the status."""
+        super().show(event)
+        self._editor.show(f"{KEYS} · {self.tally.status()}")
+
+
+class Steering:
+    """The companion of a chat's runs.
+
+    Attributes:
+        outcome: of the run that is followed, or was last.
+        steered: whether an interrupted run was sent something, so that it continues.
+        waiting: what was typed for after the run.
+    """
+
+    def __init__(self, editor: Editor) -> None:
+        self.outcome: FollowedRun | None = None
+        self.steered = False
+        self.waiting: list[str] = []
+        self._editor = editor
+        self._interrupted = False
+
+    def progress(self) -> Progress:
+        """Return what shows the run."""
+        return ChatProgress(self._editor)
+
+    async def accompany(self, runtime: Runtime, outcome: FollowedRun, stop: Stop) -> None:
+        """Send what is typed to the run, and interrupt it, until it ends."""
+        self.outcome = outcome
+        self.steered = self._interrupted = False
+        send, pressed = anyio.create_memory_object_stream[None](MOST_PRESSED)
+
+        def press() -> None:
+            with suppress(anyio.WouldBlock):
+                send.send_nowait(None)
+
+        self._editor.on_interrupt = press
+        async with single_error(), send, pressed, anyio.create_task_group() as group:
+            group.start_soon(self._read, runtime, outcome)
+            async for _ in pressed:
+                await self._interrupt(runtime, outcome, stop)
+
+    async def _read(self, runtime: Runtime, outcome: FollowedRun) -> None:
+        while True:
+            text = (await self._editor.read_at_work()).strip()
+            if text.startswith("/"):
+                self.waiting.append(text)
+                say(f"{text} waits until the agent has finished.")
+            elif text:
+                await self._tell(runtime, outcome, text)
+
+    async def _tell(self, runtime: Runtime, outcome: FollowedRun, text: str) -> None:
+        from agent_runtime.errors import AgentRuntimeError
+
+        if not outcome.run_id:
+            self._editor.keep(text)
+            say("The run has not begun yet: press Enter again in a moment.")
+            return
+        try:
+            await runtime.steer(outcome.run_id, text)
+        except AgentRuntimeError as error:
+            # It has just ended, or has too much to read: the text is not lost.
+            self.waiting.append(text)
+            say(f"{error.message} It is said afterwards.")
+            return
+        self.steered = self.steered or self._interrupted
+        say(f"> {text}")
+
+    async def _interrupt(self, runtime: Runtime, outcome: FollowedRun, stop: Stop) -> None:
+        from agent_runtime.errors import AgentRuntimeError
+
+        if self._interrupted or not outcome.run_id:
+            outcome.interrupted = True
+            self.steered = False
+            stop.work.cancel()
+            return
+        self._interrupted = True
+        say(INTERRUPTED)
+        with suppress(AgentRuntimeError):
+            # It may have ended meanwhile.
+            await runtime.pause(outcome.run_id)

@@ -1,0 +1,1 @@
+"""Completion of commands, options and ids in the user's shell."""

@@ -1,0 +1,1 @@
+"""What commands share: ids, and the options of runs."""

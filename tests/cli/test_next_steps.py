@@ -1,0 +1,157 @@
+"""What a person can do next: one line at least for each stop reason and error, and one cost."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+import warnings
+from typing import get_args
+
+import pytest
+
+from agent_runtime import errors
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
+from agent_runtime.cli.report.costs import cost_text
+from agent_runtime.cli.report.next_steps import BY_ERROR, BY_REASON, after_error, near_names
+from agent_runtime.cli.terminal import guard_messages
+from agent_runtime.testing.model_server import Reply
+from agent_runtime_storage.contract.records.log import StopReason
+from tests.cli.test_runs import Machine
+from tests.cli.test_runs import machine as machine
+from tests.support.command import COMMAND, clean_environ
+
+
+@pytest.mark.parametrize("reason", get_args(StopReason))
+def test_each_stop_reason_has_its_next_step(reason: StopReason) -> None:
+    lines = BY_REASON[reason]
+    assert bool(lines) == (reason != "completed")
+    _check_commands(lines)
+
+
+def _check_commands(lines: tuple[str, ...]) -> None:
+    """Check that each command that is named exists."""
+    ids = {"run": "r", "thread": "t", "busy": "b", "again": "run"}
+    for line in lines:
+        for part in line.format(**ids).split("agent-runtime ")[1:]:
+            words = part.split()
+            assert words[0].removesuffix(",") in main.list_commands(None) or words[0] == "--debug"  # type: ignore[arg-type]
+
+
+CLASSES = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, errors.ModelError | errors.StoreError | errors.ConfigError)
+    or kind in (errors.PromptTooLarge, errors.InvariantError, errors.UnsupportedTask)
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_each_error_of_a_run_has_its_next_step(kind: type[Exception]) -> None:
+    error = kind.__new__(kind)
+    if kind is errors.ThreadBusy:
+        error = errors.ThreadBusy("x", run_id="b")
+    if kind is not errors.ModelError:
+        assert any(base.__name__ in BY_ERROR for base in kind.__mro__)
+    assert after_error(error, run="r", thread="t")
+    for lines in BY_ERROR.values():
+        _check_commands(lines)
+
+
+def test_a_misspelt_model_gets_near_names_and_no_resume(machine: Machine) -> None:
+    machine.script = lambda request, n: Reply(status=404, error={"message": "no such model"})
+    wrong = machine.invoke("run", "Hello.", "--model", "openai/gpt-4o-minni")
+    assert wrong.exit_code == exits.MODEL
+    assert "Did you mean openai/gpt-4o-mini" in wrong.stderr
+    assert "--model NAME" in wrong.stderr and "resume" not in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("anthropic/claude-sonet-4-5", "anthropic/claude-sonnet-4-5"),
+        ("antropic/claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"),
+        ("claude-sonnet-4.5", "anthropic/claude-sonnet-4-5"),
+        ("", None),
+        ("zzzzqqqq/yyyyyyyyyyyyy", None),
+    ],
+)
+def test_near_names_of_models(name: str, near: str | None) -> None:
+    found = near_names(name)
+    assert len(found) <= 3 and (near in found if near else not found)
+
+
+def test_a_missing_key_is_named_without_loading_litellm(machine: Machine) -> None:
+    # Its own process: here litellm may be loaded already.
+    code = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print('litellm' in sys.modules, file=sys.stderr))\n"
+        "from agent_runtime.cli import main\n"
+        "main(['run', 'Hello.', '--model', 'mistral/mistral-large-latest'])"
+    )
+
+    environ = clean_environ({"AGENT_RUNTIME_FORBID_REAL_MODELS": "0", "MISTRAL_API_KEY": ""})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environ,
+        cwd=machine.folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == exits.MODEL
+    assert "cure: Set MISTRAL_API_KEY." in done.stderr
+    assert "When the key is set: agent-runtime resume " in done.stderr
+    assert done.stderr.endswith("False\n")
+
+
+def test_one_cost_has_one_text(machine: Machine) -> None:
+    assert cost_text(0, 0) == "$0.0000" and cost_text(12_300_000, 0) == "$0.0123"
+    assert cost_text(0, 2) == "cost unknown" and cost_text(12_300_000, 1) == "at least $0.0123"
+    done = machine.invoke("run", "Hello.", "--thread", "t")
+    assert "cost unknown" in done.stderr and "$" not in done.stderr.split("Done")[1]
+    shown = machine.invoke("usage", "--thread", "t", "--run", "last").stdout.splitlines()
+    assert len(shown) == 3 and all("(cost unknown) spent" in line for line in shown)
+    report = json.loads(machine.invoke("usage", "--json").stdout)
+    assert report["day"]["spent"]["cost_usd"] is None
+    assert report["day"]["spent"]["unpriced_calls"] == 1
+    assert "cost unknown" in machine.invoke("runs", "tree", "last").stdout
+
+
+def test_an_answer_in_another_encoding_is_kept(machine: Machine) -> None:
+    machine.script = lambda request, n: Reply(text="Grüße — 你好")
+    environ = machine.environ | {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+
+    done = subprocess.run(
+        [*COMMAND, "run", "Hello."], cwd=machine.folder, env=clean_environ(environ),
+        capture_output=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode("latin-1") == "Grüße \\u2014 \\u4f60\\u597d\n"
+
+
+def test_quiet_shows_only_the_result(machine: Machine) -> None:
+    shown = machine.invoke("--quiet", "run", "Hello.")
+    assert shown.stdout == "Hello from the model.\n" and "step 1/" not in shown.stderr
+    assert machine.invoke("-q", "-v", "run", "Hello.").exit_code == exits.USAGE
+
+
+def test_only_a_dropped_coroutine_of_litellm_is_not_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Restored at the end, for the other tests.
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    guard_messages()
+    for text in ("coroutine 'OpenAIChatCompletion.async_streaming' was never awaited", "shown"):
+        warnings.showwarning(text, RuntimeWarning, "a.py", 1)
+    written = capsys.readouterr().err
+    assert "shown" in written and "coroutine" not in written
+
+
+def test_a_conflict_is_no_trouble_of_the_database() -> None:
+    assert after_error(errors.Conflict("x")) == ["Show how the runs are: agent-runtime runs"]
+    assert after_error(errors.ConfigError("x")) == []
+    assert "agent-runtime doctor" in after_error(errors.StoreFull("x"))[0]
+    busy = after_error(errors.ThreadBusy("x", run_id="b"), run="r", thread="t")
+    assert busy[0] == "Send the active run a message: agent-runtime steer b TEXT"
