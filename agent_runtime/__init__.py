@@ -11,7 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent_runtime.agent import Agent, Delegation, MemoryConfig, MemoryMode, MemoryWindow
+    from agent_runtime.agent import (
+        Agent,
+        Delegation,
+        MemoryConfig,
+        MemoryMode,
+        MemoryWindow,
+        RolePrefix,
+    )
     from agent_runtime.delegation.assignment import Assignment
     from agent_runtime.delegation.background import BackgroundTask
     from agent_runtime.delegation.delegate import delegate
@@ -35,7 +42,6 @@ if TYPE_CHECKING:
     from agent_runtime.human.interruptions import Accept, Fail, InterruptedCall, Rerun
     from agent_runtime.human.questions import Decision, Question
     from agent_runtime.memory.conversation.history import ConversationMemory
-    from agent_runtime.memory.conversation.turns import RolePrefix
     from agent_runtime.memory.node.memory import NodeMemory, latest
     from agent_runtime.memory.observational.observer.base import (
         Observer,
@@ -213,7 +219,7 @@ _HOMES = {
     "Reflector": ".memory.observational.reflector.base",
     "ReflectorResult": ".memory.observational.reflector.base",
     "Rerun": ".human.interruptions",
-    "RolePrefix": ".memory.conversation.turns",
+    "RolePrefix": ".agent",
     "RunResult": ".run.results",
     "RunStream": ".run.results",
     "Runtime": ".runtime",

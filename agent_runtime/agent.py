@@ -54,6 +54,18 @@ class MemoryWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class RolePrefix:
+    """The names before messages in a history as plain text."""
+
+    user: str = "Human"
+    assistant: str = "Assistant"
+
+
+QUERY = "{{#sys.query#}}"
+"""Stands for the task in a `query_prompt_template`."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryConfig:
     """How an agent remembers.
 
@@ -64,6 +76,10 @@ class MemoryConfig:
         max_token_limit: the most tokens of history, in our count.
         window: the most messages of history.
         compressed: whether to store the node's document compressed.
+        role_prefix: gives a node's history to the model as one text with these names, for models
+            that are no good with the messages of others.  Only with the mode `node`.
+        query_prompt_template: the text of each task, with `{{#sys.query#}}` where the task stands.
+            A node's memory keeps the task alone.
     """
 
     mode: MemoryMode = MemoryMode.CONVERSATION
@@ -73,6 +89,8 @@ class MemoryConfig:
     max_token_limit: int = MAX_TOKENS
     window: MemoryWindow = field(default_factory=MemoryWindow)
     compressed: bool = False
+    role_prefix: RolePrefix | None = None
+    query_prompt_template: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
