@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 import anyio.to_thread
 
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.language.rules import SENTENCE, is_rule, may_be_rule
+from agent_runtime.memory.observational.language.rules import SENTENCE, binds
 from agent_runtime.memory.observational.observer.sentences import answer_text, words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
 from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
@@ -50,6 +50,7 @@ _STEERED = re.compile(
 _ALLOWED = re.compile(r"^The user allowed the call of \S+ and says: ")
 """What it puts before the reason of an approval."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
+_ALIKE = str.maketrans("123456789", "000000000")
 # Characters from which a line without an end may be wrapped.
 _WRAPPED = 40
 
@@ -298,9 +299,9 @@ def _ends(text: str) -> Iterator[int]:
 
 def _is_constraint(sentence: str) -> bool:
     """Return whether a sentence requires, forbids or corrects something."""
-    return any(map(str.isalpha, sentence[:SENTENCE])) and (
-        is_rule(sentence) or may_be_rule(sentence)
-    )
+    # By their shape, because a pasted log has thousands of lines that differ in numbers only.
+    shape = sentence[:SENTENCE].translate(_ALIKE)
+    return any(map(str.isalpha, shape)) and binds(shape)
 
 
 # Superseding
