@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from agent_runtime.messages import Change, FileRef, ToolResult, UserMessage, Verdict
     from agent_runtime.models import model_from_name
     from agent_runtime.models.base import Model, ModelSettings
-    from agent_runtime.models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from agent_runtime.models.fallback.model import FallbackModel
     from agent_runtime.models.litellm import LiteLLMModel
     from agent_runtime.models.native import NativeModel
+    from agent_runtime.models.retrieval.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from agent_runtime.models.scripted import ScriptedModel
     from agent_runtime.plan.model import Plan, PlanItem
     from agent_runtime.plan.planner import Planner
@@ -182,7 +182,7 @@ _HOMES = {
     "ConversationMemory": ".memory.conversation.history",
     "Decision": ".human.questions",
     "Delegation": ".agent",
-    "Embedder": ".models.embedding",
+    "Embedder": ".models.retrieval.embedding",
     "Event": ".events",
     "Fail": ".human.interruptions",
     "FallbackModel": ".models.fallback.model",
@@ -191,7 +191,7 @@ _HOMES = {
     "FileRef": ".messages",
     "Health": ".run.process.health",
     "InterruptedCall": ".human.interruptions",
-    "LiteLLMEmbedder": ".models.embedding",
+    "LiteLLMEmbedder": ".models.retrieval.embedding",
     "LiteLLMModel": ".models.litellm",
     "MemoryConfig": ".agent",
     "MemoryMode": ".agent",
@@ -223,7 +223,7 @@ _HOMES = {
     "RunResult": ".run.results",
     "RunStream": ".run.results",
     "Runtime": ".runtime",
-    "ScriptedEmbedder": ".models.embedding",
+    "ScriptedEmbedder": ".models.retrieval.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
     "StoreError": ".errors",

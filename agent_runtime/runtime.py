@@ -56,7 +56,7 @@ from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Run
 
 if TYPE_CHECKING:
-    from agent_runtime.models.embedding import Embedder
+    from agent_runtime.models.retrieval.embedding import Embedder
 
 _log = logging.getLogger(__name__)
 
@@ -344,10 +344,7 @@ class Runtime(RunControl):
         elif thread is None and isinstance(agent, Workflow):
             thread = agent.thread
         run_id = new_id()
-        task = UserMessage(task) if isinstance(task, str) else task
-        node = await node_memory.open_node_run(
-            agent, store, run_id, task, thread=thread, parent=parent
-        )
+        node = await node_memory.open_run(agent, store, run_id, task, thread=thread, parent=parent)
         # With node memory each run has its own thread.
         thread = new_id() if node or not thread else thread
         setup = await self._resolve(agent, store, thread, budget, deps, child=parent is not None)
@@ -360,7 +357,7 @@ class Runtime(RunControl):
             run_id=run_id,
             thread_id=thread,
             agent=encodable(agent.name),
-            task=node_memory.with_template(agent, task),
+            task=node_memory.task_message(agent, task),
             # A tree has one budget, on its root.
             budget=budget if parent is None else Budget(),
             on_event=on_event,

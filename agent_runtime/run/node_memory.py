@@ -173,25 +173,30 @@ class NodeRun:
             await store.jobs.finish(job)
 
 
-def with_template(agent: object, task: UserMessage | None) -> UserMessage | None:
-    """Return a task in its agent's template. Raises `ConfigError` if that has no place for it."""
+def task_message(agent: object, task: str | UserMessage | None) -> UserMessage | None:
+    """Return a task as its message, in the agent's template.
+
+    Raises:
+        ConfigError: the template has no place for it.
+    """
+    message = UserMessage(task) if isinstance(task, str) else task
     template = config_of(agent).query_prompt_template if isinstance(agent, Agent) else None
-    if task is None or not template:
-        return task
+    # An empty task stays empty, so that the run is refused.
+    if not template or message is None or not message.text.strip():
+        return message
     if QUERY not in template:
         raise ConfigError(
             "The `query_prompt_template` has no place for the task.",
             cure=f"Put {QUERY} where the task is to stand.",
         )
-    # An empty task stays one, so that the run is refused.
-    return replace(task, text=template.replace(QUERY, task.text)) if task.text.strip() else task
+    return replace(message, text=template.replace(QUERY, message.text))
 
 
-async def open_node_run(
+async def open_run(
     agent: object,
     store: UserStore,
     run_id: str,
-    task: UserMessage | None,
+    task: str | UserMessage | None,
     *,
     thread: str | None,
     parent: RunLog | None,
@@ -218,6 +223,7 @@ async def open_node_run(
                 cure="Use the memory mode `node`, or `ConversationMemory.history_text`.",
             )
         return None
+    query = task.text if isinstance(task, UserMessage) else task
     root_run_id, conversation = run_id, config.conversation_id or thread
     anchored = False
     if parent is not None:
@@ -237,7 +243,7 @@ async def open_node_run(
         anchored,
         run_id,
         root_run_id,
-        task.text if task is not None and config.query_prompt_template else None,
+        query if config.query_prompt_template else None,
     )
     await node.settle(store)
     return node
