@@ -19,12 +19,15 @@ from agent_runtime.memory.observational.reflector.retention import verbatim_term
 from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
 from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints, own_words
 from agent_runtime.prompt.text import one_line, shorten
+from agent_runtime_storage.contract.records.log import Node
 from agent_runtime_storage.contract.records.questions import QuestionRow
 
 OFF_LOOP = 20_000
 """Above this many characters the user's words are read in a thread."""
 ANSWERS = 10_000
 """How many of the thread's newest answers are read."""
+PAGE = 200
+"""How many log nodes are read at once."""
 LONGEST = 800
 """Characters of a constraint; a longer one is shortened and names its node."""
 PIECE = 20_000
@@ -134,15 +137,20 @@ async def _before(
     parent = log.view.entries[0].parent_id
     if parent is None or parent <= known.read:
         return []
-    nodes = await log.store.log.branch(log.lease.thread_id, parent)
-    unread = [
-        node
-        for node in nodes
-        # The agent's nodes are read only where somebody answered: nothing that it says is a rule.
-        if node.seq > known.read and (node.role != "assistant" or node.seq in answered)
-    ]
+    unread: list[Node] = []
+    # In pages, because only the user's nodes of a long branch are kept.
+    while parent is not None and parent > known.read:
+        page = await log.store.log.branch(log.lease.thread_id, parent, limit=PAGE)
+        unread += (
+            node
+            for node in reversed(page)
+            # The agent's nodes are read only where somebody answered: nothing that it says is a
+            # rule.
+            if node.seq > known.read and (node.role != "assistant" or node.seq in answered)
+        )
+        parent = page[0].parent_id
     return await anyio.to_thread.run_sync(
-        lambda: [(node.seq, decode_message(node.body)) for node in unread]
+        lambda: [(node.seq, decode_message(node.body)) for node in reversed(unread)]
     )
 
 
