@@ -76,10 +76,10 @@ class MemoryConfig:
         max_token_limit: the most tokens of history, in our count.
         window: the most messages of history.
         compressed: whether to store the node's document compressed.
-        role_prefix: gives a node's history to the model as one text with these names, for models
-            that are no good with the messages of others.  Only with the mode `node`.
-        query_prompt_template: the text of each task, with `{{#sys.query#}}` where the task stands.
-            A node's memory keeps the task alone.
+        role_prefix: names before the messages of a node's history, which the model then gets as
+            one text.  Only with the mode `node`.
+        query_prompt_template: a text to put each task into, at `{{#sys.query#}}`.  A node's memory
+            keeps the task without it.
     """
 
     mode: MemoryMode = MemoryMode.CONVERSATION

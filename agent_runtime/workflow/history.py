@@ -73,7 +73,7 @@ def _unobserved(view: View, node_id: int | None) -> list[tuple[int | None, int]]
 async def _read(
     store: UserStore, thread_id: str, last: int | None, first: int, most: int
 ) -> list[tuple[int, HistoryMessage, int]]:
-    """Return at most so many messages between two nodes, the newest first, with their tokens."""
+    """Return at most `most` messages between two nodes, the newest first, with their tokens."""
     found: list[tuple[int, HistoryMessage, int]] = []
     while last is not None and last >= first and len(found) < most:
         page = await store.log.branch(thread_id, last, limit=PAGE)

@@ -1,4 +1,4 @@
-"""Observers with scripted models, what they read, and what they are told."""
+"""Observers with scripted models, and what they read."""
 
 from __future__ import annotations
 
