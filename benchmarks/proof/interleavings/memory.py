@@ -13,7 +13,8 @@ The judge uses only the rows and the prompts as sent: each node of the branch is
 exactly once, raw or within one observation, or the prompt counts and names it as missing; an
 observation is valid on its branch; every job was committed once or can be claimed again; a former
 lease holder wrote nothing.  `--seed` repeats a
-failing seed; with `--serial` one call is let through at a time, so a seed gives the same each time.
+failing seed; with `--serial` one call is let through at a time, so a seed gives the same each time,
+unless a prompt is so near to a small window that its times and marks decide.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ async def test_a_seed_repeats_its_interleaving(database_url: str) -> None:
 
     for _ in range(2):
         await run_seeds(
-            MemoryWorld, database_url, [3], verdicts.append, actions=12, concurrent=False
+            MemoryWorld, database_url, [7], verdicts.append, actions=12, concurrent=False
         )
 
     first, second = verdicts
