@@ -101,6 +101,13 @@ def test_json_without_notes_is_no_note(text: str) -> None:
     assert parse_notes(text).notes.lines == ()
 
 
+@pytest.mark.parametrize("quoted", ['{"port": 8443}', '{"port": "8443"}', '["a", "b"]'])
+def test_json_that_a_note_quotes_stays_in_it(quoted: str) -> None:
+    assert lines(f"{AT} | info | It is\n{quoted}") == (
+        ObservationLine(AT, "info", f"It is {quoted}"),
+    )
+
+
 def test_missing_fields_stay_empty() -> None:
     assert lines("unknown | info | x") == (ObservationLine("", "info", "x"),)
     assert lines("info: x") == (ObservationLine("", "info", "x"),)

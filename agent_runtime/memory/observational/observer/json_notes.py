@@ -31,17 +31,14 @@ def without_json(text: str) -> str:
         (place for place in reversed(range(len(lines))) if lines[place].rstrip()[-1:] in _ENDS), -1
     )
     whole = _parsed("\n".join(lines[begin : end + 1]))
-    if whole is not None:
-        return "\n".join((*lines[:begin], *_notes(whole, _DEEPEST), *lines[end + 1 :]))
+    if notes := list(_notes(whole, _DEEPEST)):
+        return "\n".join((*lines[:begin], *notes, *lines[end + 1 :]))
     return "\n".join(part for line in lines for part in _of_line(line))
 
 
-def _of_line(line: str) -> Iterator[str]:
-    found = _parsed(line.strip().removesuffix(","))
-    if found is None:
-        yield line
-    else:
-        yield from _notes(found, _DEEPEST)
+def _of_line(line: str) -> list[str]:
+    # JSON that is no note may be what a note quotes.
+    return list(_notes(_parsed(line.strip().removesuffix(",")), _DEEPEST)) or [line]
 
 
 def _parsed(text: str) -> object:
@@ -58,7 +55,8 @@ def _parsed(text: str) -> object:
 def _notes(value: object, deepest: int) -> Iterator[str]:
     """Yield the lines of a JSON value; a task and a next step come last."""
     if isinstance(value, str):
-        yield " ".join(value.split())
+        if " | " in value:
+            yield " ".join(value.split())
     elif isinstance(value, list) and deepest:
         for one in cast("list[object]", value):
             yield from _notes(one, deepest - 1)
@@ -93,7 +91,7 @@ def _line(fields: Mapping[str, str]) -> Iterator[str]:
         return
     if times or priority:
         yield f"{' '.join(times[:2]) or 'unknown'} | {priority or 'info'} | {' '.join(said)}"
-    else:
+    elif named:
         yield f"- {' '.join(said)}"
 
 
