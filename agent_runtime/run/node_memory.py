@@ -16,6 +16,7 @@ import orjson
 
 from agent_runtime.agent import MAX_MESSAGES, QUERY, Agent, MemoryConfig, MemoryMode
 from agent_runtime.errors import ConfigError, NotFound, StoreError
+from agent_runtime.files.long_texts import MESSAGE_CHARS
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.conversation.turns import as_text, in_words
@@ -29,6 +30,7 @@ from agent_runtime.messages import (
     PromptMessage,
     UserMessage,
     decode_message,
+    encodable,
 )
 from agent_runtime_storage.contract.records.files import FileKind
 from agent_runtime_storage.contract.records.log import ACTIVE, Lease, Run
@@ -223,7 +225,6 @@ async def open_run(
                 cure="Use the memory mode `node`, or `ConversationMemory.history_text`.",
             )
         return None
-    query = task.text if isinstance(task, UserMessage) else task
     root_run_id, conversation = run_id, config.conversation_id or thread
     anchored = False
     if parent is not None:
@@ -243,10 +244,16 @@ async def open_run(
         anchored,
         run_id,
         root_run_id,
-        query if config.query_prompt_template else None,
+        _query(task) if config.query_prompt_template else None,
     )
     await node.settle(store)
     return node
+
+
+def _query(task: str | UserMessage | None) -> str | None:
+    """Return the beginning of a task's text as a run's row can hold it."""
+    text = task.text if isinstance(task, UserMessage) else task
+    return None if text is None else encodable(text[:MESSAGE_CHARS].replace("\0", ""))
 
 
 async def load_node_run(

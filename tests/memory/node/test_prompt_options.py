@@ -19,11 +19,13 @@ on_the_file = pytest.mark.backends("file")
 async def test_a_template_wraps_the_task_and_the_memory_keeps_the_task_alone(play: Play) -> None:
     agent = writer(query_prompt_template="Judge this: {{#sys.query#}} Be brief.")
     async with play() as world:
-        await world.run(agent, "draft {{#sys.query#}}", thread="talk")
+        await world.run(agent, "draft\0\ud800 {{#sys.query#}}", thread="talk")
         await world.run(agent, "two", thread="talk")
-        kept = "draft {{#sys.query#}}"
-        sent = f"Judge this: {kept} Be brief."
-        assert seen(agent) == [kept, f"Re: {sent}", "Judge this: two Be brief."]
+        kept, answer, task = seen(agent)
+        # What a database cannot hold is replaced.
+        assert kept == "draft\ufffd {{#sys.query#}}"
+        assert answer == "Re: Judge this: draft\0\ufffd {{#sys.query#}} Be brief."
+        assert task == "Judge this: two Be brief."
 
 
 @on_the_file
