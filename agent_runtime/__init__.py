@@ -11,7 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent_runtime.agent import Agent, Delegation, MemoryConfig, MemoryMode, MemoryWindow
+    from agent_runtime.agent import (
+        Agent,
+        Delegation,
+        MemoryConfig,
+        MemoryMode,
+        MemoryWindow,
+        RolePrefix,
+    )
     from agent_runtime.delegation.assignment import Assignment
     from agent_runtime.delegation.background import BackgroundTask
     from agent_runtime.delegation.delegate import delegate
@@ -35,7 +42,6 @@ if TYPE_CHECKING:
     from agent_runtime.human.interruptions import Accept, Fail, InterruptedCall, Rerun
     from agent_runtime.human.questions import Decision, Question
     from agent_runtime.memory.conversation.history import ConversationMemory
-    from agent_runtime.memory.conversation.turns import RolePrefix
     from agent_runtime.memory.node.memory import NodeMemory, latest
     from agent_runtime.memory.observational.observer.base import (
         Observer,
@@ -51,10 +57,10 @@ if TYPE_CHECKING:
     from agent_runtime.messages import Change, FileRef, ToolResult, UserMessage, Verdict
     from agent_runtime.models import model_from_name
     from agent_runtime.models.base import Model, ModelSettings
-    from agent_runtime.models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from agent_runtime.models.fallback.model import FallbackModel
     from agent_runtime.models.litellm import LiteLLMModel
     from agent_runtime.models.native import NativeModel
+    from agent_runtime.models.retrieval.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from agent_runtime.models.scripted import ScriptedModel
     from agent_runtime.plan.model import Plan, PlanItem
     from agent_runtime.plan.planner import Planner
@@ -182,7 +188,7 @@ _HOMES = {
     "ConversationMemory": ".memory.conversation.history",
     "Decision": ".human.questions",
     "Delegation": ".agent",
-    "Embedder": ".models.embedding",
+    "Embedder": ".models.retrieval.embedding",
     "Event": ".events",
     "Fail": ".human.interruptions",
     "FallbackModel": ".models.fallback.model",
@@ -191,7 +197,7 @@ _HOMES = {
     "FileRef": ".messages",
     "Health": ".run.process.health",
     "InterruptedCall": ".human.interruptions",
-    "LiteLLMEmbedder": ".models.embedding",
+    "LiteLLMEmbedder": ".models.retrieval.embedding",
     "LiteLLMModel": ".models.litellm",
     "McpServer": ".tools.mcp.server",
     "MemoryConfig": ".agent",
@@ -220,11 +226,11 @@ _HOMES = {
     "Reflector": ".memory.observational.reflector.base",
     "ReflectorResult": ".memory.observational.reflector.base",
     "Rerun": ".human.interruptions",
-    "RolePrefix": ".memory.conversation.turns",
+    "RolePrefix": ".agent",
     "RunResult": ".run.results",
     "RunStream": ".run.results",
     "Runtime": ".runtime",
-    "ScriptedEmbedder": ".models.embedding",
+    "ScriptedEmbedder": ".models.retrieval.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
     "StoreError": ".errors",

@@ -55,6 +55,18 @@ class MemoryWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class RolePrefix:
+    """The names before messages in a history as plain text."""
+
+    user: str = "Human"
+    assistant: str = "Assistant"
+
+
+QUERY = "{{#sys.query#}}"
+"""Stands for the task in a `query_prompt_template`."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryConfig:
     """How an agent remembers.
 
@@ -65,6 +77,10 @@ class MemoryConfig:
         max_token_limit: the most tokens of history, in our count.
         window: the most messages of history.
         compressed: whether to store the node's document compressed.
+        role_prefix: names before the messages of a node's history, which the model then gets as
+            one text.  Only with the mode `node`.
+        query_prompt_template: a text to put each task into, at `{{#sys.query#}}`.  A node's memory
+            keeps the task without it.
     """
 
     mode: MemoryMode = MemoryMode.CONVERSATION
@@ -74,6 +90,8 @@ class MemoryConfig:
     max_token_limit: int = MAX_TOKENS
     window: MemoryWindow = field(default_factory=MemoryWindow)
     compressed: bool = False
+    role_prefix: RolePrefix | None = None
+    query_prompt_template: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,13 @@ from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.plan.planner import Planner
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
+from agent_runtime.run import node_memory
 from agent_runtime.run.budget import require_room, tree_budget
 from agent_runtime.run.control import RunControl, check_answered
 from agent_runtime.run.imported_threads import vouch_for
 from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
-from agent_runtime.run.node_memory import NodeRun, load_node_run, open_node_run, resume_node_run
 from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent
@@ -56,7 +56,7 @@ from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Run
 
 if TYPE_CHECKING:
-    from agent_runtime.models.embedding import Embedder
+    from agent_runtime.models.retrieval.embedding import Embedder
 
 _log = logging.getLogger(__name__)
 
@@ -344,12 +344,12 @@ class Runtime(RunControl):
         elif thread is None and isinstance(agent, Workflow):
             thread = agent.thread
         run_id = new_id()
-        node = await open_node_run(agent, store, run_id, thread=thread, parent=parent)
+        node = await node_memory.open_run(agent, store, run_id, task, thread=thread, parent=parent)
         # With node memory each run has its own thread.
         thread = new_id() if node or not thread else thread
         setup = await self._resolve(agent, store, thread, budget, deps, child=parent is not None)
         if node is not None and isinstance(agent, Agent):
-            node = await load_node_run(node, agent, store, setup.info.takes)
+            node = await node_memory.load_node_run(node, agent, store, setup.info.takes)
         if parent is None:
             await require_room(store, setup.limits, thread)
         workflow = isinstance(agent, Workflow)
@@ -357,7 +357,7 @@ class Runtime(RunControl):
             run_id=run_id,
             thread_id=thread,
             agent=encodable(agent.name),
-            task=UserMessage(task) if isinstance(task, str) else task,
+            task=node_memory.task_message(agent, task),
             # A tree has one budget, on its root.
             budget=budget if parent is None else Budget(),
             on_event=on_event,
@@ -407,7 +407,7 @@ class Runtime(RunControl):
                 state.gate = replace(state.gate, asks=agent.asking)
             # Then the nodes of a workflow that failed last run again.
             retry = run.stop_reason in ("error", "budget")
-            return await self._drive(state, agent, resume_node_run(run), retry=retry)
+            return await self._drive(state, agent, node_memory.resume_node_run(run), retry=retry)
 
     async def _resolve(
         self,
@@ -468,7 +468,7 @@ class Runtime(RunControl):
         self,
         state: RunState,
         agent: Agent | Workflow,
-        node: NodeRun | None,
+        node: node_memory.NodeRun | None,
         *,
         retry: bool = False,
     ) -> RunResult:

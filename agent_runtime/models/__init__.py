@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from agent_runtime.models.base import Price
-    from agent_runtime.models.embedding import LiteLLMEmbedder
     from agent_runtime.models.fallback.model import FallbackModel
     from agent_runtime.models.litellm import LiteLLMModel
     from agent_runtime.models.native import NativeModel
+    from agent_runtime.models.retrieval.embedding import LiteLLMEmbedder
     from agent_runtime_config import Settings
     from agent_runtime_config.model_settings import ModelPlace, Role
 
@@ -73,7 +73,7 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
     Raises:
         ConfigError: the name is empty.
     """
-    from agent_runtime.models.embedding import LiteLLMEmbedder
+    from agent_runtime.models.retrieval.embedding import LiteLLMEmbedder
 
     check_name(name)
     place = settings.place("embedder")

@@ -59,6 +59,16 @@ _NAME = re.compile(
     r"(?:(?:-[A-Za-z0-9]+){2,}|-(?=[A-Za-z]*[0-9])[A-Za-z0-9.]+)(?![\w-]))"
     r"|(?P<word>\w+)"
 )
+# A closing tag, and what says at which line something stands; a number elsewhere may be an id.
+_POSITION = re.compile(
+    rf"(?P<file>\.(?:{_EXTENSIONS}))(?::[0-9]+(?::[0-9]+)?|\([0-9]+(?:,[0-9]+)?\))(?!\w)"
+    r"|</[A-Za-z][\w:.-]*\s*>"
+    r"|\b[Ll]ines? [0-9]+(?:(?: ?[-–] ?| to )[0-9]+)?\b"
+    r"|^@@ [-+0-9, ]+ @@"
+    r"|^[ \t]*[0-9]+:(?=[^\s\d])",
+    re.MULTILINE,
+)
+_LINE_NUMBER = re.compile(r"^[ \t]*(?P<number>[0-9]{1,9})(?=[\t:|→-]|  )", re.MULTILINE)
 # A round bracket may begin a segment of a path; after a word it is a call or a Markdown link.
 _CALL = re.compile(r"(?<=[\w\])])\(")
 # The number that grep writes after a file's name in the lines around a match.
@@ -196,7 +206,23 @@ def spelled_out(ledger: Iterable[str]) -> Iterator[str]:
 
 
 def _runs(text: str) -> list[str]:
+    text = _POSITION.sub(lambda found: f"{found['file'] or ''} ", _without_line_numbers(text))
     return _RUN.findall(text if text.isascii() else _DENSE.sub(" ", text))
+
+
+def _without_line_numbers(text: str) -> str:
+    """Return a text without numbers that count its lines; others may be ids, as in a table."""
+    found = list(_LINE_NUMBER.finditer(text))
+    numbers = [int(one["number"]) for one in found]
+    parts: list[str] = []
+    end = 0
+    for place, one in enumerate(found):
+        near = {numbers[place] - 1, numbers[place] + 1}
+        if near.isdisjoint((*numbers[max(0, place - 1) : place], *numbers[place + 1 : place + 2])):
+            continue
+        parts.append(text[end : one.start()])
+        end = one.end()
+    return "".join((*parts, text[end:]))
 
 
 def _is_prose(run: str) -> bool:

@@ -14,19 +14,23 @@ from typing import Any
 
 import orjson
 
-from agent_runtime.agent import MAX_MESSAGES, Agent, MemoryConfig, MemoryMode
+from agent_runtime.agent import MAX_MESSAGES, QUERY, Agent, MemoryConfig, MemoryMode
 from agent_runtime.errors import ConfigError, NotFound, StoreError
+from agent_runtime.files.long_texts import MESSAGE_CHARS
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.memory.conversation.turns import as_text, in_words
 from agent_runtime.memory.node.document import NodeMessage
 from agent_runtime.memory.node.memory import Head, NodeKey, NodeMemory, latest
 from agent_runtime.messages import (
     AssistantMessage,
     FileRef,
     LoggedMessage,
+    Note,
     PromptMessage,
     UserMessage,
     decode_message,
+    encodable,
 )
 from agent_runtime_storage.contract.records.files import FileKind
 from agent_runtime_storage.contract.records.log import ACTIVE, Lease, Run
@@ -34,6 +38,8 @@ from agent_runtime_storage.contract.store import UserStore
 
 CLAIM_SECONDS = 60.0
 RETRY_SECONDS = 1.0
+HISTORY = "Earlier in this conversation:"
+"""Precedes a history that is given as one text."""
 SETTLED_AT_ONCE = 20
 """The most missing turns of earlier runs that are written before a run begins."""
 
@@ -47,6 +53,7 @@ class NodeRun:
     Attributes:
         anchored: whether the conversation is the thread of the root run.  The node then remembers
             the turns on that thread's branch, otherwise all turns in their order.
+        query: the task without the template that it is given in; None if there is no template.
         before: the messages that the run begins with; see `load_node_run`.
         left_out: how many older turns did not fit the limits.
     """
@@ -56,6 +63,7 @@ class NodeRun:
     anchored: bool
     run_id: str
     root_run_id: str
+    query: str | None = None
     before: tuple[LoggedMessage, ...] = ()
     left_out: int = 0
     _on_branch: dict[str, bool] = field(default_factory=dict[str, bool], repr=False, compare=False)
@@ -70,6 +78,7 @@ class NodeRun:
             "node_id": self.key.node_id,
             "compressed": self.compressed,
             "anchored": self.anchored,
+            "query": self.query,
         }
 
     def memory(self, store: UserStore) -> NodeMemory:
@@ -140,7 +149,7 @@ class NodeRun:
         await memory.add_messages(
             self.turn_id,
             self.head(store),
-            user_content=task.text,
+            user_content=task.text if self.query is None else self.query,
             user_files=task.files if isinstance(task, UserMessage) else (),
             assistant_content=_answer(run.output),
             assistant_files=await _made(store, run),
@@ -166,13 +175,39 @@ class NodeRun:
             await store.jobs.finish(job)
 
 
-async def open_node_run(
-    agent: object, store: UserStore, run_id: str, *, thread: str | None, parent: RunLog | None
+def task_message(agent: object, task: str | UserMessage | None) -> UserMessage | None:
+    """Return a task as its message, in the agent's template.
+
+    Raises:
+        ConfigError: the template has no place for it.
+    """
+    message = UserMessage(task) if isinstance(task, str) else task
+    template = config_of(agent).query_prompt_template if isinstance(agent, Agent) else None
+    # An empty task stays empty, so that the run is refused.
+    if not template or message is None or not message.text.strip():
+        return message
+    if QUERY not in template:
+        raise ConfigError(
+            "The `query_prompt_template` has no place for the task.",
+            cure=f"Put {QUERY} where the task is to stand.",
+        )
+    return replace(message, text=template.replace(QUERY, message.text))
+
+
+async def open_run(
+    agent: object,
+    store: UserStore,
+    run_id: str,
+    task: str | UserMessage | None,
+    *,
+    thread: str | None,
+    parent: RunLog | None,
 ) -> NodeRun | None:
     """Return the part of a new run in a node's memory; None if it has none.
 
     Args:
         agent: the agent or workflow to run; only an agent has a memory mode.
+        task: without the agent's template.
         thread: the thread given to the run.
 
     Raises:
@@ -183,6 +218,12 @@ async def open_node_run(
         return None
     config = config_of(agent)
     if config.mode is not MemoryMode.NODE:
+        if config.role_prefix is not None:
+            raise ConfigError(
+                f"The agent {agent.name!r} has a `role_prefix`, but its thread is its "
+                "memory, whose messages stay messages.",
+                cure="Use the memory mode `node`, or `ConversationMemory.history_text`.",
+            )
         return None
     root_run_id, conversation = run_id, config.conversation_id or thread
     anchored = False
@@ -203,9 +244,16 @@ async def open_node_run(
         anchored,
         run_id,
         root_run_id,
+        _query(task) if config.query_prompt_template else None,
     )
     await node.settle(store)
     return node
+
+
+def _query(task: str | UserMessage | None) -> str | None:
+    """Return the beginning of a task's text as a run's row can hold it."""
+    text = task.text if isinstance(task, UserMessage) else task
+    return None if text is None else encodable(text[:MESSAGE_CHARS].replace("\0", ""))
 
 
 async def load_node_run(
@@ -227,6 +275,10 @@ async def load_node_run(
         takes=takes,
     )
     before = tuple(logged for message in history if (logged := _logged(message)) is not None)
+    if config.role_prefix is not None and history:
+        # A note, because a user message with the agent's words would make them the user's.
+        text = as_text([in_words(message) for message in history], config.role_prefix)
+        before = (Note(f"{HISTORY}\n{text}"),)
     return replace(node, before=before, left_out=history.left_out)
 
 
@@ -237,7 +289,9 @@ def resume_node_run(run: Run) -> NodeRun | None:
         return None
     key = NodeKey(*(str(spec.get(name, "")) for name in ("app_id", "conversation_id", "node_id")))
     compressed, anchored = bool(spec.get("compressed")), bool(spec.get("anchored"))
-    return NodeRun(key, compressed, anchored, run.id, run.root_run_id)
+    query = spec.get("query")
+    query = query if isinstance(query, str) else None
+    return NodeRun(key, compressed, anchored, run.id, run.root_run_id, query)
 
 
 def config_of(agent: Agent) -> MemoryConfig:

@@ -41,7 +41,7 @@ request that the provider would refuse, in the provider's own words:
 
 from __future__ import annotations
 
-from agent_runtime.models.embedding import ScriptedEmbedder
+from agent_runtime.models.retrieval.embedding import ScriptedEmbedder
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
 from agent_runtime.models.wire.rules.switch import checked_requests
 from agent_runtime.testing.model_server import (

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import orjson
 
-from agent_runtime.models.embedding import hashed
+from agent_runtime.models.retrieval.embedding import hashed
 from agent_runtime.models.tokens import count_text
 
 DIMENSIONS = 64

@@ -42,24 +42,13 @@ async def read_history(
             others.
     """
     noted = limits is None and bool(view.observations)
-    first = (view.start.first or 0) if noted else 0
-    gaps = view.start.gaps if noted else ()
-    # What left the prompt while memory was off has no notes: it is read as it was said.
-    lowest = min((first, *(gap.first for gap in gaps)))
     left = limits or HistoryLimits(ALL, ALL)
     newest: list[tuple[int, HistoryMessage, int]] = []
-    while node_id is not None and len(newest) < left.messages:
-        page = await store.log.branch(thread_id, node_id, limit=PAGE)
-        for node in reversed(page):
-            message = decode_message(node.body)
-            spoken = isinstance(message, UserMessage | AssistantMessage)
-            shown = node.seq >= first or any(gap.first <= node.seq <= gap.last for gap in gaps)
-            if spoken and node.kind == "message" and shown:
-                newest.append((node.seq, message, node.tokens))
-        node_id = page[0].parent_id if page[0].seq > lowest else None
+    for last, first in _unobserved(view, node_id) if noted else [(node_id, 0)]:
+        newest += await _read(store, thread_id, last, first, left.messages - len(newest))
     fitting: list[tuple[int, HistoryMessage]] = []
     tokens = left.tokens
-    for seq, message, size in newest[: left.messages]:
+    for seq, message, size in newest:
         tokens -= size
         # The first that does not fit ends it: a gap would change what the rest means.
         if tokens < 0:
@@ -71,6 +60,30 @@ async def read_history(
     while fitting and not isinstance(fitting[-1][1], UserMessage):
         fitting.pop()
     return [message for _, message in reversed(fitting)]
+
+
+def _unobserved(view: View, node_id: int | None) -> list[tuple[int | None, int]]:
+    """Return the stretches that no observation stands for, the newest first, by their ends."""
+    first = view.start.first or 0
+    raw = [(node_id, first)] if node_id is not None and node_id >= first else []
+    # What left the prompt while memory was off has no notes: it is read as it was said.
+    return [*raw, *((gap.last, gap.first) for gap in reversed(view.start.gaps))]
+
+
+async def _read(
+    store: UserStore, thread_id: str, last: int | None, first: int, most: int
+) -> list[tuple[int, HistoryMessage, int]]:
+    """Return at most `most` messages between two nodes, the newest first, with their tokens."""
+    found: list[tuple[int, HistoryMessage, int]] = []
+    while last is not None and last >= first and len(found) < most:
+        page = await store.log.branch(thread_id, last, limit=PAGE)
+        for node in reversed(page):
+            message = decode_message(node.body)
+            spoken = isinstance(message, UserMessage | AssistantMessage)
+            if spoken and node.kind == "message" and node.seq >= first:
+                found.append((node.seq, message, node.tokens))
+        last = page[0].parent_id
+    return found[:most]
 
 
 def _behind_notes(

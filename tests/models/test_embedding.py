@@ -22,7 +22,7 @@ from agent_runtime.errors import (
 )
 from agent_runtime.models import attempts
 from agent_runtime.models.catalog import embedding_price
-from agent_runtime.models.embedding import LiteLLMEmbedder, ScriptedEmbedder
+from agent_runtime.models.retrieval.embedding import LiteLLMEmbedder, ScriptedEmbedder
 from agent_runtime.models.tokens import count_text
 from agent_runtime.testing.model_server import (
     OpenAIServer,

@@ -17,7 +17,7 @@ from agent_runtime.errors import (
 )
 from agent_runtime.models import attempts
 from agent_runtime.models.catalog import RerankPrice, rerank_price
-from agent_runtime.models.rerank.reranker import LiteLLMReranker
+from agent_runtime.models.retrieval.reranker import LiteLLMReranker
 from tests.support.rerank_server import KEY, RerankServer
 
 TEXTS = ["The sky is blue.", "Otto the dog ate a shoe.", "A dog."]

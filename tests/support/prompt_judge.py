@@ -28,6 +28,13 @@ MAIN = "main"
 Message: TypeAlias = tuple[str, str, list[str], str]
 """A message of a prompt: role, text, ids of its calls, id of the call that it answers."""
 _OBSERVED = re.compile(r"<observed (\w+) nodes (\d+) to (\d+)>\n.*\n</observed \1>", re.DOTALL)
+_MISSING = re.compile(
+    r"(?P<left>\d+) earlier messages of this thread are not shown"
+    r"(?:; the observations above stand for (?P<all>them)"
+    r"|; (?:the observations above stand for all but|nothing stands for) (?P<gaps>\d+) of them"
+    r"(?: yet)?, nodes (?P<named>(?:\"\d+-\d+\"(?:, )?)+)(?: and (?P<more>\d+) more stretches)?)?"
+)
+_NAMED = re.compile(r"(\d+)-(\d+)")
 
 
 @dataclass(slots=True)
@@ -181,11 +188,18 @@ class Judge:
             start: dict[str, Any] = orjson.loads(bytes(body))
             seen = [self.left.observations[number] for number in start["observed"]]
             branch = self.branch(anchor)
-            ends = [None, *(row.last for row in seen)]
-            if [row.parent_id for row in seen] != ends[:-1]:
-                self._add(f"the observations of activation {identity} do not follow each other")
             if any(row.last not in branch for row in seen):
                 self._add(f"activation {identity} has observations of another branch")
+            if not start["remembers"]:
+                continue
+            stretches = [(row.first, row.parent_id, row.last) for row in seen]
+            stretches += [(gap["first"], gap["parent_id"], gap["last"]) for gap in start["gaps"]]
+            stretches.sort()
+            ends = [None, *(last for _, _, last in stretches)]
+            if [parent for _, parent, _ in stretches] != ends[:-1]:
+                self._add(
+                    f"the observations and gaps of activation {identity} do not follow each other"
+                )
             first = start["first"]
             if first is not None and self._parent(first) != ends[-1]:
                 self._add(f"activation {identity} begins at {first}, is observed to {ends[-1]}")
@@ -193,7 +207,7 @@ class Judge:
     def prompt(self, sent: Sent) -> str:
         """Return the problem of a prompt, or "".
 
-        It must show each node of its branch exactly once.
+        It must show each node of its branch exactly once, or count and name it as missing.
         """
         messages = sent.messages[1:]
         intervals: list[tuple[int, int]] = []
@@ -213,12 +227,59 @@ class Judge:
     def _covers(
         self, branch: list[int], intervals: list[tuple[int, int]], messages: list[Message]
     ) -> str:
-        reached = 0
+        reached, observed = 0, set[int]()
         for first, last in intervals:
-            if branch[reached : reached + 1] != [first] or last not in branch[reached:]:
+            if first not in branch[reached:] or last not in branch[branch.index(first) :]:
                 return f"it has observations of {intervals} on the branch {branch}"
             reached = branch.index(last) + 1
-        return self._raw(messages, branch[reached:], stated=reached > 0)
+            observed.update(range(branch.index(first), reached))
+        missing = _MISSING.search(messages[0][1]) if messages else None
+        wrong = self._raw(messages, branch[reached:], stated=reached > 0)
+        if missing is None and not wrong and len(observed) < reached:
+            return f"it has observations of {intervals} on the branch {branch} and names no gap"
+        if (missing is None and not wrong) or not messages:
+            return wrong
+        for place in range(reached, len(branch)):
+            if not self._raw(messages, branch[place:], stated=True):
+                return self._claims(branch[:place], observed, messages[0][1], missing)
+        return wrong
+
+    def _claims(
+        self, branch: list[int], observed: set[int], note: str, missing: re.Match[str] | None
+    ) -> str:
+        """Return what is wrong with what a state note says of the nodes before the raw ones."""
+        # The task stands in front of the note, and is not counted as missing.
+        task = {node for node in branch if note.startswith(self.left.nodes[node][1].text + "\n\n")}
+        left = int(missing["left"]) if missing else 0
+        if (size := self._size(branch) - len(task)) != left:
+            return f"it says that {left} messages are not shown, not {size}"
+        if missing is None:
+            return ""
+        stretches: list[list[int]] = []
+        for place, node in enumerate(branch):
+            if place in observed:
+                continue
+            if stretches and place and (place - 1) not in observed:
+                stretches[-1].append(node)
+            else:
+                stretches.append([node])
+        stretches = [nodes for nodes in stretches if set(nodes) - task]
+        if missing["gaps"] is None:
+            return "it says that observations stand for all" if missing["all"] and stretches else ""
+        gone = sum(map(self._size, stretches)) - len(task & {n for one in stretches for n in one})
+        if gone != int(missing["gaps"]):
+            return f"it says that nothing stands for {missing['gaps']} messages, not {gone}"
+        named = [(int(first), int(last)) for first, last in _NAMED.findall(missing["named"])]
+        ends = [(nodes[0], nodes[-1]) for nodes in stretches]
+        rest = len(ends) - len(named)
+        if ends[: len(named)] != named or rest != int(missing["more"] or 0):
+            return f"it names the gaps {named} and {missing['more']} more, which are {ends}"
+        return ""
+
+    def _size(self, nodes: Sequence[int]) -> int:
+        messages = [self.left.nodes[node][1] for node in nodes]
+        calls = [one.calls for one in messages if isinstance(one, AssistantMessage)]
+        return len(messages) + sum(map(len, calls))
 
     def _heads(self, sent: Sent) -> list[int]:
         """Return the nodes that may be the newest of a prompt: several may read alike."""

@@ -28,7 +28,9 @@ from agent_runtime.models.scripted import say
 from agent_runtime.prompt.constraints import HISTORY_NOTES as NOTES
 from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes
 from agent_runtime.prompt.view import Gap
+from agent_runtime.workflow import history as history_module
 from agent_runtime.workflow.history import read_history
+from agent_runtime_storage.contract.records.log import Node
 from tests.workflow.helpers import answering, local, texts
 
 pytestmark = pytest.mark.backends("file")
@@ -233,7 +235,12 @@ async def test_a_resumed_run_has_the_history_that_it_began_with(database_url: st
     assert histories[-1] == histories[-2] and histories[-1][0].startswith(NOTES)
 
 
-async def test_what_left_while_memory_was_off_stays_in_the_history(database_url: str) -> None:
+async def test_what_left_while_memory_was_off_stays_in_the_history(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "PAGE", 4)
+    read: list[int] = []
+
     async def flow(w: WorkflowContext) -> str:
         return "Answered."
 
@@ -255,6 +262,14 @@ async def test_what_left_while_memory_was_off_stays_in_the_history(database_url:
         gaps = (Gap(seqs[3], seqs[4], seqs[7], 4),)
         start = replace(view.start, first=seqs[12], gaps=gaps)
         view = replace(view, start=start, observations=standing)
+        branch = store.log.branch
+
+        async def seen(*args: Any, **options: Any) -> list[Node]:
+            nodes = await branch(*args, **options)
+            read.extend(node.seq for node in nodes)
+            return nodes
+
+        monkeypatch.setattr(store.log, "branch", seen)
         history = texts(tuple(await read_history(store, view, thread, head, None)))
     said = [text.partition("]")[0] for text in history if text != "Answered."]
     mark = NOTES.removesuffix("]")
@@ -264,6 +279,8 @@ async def test_what_left_while_memory_was_off_stays_in_the_history(database_url:
         mark,
         *(f"Part {n}." for n in range(6, 10)),
     ]
+    # What observations stand for is not read.
+    assert sorted(read) == [*seqs[4:8], *seqs[12:]]
 
 
 @pytest.mark.parametrize("on, most, left", [(False, None, 10), (True, 4, 2)])

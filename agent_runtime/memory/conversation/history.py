@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from agent_runtime.agent import MAX_MESSAGES, MAX_TOKENS, MemoryWindow
+from agent_runtime.agent import MAX_MESSAGES, MAX_TOKENS, MemoryWindow, RolePrefix
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
 from agent_runtime.memory.conversation.turns import (
     History,
-    RolePrefix,
     as_text,
     in_words,
     newest_turns,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import anyio.to_thread
 
+from agent_runtime.agent import RolePrefix
 from agent_runtime.files.references import FilePolicy, resolve_files
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, placeholder
@@ -18,14 +19,6 @@ COUNT_IN_THREAD = 100_000
 """Characters above which a turn is counted in a worker thread."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class RolePrefix:
-    """The names before messages in a history as plain text."""
-
-    user: str = "Human"
-    assistant: str = "Assistant"
 
 
 def turns_of(items: Sequence[T], *, begins: Callable[[T], bool]) -> list[list[T]]:

@@ -13,18 +13,21 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 import anyio.to_thread
 
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.language.rules import SENTENCE, is_rule, may_be_rule
+from agent_runtime.memory.observational.language.rules import SENTENCE, binds
 from agent_runtime.memory.observational.observer.sentences import answer_text, words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
 from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
 from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints, own_words
 from agent_runtime.prompt.text import one_line, shorten
+from agent_runtime_storage.contract.records.log import Node
 from agent_runtime_storage.contract.records.questions import QuestionRow
 
 OFF_LOOP = 20_000
 """Above this many characters the user's words are read in a thread."""
 ANSWERS = 10_000
 """How many of the thread's newest answers are read."""
+PAGE = 200
+"""How many log nodes are read at once."""
 LONGEST = 800
 """Characters of a constraint; a longer one is shortened and names its node."""
 PIECE = 20_000
@@ -50,6 +53,7 @@ _STEERED = re.compile(
 _ALLOWED = re.compile(r"^The user allowed the call of \S+ and says: ")
 """What it puts before the reason of an approval."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
+_ALIKE = str.maketrans("123456789", "000000000")
 # Characters from which a line without an end may be wrapped.
 _WRAPPED = 40
 
@@ -133,15 +137,20 @@ async def _before(
     parent = log.view.entries[0].parent_id
     if parent is None or parent <= known.read:
         return []
-    nodes = await log.store.log.branch(log.lease.thread_id, parent)
-    unread = [
-        node
-        for node in nodes
-        # The agent's nodes are read only where somebody answered: nothing that it says is a rule.
-        if node.seq > known.read and (node.role != "assistant" or node.seq in answered)
-    ]
+    unread: list[Node] = []
+    # In pages, because only the user's nodes of a long branch are kept.
+    while parent is not None and parent > known.read:
+        page = await log.store.log.branch(log.lease.thread_id, parent, limit=PAGE)
+        unread += (
+            node
+            for node in reversed(page)
+            # The agent's nodes are read only where somebody answered: nothing that it says is a
+            # rule.
+            if node.seq > known.read and (node.role != "assistant" or node.seq in answered)
+        )
+        parent = page[0].parent_id
     return await anyio.to_thread.run_sync(
-        lambda: [(node.seq, decode_message(node.body)) for node in unread]
+        lambda: [(node.seq, decode_message(node.body)) for node in reversed(unread)]
     )
 
 
@@ -298,9 +307,9 @@ def _ends(text: str) -> Iterator[int]:
 
 def _is_constraint(sentence: str) -> bool:
     """Return whether a sentence requires, forbids or corrects something."""
-    return any(map(str.isalpha, sentence[:SENTENCE])) and (
-        is_rule(sentence) or may_be_rule(sentence)
-    )
+    # By their shape, because a pasted log has thousands of lines that differ in numbers only.
+    shape = sentence[:SENTENCE].translate(_ALIKE)
+    return any(map(str.isalpha, shape)) and binds(shape)
 
 
 # Superseding

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_runtime.memory.recall.indexer import VectorIndexer
     from agent_runtime.memory.recall.reranker_client import RerankerClient
     from agent_runtime.memory.recall.retriever import RecallPolicy, Retriever
-    from agent_runtime.models.embedding import Embedder
+    from agent_runtime.models.retrieval.embedding import Embedder
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class RecallService:
 def _reranker_client(settings: Settings) -> RerankerClient | None:
     """Return the client of the reranker, where one is named and a budget can be kept with it."""
     from agent_runtime.memory.recall.reranker_client import RerankerClient
-    from agent_runtime.models.rerank.reranker import reranker_from_name
+    from agent_runtime.models.retrieval.reranker import reranker_from_name
 
     if not settings.reranker_model:
         return None

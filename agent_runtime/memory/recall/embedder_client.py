@@ -9,7 +9,6 @@ import anyio
 from agent_runtime.errors import (
     ModelError,
     ModelOverflow,
-    ModelProtocolError,
     ModelRejected,
     ModelStalled,
 )
@@ -20,8 +19,7 @@ from agent_runtime.memory.recall.provider_client import (
     TOKEN_RATIO,
     ProviderClient,
 )
-from agent_runtime.models.base import Checkable
-from agent_runtime.models.embedding import Embedder, Embeddings, Vector, vectors_of
+from agent_runtime.models.retrieval.embedding import Embedder, Embeddings, Vector, vectors_of
 from agent_runtime.models.tokens import count_text
 from agent_runtime_storage.contract.records.log import Amount
 
@@ -39,7 +37,7 @@ class EmbedderClient(ProviderClient):
     """
 
     def __init__(self, embedder: Embedder, *, seconds: float) -> None:
-        super().__init__(embedder.name, EMBED, seconds=seconds)
+        super().__init__(embedder.name, EMBED, seconds=seconds, role="embedder", gives="vectors")
         self._embedder = embedder
         self._slow_until = 0.0
         self._queries: dict[tuple[str, str], Vector] = {}
@@ -111,7 +109,7 @@ class EmbedderClient(ProviderClient):
         # What holds if the call is cancelled: it may be billed.
         lost = 1
         try:
-            made = await self._call(texts, self.seconds if seconds is None else seconds)
+            made = await self.answered(self._embedder, lambda: self._embedder.embed(texts), seconds)
             lost = made.lost + (made.tokens is None)
             vectors = vectors_of(made.vectors, len(texts), self.name)
         except ModelError as error:
@@ -134,27 +132,6 @@ class EmbedderClient(ProviderClient):
                 await self._record(log, made, counted, held, lost)
         self.worked()
         return vectors
-
-    async def _call(self, texts: Sequence[str], seconds: float) -> Embeddings:
-        try:
-            if isinstance(self._embedder, Checkable):
-                # Outside of the timeout: loading litellm takes seconds, once.
-                await self._embedder.check()
-            with anyio.move_on_after(seconds):
-                return await self._embedder.embed(texts)
-        except ModelError:
-            raise
-        except Exception as error:
-            # A bug in the embedder must not end the run.
-            raise ModelProtocolError(
-                f"{self.name} failed unexpectedly: {type(error).__name__}.", lost=1
-            ) from error
-        raise ModelStalled(
-            f"{self.name} gave no vectors within {seconds:g} s.",
-            cure="Check the embedder, or raise AGENT_RUNTIME_EMBEDDER_TIMEOUT and "
-            "AGENT_RUNTIME_SEMANTIC_RECALL_TIMEOUT.",
-            lost=1,
-        )
 
     async def _record(
         self, log: RunLog, made: Embeddings, counted: int, held: Amount, lost: int

@@ -33,7 +33,7 @@ from agent_runtime.memory.recall.passages import MESSAGE, Passage, passages
 from agent_runtime.memory.recall.relevance import Nearness
 from agent_runtime.memory.recall.search import Fitting
 from agent_runtime.memory.transcript import characters
-from agent_runtime.models.embedding import Vector
+from agent_runtime.models.retrieval.embedding import Vector
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.view import Entry
 from agent_runtime_storage.contract.records.log import NewEvent

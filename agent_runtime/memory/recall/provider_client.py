@@ -5,15 +5,25 @@ All runs of a runtime share one client, so a model that is down is not called by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import anyio
 
-from agent_runtime.errors import LeaseLost, ModelError, ModelUnavailable
+from agent_runtime.errors import (
+    LeaseLost,
+    ModelError,
+    ModelProtocolError,
+    ModelStalled,
+    ModelUnavailable,
+)
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.accounting import record_failed_calls, reserve_for_memory
+from agent_runtime.models.base import Checkable
 from agent_runtime_storage.contract.records.log import Amount
 from agent_runtime_storage.contract.records.usage import Usage
+
+T = TypeVar("T")
 
 BACKOFF_SECONDS = 60.0
 """How long a failed model is not called."""
@@ -28,12 +38,16 @@ class ProviderClient:
         name: under which its usage is stored.
         purpose: of its usage.
         seconds: timeout of a call that names none.
+        role: what the settings call it.
+        gives: what an answer consists of.
     """
 
-    def __init__(self, name: str, purpose: str, *, seconds: float) -> None:
+    def __init__(self, name: str, purpose: str, *, seconds: float, role: str, gives: str) -> None:
         self.name = name
         self.seconds = seconds
         self._purpose = purpose
+        self._role = role
+        self._gives = gives
         self._retry_at = 0.0
         self._failure: Exception | None = None
         self._reported = False
@@ -63,6 +77,35 @@ class ProviderClient:
         """Raise `ModelUnavailable` if the model failed a moment ago."""
         if self.down and self._failure is not None:
             raise ModelUnavailable(f"{self.name} failed a moment ago: {self._failure}")
+
+    async def answered(
+        self, model: object, call: Callable[[], Awaitable[T]], seconds: float | None
+    ) -> T:
+        """Return the model's answer within some seconds.
+
+        Raises:
+            ModelError: it refuses, fails, or takes longer.
+        """
+        limit = self.seconds if seconds is None else seconds
+        try:
+            if isinstance(model, Checkable):
+                # Outside of the timeout: loading litellm takes seconds, once.
+                await model.check()
+            with anyio.move_on_after(limit):
+                return await call()
+        except ModelError:
+            raise
+        except Exception as error:
+            # A bug in the model must not end the run.
+            raise ModelProtocolError(
+                f"{self.name} failed unexpectedly: {type(error).__name__}.", lost=1
+            ) from error
+        raise ModelStalled(
+            f"{self.name} gave no {self._gives} within {limit:g} s.",
+            cure=f"Check the {self._role}, or raise AGENT_RUNTIME_{self._role.upper()}_TIMEOUT and "
+            "AGENT_RUNTIME_SEMANTIC_RECALL_TIMEOUT.",
+            lost=1,
+        )
 
     async def reserve(self, log: RunLog, bound: Amount) -> Amount:
         """Reserve the most that a call may cost; nothing for a run that has ended.

@@ -12,9 +12,7 @@ from agent_runtime.errors import (
     BudgetExceeded,
     ModelError,
     ModelOverflow,
-    ModelProtocolError,
     ModelRejected,
-    ModelStalled,
     StoreError,
     StoreUnavailable,
 )
@@ -23,9 +21,8 @@ from agent_runtime.memory.recall.excerpts import excerpt, words_of
 from agent_runtime.memory.recall.provider_client import TOKEN_RATIO, ProviderClient
 from agent_runtime.memory.recall.search import SearchHit
 from agent_runtime.messages import decode_message, decode_result, encodable, searchable
-from agent_runtime.models.base import Checkable
 from agent_runtime.models.catalog import RerankPrice
-from agent_runtime.models.rerank.reranker import Reranked, Reranker, searches_for
+from agent_runtime.models.retrieval.reranker import Reranked, Reranker, searches_for
 from agent_runtime.models.tokens import count_text
 from agent_runtime_storage.contract.records.log import Amount
 
@@ -49,7 +46,7 @@ class RerankerClient(ProviderClient):
     """
 
     def __init__(self, reranker: Reranker, *, seconds: float) -> None:
-        super().__init__(reranker.name, RERANK, seconds=seconds)
+        super().__init__(reranker.name, RERANK, seconds=seconds, role="reranker", gives="scores")
         self._reranker = reranker
 
     @property
@@ -116,7 +113,11 @@ class RerankerClient(ProviderClient):
         # What holds if the call is cancelled: it may be billed.
         lost = 1
         try:
-            made = await self._call(query, texts, min(self.seconds, seconds or self.seconds))
+            made = await self.answered(
+                self._reranker,
+                lambda: self._reranker.rerank(query, texts),
+                min(self.seconds, seconds or self.seconds),
+            )
             lost = made.lost + (made.tokens is None)
         except ModelError as error:
             lost = error.lost if made is unanswered else lost
@@ -138,27 +139,6 @@ class RerankerClient(ProviderClient):
         tokens = TOKEN_RATIO * counted + texts
         price = self._reranker.price or RerankPrice()
         return Amount(tokens, price.of(tokens, searches_for(texts)) or 0)
-
-    async def _call(self, query: str, texts: Sequence[str], seconds: float) -> Reranked:
-        try:
-            if isinstance(self._reranker, Checkable):
-                # Outside of the timeout: loading litellm takes seconds, once.
-                await self._reranker.check()
-            with anyio.move_on_after(seconds):
-                return await self._reranker.rerank(query, texts)
-        except ModelError:
-            raise
-        except Exception as error:
-            # A bug in the reranker must not end the run.
-            raise ModelProtocolError(
-                f"{self.name} failed unexpectedly: {type(error).__name__}.", lost=1
-            ) from error
-        raise ModelStalled(
-            f"{self.name} gave no scores within {seconds:g} s.",
-            cure="Check the reranker, or raise AGENT_RUNTIME_RERANKER_TIMEOUT and "
-            "AGENT_RUNTIME_SEMANTIC_RECALL_TIMEOUT.",
-            lost=1,
-        )
 
 
 async def _text(log: RunLog, hit: SearchHit, words: Sequence[str]) -> str:

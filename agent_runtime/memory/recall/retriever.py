@@ -39,7 +39,7 @@ from agent_runtime.memory.recall.search import NodeAddress, SearchHit, SearchMod
 from agent_runtime.memory.recall.small_talk import is_small_talk
 from agent_runtime.memory.transcript import characters, transcript_messages
 from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
-from agent_runtime.models.embedding import Vector
+from agent_runtime.models.retrieval.embedding import Vector
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.calendar import named_time

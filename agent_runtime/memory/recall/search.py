@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Literal, NamedTuple
@@ -144,8 +144,8 @@ async def retrieve(
     known = {(one.thread_id, one.seq) for one in outlines}
     places = [
         place
-        for place in sorted(scores, key=lambda place: _order(place, scores))
-        if place.address in known and (wanted is None or wanted(place.address))
+        for place, _ in sorted(scores.items(), key=_order)
+        if place[:2] in known and (wanted is None or wanted(place.address))
     ]
     if fitting is not None and not await _fits(store, query, places, best, fitting):
         return []
@@ -209,10 +209,10 @@ def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
     return {place: (one - least) / width if width else 1.0 for place, one in similarities.items()}
 
 
-def _order(place: HitPlace, scores: Mapping[HitPlace, float]) -> tuple[float, str, int, int]:
+def _order(scored: tuple[HitPlace, float]) -> tuple[float, str, int, int]:
+    (thread_id, node, call), score = scored
     # Rounded, so that every database breaks ties alike.
-    call = -1 if place.call is None else place.call
-    return -round(scores[place], 9), place.thread_id, place.node, call
+    return -round(score, 9), thread_id, node, -1 if call is None else call
 
 
 def rank_in_context(
@@ -230,67 +230,74 @@ def rank_in_context(
         adds: whether neighbours of hits are added, which are no hits themselves.
         now, zone: see `retrieve`.
     """
-    known = {NodeAddress(one.thread_id, one.seq): one for one in outlines}
-    own: dict[NodeAddress, float] = defaultdict(float)
+    # Plain tuples, as a search makes thousands; a `NodeAddress` is equal to one.
+    known = {(one.thread_id, one.seq): one for one in outlines}
+    own: dict[tuple[str, int], float] = {}
     for place, score in scores.items():
-        own[place.address] = max(own[place.address], score)
+        own[place[:2]] = max(own.get(place[:2], 0.0), score)
     dates, about_user = dates_named(query, now=now, zone=zone), bool(_OWN.search(query))
 
     def factor(outline: Outline) -> float:
+        if not dates and not about_user:
+            return 1.0
         speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
         return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at, zone))
 
-    # All from the scores before: no neighbour passes on what it got from another.
-    raised = {
-        address: _from_neighbours(outline, near, own)
-        for (address, outline), near in zip(known.items(), _neighbours(known), strict=True)
-    }
+    raised = _from_neighbours(known, own)
     ranked: dict[HitPlace, float] = {}
     for place, score in scores.items():
-        if outline := known.get(place.address):
-            ranked[place] = (score + raised[place.address]) * factor(outline)
+        if outline := known.get(place[:2]):
+            ranked[place] = (score + raised.get(place[:2], 0.0)) * factor(outline)
     for address, more in raised.items() if adds else ():
-        if more and address not in own and known[address].role in _SPEAKERS:
-            ranked[HitPlace(*address, None)] = more * factor(known[address])
+        outline = known[address]
+        if more and address not in own and outline.role in _SPEAKERS:
+            ranked[HitPlace(*address, None)] = more * factor(outline)
     return ranked
 
 
-def _neighbours(known: Mapping[NodeAddress, Outline]) -> Iterable[list[tuple[Outline, float]]]:
-    """Yield for each node its neighbours in the conversation, with the shares of their scores.
+def _from_neighbours(
+    known: Mapping[tuple[str, int], Outline], own: Mapping[tuple[str, int], float]
+) -> dict[tuple[str, int], float]:
+    """Return what nodes get of the scores of their neighbours in the conversation.
 
-    A missing neighbour is replaced by the node itself, so that the first message of a conversation
-    is not at a disadvantage.
+    All from the scores as they are: no neighbour passes on what it got from another.  A node stands
+    for its own missing neighbours, so that the first message of a conversation is not at a
+    disadvantage.
     """
-    children = {
-        (one.thread_id, one.parent_id): one for one in known.values() if one.parent_id is not None
+    child_of = {(one.thread_id, one.parent_id): one for one in known.values()}
+    got: defaultdict[tuple[str, int], float] = defaultdict(float)
+    for address, score in own.items():
+        outline = known.get(address)
+        if outline is None:
+            continue
+        # What comes after a node has it before itself.
+        for back, given, kept in (
+            (False, FROM_BEFORE, FROM_AFTER),
+            (True, FROM_AFTER, FROM_BEFORE),
+        ):
+            here: Outline | None = outline
+            for share_given, share_kept in zip(given, kept, strict=True):
+                here = _next(here, known, child_of, back=back) if here else None
+                if here is None:
+                    got[address] += share_kept * score
+                else:
+                    got[here.thread_id, here.seq] += share_given * score
+    return {
+        address: more * max(0.0, 1 - known[address].tokens / SHORT) for address, more in got.items()
     }
 
-    def parent(one: Outline) -> Outline | None:
-        return known.get(NodeAddress(one.thread_id, one.parent_id or 0))
 
-    for outline in known.values():
-        before = _walk(outline, FROM_BEFORE, parent)
-        after = _walk(outline, FROM_AFTER, lambda one: children.get((one.thread_id, one.seq)))
-        yield [*before, *after]
-
-
-def _walk(
-    outline: Outline, shares: Sequence[float], step: Callable[[Outline], Outline | None]
-) -> Iterable[tuple[Outline, float]]:
-    here, ended = outline, False
-    for share in shares:
-        there = None if ended else step(here)
-        # From there on the node stands for its missing neighbours, also for the farther ones.
-        if there is None or abs(there.created_at - here.created_at) > SESSION_GAP:
-            there, ended = outline, True
-        yield there, share
-        here = there
-
-
-def _from_neighbours(
-    outline: Outline, near: Iterable[tuple[Outline, float]], scores: Mapping[NodeAddress, float]
-) -> float:
-    room = max(0.0, 1 - outline.tokens / SHORT)
-    return room * sum(
-        share * scores.get(NodeAddress(other.thread_id, other.seq), 0.0) for other, share in near
-    )
+def _next(
+    here: Outline,
+    known: Mapping[tuple[str, int], Outline],
+    child_of: Mapping[tuple[str, int | None], Outline],
+    *,
+    back: bool,
+) -> Outline | None:
+    """Return the node before or after a node in the same conversation."""
+    if back:
+        there = known.get((here.thread_id, here.parent_id or 0))
+    else:
+        there = child_of.get((here.thread_id, here.seq))
+    near = there is not None and abs(there.created_at - here.created_at) <= SESSION_GAP
+    return there if near else None

@@ -2,15 +2,19 @@
 
 The runs are complete, with loop, log, memory and store; only models are scripted, and the
 thresholds are so small that observations are written, activated or condensed every few steps.  Each
-interleaving has a dozen actions (runs, resumes, regenerated answers, forks, cancels, steering,
-crashes, leases that expire while their holder works, cancelled tasks).  One scheduler orders every
-read, every batch and every model answer by the seed.  With `--processes` two processes work at the
-same time instead, and one is killed.
+interleaving has a dozen actions (runs, resumes, regenerated answers, edits, forks, cancels,
+steering, crashes, leases that expire while their holder works, cancelled tasks).  A fifth of the
+runs has its memory switched off; windows have 4K to 1M tokens; Observers and Reflectors are
+faithful, silent, slow, lying, echoing, hostile or write in another language.  One scheduler orders
+every read, every batch and every model answer by the seed.  With `--processes` two processes work
+at the same time instead, and one is killed.
 
 The judge uses only the rows and the prompts as sent: each node of the branch is in every prompt
-exactly once, raw or within one observation; an observation is valid on its branch; every job was
-committed once or can be claimed again; a former lease holder wrote nothing.  `--seed` repeats a
-failing seed; with `--serial` one call is let through at a time, so a seed gives the same each time.
+exactly once, raw or within one observation, or the prompt counts and names it as missing; an
+observation is valid on its branch; every job was committed once or can be claimed again; a former
+lease holder wrote nothing.  `--seed` repeats a
+failing seed; with `--serial` one call is let through at a time, so a seed gives the same each time,
+unless a prompt is so near to a small window that its times and marks decide.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
+
+import orjson
 
 from agent_runtime.memory.observational import worker
 from agent_runtime.models.tokens import count_text
@@ -131,15 +137,19 @@ WORLD = MemoryWorld
 
 
 def _happened(left: Left) -> dict[str, int]:
-    """Count the causes of activations, and the kinds of observations."""
+    """Count the causes and forms of activations, and the kinds of observations."""
     counts = Counter[str]()
+    for _, _, body in left.activations:
+        start: dict[str, Any] = orjson.loads(bytes(body))
+        counts["activations without memory"] += not start["remembers"]
+        counts["activations with gaps"] += bool(start["gaps"])
     for event in left.events:
         data: Any = event.data
         if event.kind == "activation":
             counts[f"activated: {data['cause']}"] += 1
         elif event.kind == "observation":
             counts[f"{'reflected' if data['level'] else 'observed'} by {data['origin']}"] += 1
-    return dict(counts)
+    return dict(+counts)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -82,12 +82,11 @@ class SqlLog:
         for thread_id, first, last in rows:
             stretches.setdefault(thread_id, []).append((first, last))
         near = [
-            (thread_id, seq)
+            (thread_id, _near(branch, wanted[thread_id], before, after))
             for thread_id, branch in stretches.items()
-            for seq in _near(branch, wanted[thread_id], before, after)
         ]
         rows = await self._scope.read("outlines", places=orjson.dumps(near).decode())
-        return [Outline(*row) for row in rows]
+        return list(map(Outline._make, rows))
 
     async def _missing_head(self, thread_id: str, head: int) -> Exception:
         rows = await self._scope.read("thread", thread_id=thread_id)

@@ -103,13 +103,24 @@ def is_function_word(folded: str, languages: Collection[str]) -> bool:
     return not _languages_by_word().get(folded, frozenset()).isdisjoint(languages)
 
 
+def function_words_of(language: str) -> tuple[str, ...]:
+    """Return the function words of a language as they are written; none if it has no list."""
+    return _function_words().get(language, ())
+
+
+@functools.cache
+def _function_words() -> Mapping[str, tuple[str, ...]]:
+    file = resources.files(data).joinpath("function_words.txt")
+    paragraphs = file.read_text("utf-8").split("\n\n")[1:]
+    lists = (paragraph.partition("\n") for paragraph in paragraphs)
+    return {language: tuple(words.split()) for language, _, words in lists}
+
+
 @functools.cache
 def _languages_by_word() -> Mapping[str, frozenset[str]]:
     """Return the languages of each folded function word."""
-    file = resources.files(data).joinpath("function_words.txt")
     table: dict[str, set[str]] = {}
-    for paragraph in file.read_text("utf-8").split("\n\n")[1:]:
-        language, _, words = paragraph.partition("\n")
-        for word in words.split():
+    for language, words in _function_words().items():
+        for word in words:
             table.setdefault(fold_word(word), set()).add(language)
     return {word: frozenset(languages) for word, languages in table.items()}

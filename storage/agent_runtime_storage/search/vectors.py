@@ -33,7 +33,7 @@ _SHORTEST, _LONGEST = 1e-12, 1e12
 _DISTANCE = "vec_distance_cosine"
 LEAST_SIGNS = 128
 """The fewest numbers of a vector whose signs tell its direction well enough to sort by."""
-_OVERSAMPLING, _LEAST_CANDIDATES = 16, 2_000
+_OVERSAMPLING, _LEAST_CANDIDATES = 10, 2_000
 """Candidates by their signs for each hit, and at least: up to these, a search is exact."""
 # A byte with the sign bit of a number, as the digit that stands for it.
 _SIGNS = b"1" * 128 + b"0" * 128

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from agent_runtime.models.embedding import hashed
+from agent_runtime.models.retrieval.embedding import hashed
 from benchmarks.memory.data import Conversation, Question, Session, Turn
 from benchmarks.retrieval.retrieval import SYSTEMS, measure, score
 from benchmarks.retrieval.threads import Asked, Talk, talk_of

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from agent_runtime import ConversationMemory, FileRef
-from agent_runtime.agent import MemoryWindow
+from agent_runtime.agent import MemoryWindow, RolePrefix
 from agent_runtime.errors import NotFound
 from agent_runtime.files.references import FilePolicy
 from agent_runtime.log.branch import node_row
 from agent_runtime.log.branches import fork
-from agent_runtime.memory.conversation.turns import RolePrefix
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent_runtime import NodeMemory
+from agent_runtime import Agent, MemoryConfig, MemoryMode, NodeMemory, ScriptedModel
 from agent_runtime.messages import PromptMessage
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted
+from agent_runtime.models.scripted import say as answer
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.contract.documents import Documents
 
@@ -75,3 +79,31 @@ async def keys(documents: Documents) -> list[str]:
     """Return the keys of all node memories."""
     chunks = [chunk async for chunk in documents.list("node_memory")]
     return sorted(info.key for chunk in chunks for info in chunk)
+
+
+def echo(request: ModelRequest) -> Scripted:
+    """Answer with the task's own text."""
+    return answer(f"Re: {request.messages[-1].text}")
+
+
+def writer(model: ScriptedModel | None = None, name: str = "writer", **options: Any) -> Agent:
+    """Return an agent with node memory."""
+    return Agent(
+        model or ScriptedModel(echo), name=name, memory=MemoryConfig(MemoryMode.NODE, **options)
+    )
+
+
+def seen(agent: Agent) -> list[str]:
+    """Return the texts last sent to the agent's model, without the system prompt."""
+    assert isinstance(agent.model, ScriptedModel)
+    return [message.text for message in agent.model.requests[-1].messages[1:]]
+
+
+def without(method: str) -> Callable[..., Any]:
+    """Return a replacement for a method that a crash prevented."""
+
+    async def crashed(*_: Any, **__: Any) -> None:
+        return None
+
+    crashed.__name__ = method
+    return crashed

@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import pytest
 from agent_runtime import (
     Agent,
     FileRef,
-    MemoryConfig,
     MemoryMode,
     NodeMemory,
     Runtime,
@@ -39,31 +37,13 @@ from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.tools.output import FINAL
 from agent_runtime_storage.objects.documents import ObjectDocuments
 from tests.files.test_image_sizes import png
-from tests.memory.node.parts import texts
+from tests.memory.node.parts import echo, seen, texts, without, writer
 from tests.support.command import clean_environ
 from tests.support.worlds import Play, World, double, play
 
 __all__ = ["play"]
 
 on_the_file = pytest.mark.backends("file")
-
-
-def echo(request: ModelRequest) -> Scripted:
-    """Answer with the task's own text."""
-    return say(f"Re: {request.messages[-1].text}")
-
-
-def writer(model: ScriptedModel | None = None, name: str = "writer", **options: Any) -> Agent:
-    """Return an agent with node memory."""
-    return Agent(
-        model or ScriptedModel(echo), name=name, memory=MemoryConfig(MemoryMode.NODE, **options)
-    )
-
-
-def seen(agent: Agent) -> list[str]:
-    """Return the texts last sent to the agent's model, without the system prompt."""
-    assert isinstance(agent.model, ScriptedModel)
-    return [message.text for message in agent.model.requests[-1].messages[1:]]
 
 
 def memory(world: World, talk: str = "talk", node: str = "writer") -> NodeMemory:
@@ -74,16 +54,6 @@ def memory(world: World, talk: str = "talk", node: str = "writer") -> NodeMemory
 def objects(tmp_path: Path) -> dict[str, Any]:
     """Return the settings of an object store, which a database on a server needs."""
     return {"object_store_url": str(tmp_path / "objects")}
-
-
-def without(method: str) -> Callable[..., Any]:
-    """Return a replacement for a method that a crash prevented."""
-
-    async def crashed(*_: Any, **__: Any) -> None:
-        return None
-
-    crashed.__name__ = method
-    return crashed
 
 
 # One conversation

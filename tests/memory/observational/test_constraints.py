@@ -11,6 +11,7 @@ from agent_runtime.memory.observational.constraint_reader import (
     required,
     supersedes,
 )
+from agent_runtime.memory.observational.language.rules import binds
 from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, UserMessage
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.constraints import (
@@ -169,3 +170,15 @@ def test_stored_constraints_are_bounded() -> None:
     assert constraints.dropped + len(constraints.items) == 4000
     [one] = read_constraints(Constraints(), [(1, UserMessage("must " * 2000))]).items
     assert len(one.text) <= LONGEST + 60 and "node 1" in one.text
+
+
+def test_lines_of_a_log_that_differ_in_numbers_are_judged_once() -> None:
+    binds.cache_clear()
+    log = "\n".join(
+        f"10:0{n % 10}:{n % 60:02} INFO pump_{n:04} value={n * 7:05}" for n in range(500)
+    )
+    assert list(required(f"Never delete pump 7.\n{log}\nKeep 12 lines.")) == [
+        "Never delete pump 7.",
+        "Keep 12 lines.",
+    ]
+    assert binds.cache_info().misses < 10

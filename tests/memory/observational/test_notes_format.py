@@ -51,6 +51,12 @@ def lines(text: str) -> tuple[ObservationLine, ...]:
         f"| Time | Priority | Text |\n|---|---|---|\n| {AT} | critical | Keep `a|b`. |",
         f"<think>\n2020-01-01 | info | no\n</think>\n{AT} | critical | Keep `a|b`.",
         f"{AT} | critical | Keep\n  `a|b`.",
+        '{"time": "2026-11-21T14:05Z", "priority": "critical", "text": "Keep `a|b`."}',
+        '```json\n[{"date": "2026-11-21", "at": "14:05", "level": "high", "x": "Keep `a|b`."}]'
+        "\n```",
+        f'{{\n "observations": [\n  {{"prio": "kritisch", "wann": "{AT}",\n "was": "Keep `a|b`."}}'
+        "]\n}",
+        f'Here:\n["{AT} | critical | Keep\\n`a|b`."]\nThat is all.',
     ],
 )
 def test_decorated_lines_are_parsed(text: str) -> None:
@@ -75,6 +81,31 @@ def test_decorated_lines_are_parsed(text: str) -> None:
 )
 def test_synonyms_of_priorities_are_parsed(word: str, priority: Priority) -> None:
     assert lines(f"{AT} | {word} | x") == (ObservationLine(AT, priority, "x"),)
+
+
+def test_objects_a_line_are_parsed_with_task_and_next_step() -> None:
+    text = (
+        f'{{"when": "{AT}", "priority": "info", "note": "done"}},\n'
+        '{"fact": "Port 8443"}\nnot JSON {\n{"task": "port it", "next_step": "run\\ntests"}'
+    )
+    parsed = parse_notes(text)
+    assert parsed.notes == ObservationNotes(
+        (ObservationLine(AT, "info", "done"), ObservationLine("", "info", "Port 8443 not JSON {")),
+        "port it",
+        "run tests",
+    )
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "[1, 2]", "[" * 500_000, '{"a": ' * 100_000, "null"])
+def test_json_without_notes_is_no_note(text: str) -> None:
+    assert parse_notes(text).notes.lines == ()
+
+
+@pytest.mark.parametrize("quoted", ['{"port": 8443}', '{"port": "8443"}', '["a", "b"]'])
+def test_json_that_a_note_quotes_stays_in_it(quoted: str) -> None:
+    assert lines(f"{AT} | info | It is\n{quoted}") == (
+        ObservationLine(AT, "info", f"It is {quoted}"),
+    )
 
 
 def test_missing_fields_stay_empty() -> None:

@@ -15,7 +15,7 @@ from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Setti
 from agent_runtime.memory.recall import indexer as embedding
 from agent_runtime.messages import Note, PromptMessage, decode_message
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.embedding import ScriptedEmbedder
+from agent_runtime.models.retrieval.embedding import ScriptedEmbedder
 from agent_runtime.models.scripted import Scripted, say
 from agent_runtime_storage import UserStore
 

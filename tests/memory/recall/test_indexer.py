@@ -19,7 +19,7 @@ from agent_runtime.memory.recall.passages import passages
 from agent_runtime.messages import Note, decode_message
 from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.embedding import Embeddings, ScriptedEmbedder, Vector
+from agent_runtime.models.retrieval.embedding import Embeddings, ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.run.budget import spending_of_tree
 from agent_runtime.testing.model_server import OpenAIServer, Reply, server_error

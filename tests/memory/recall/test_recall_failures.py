@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from agent_runtime.errors import ModelAuthError
-from agent_runtime.models.embedding import ScriptedEmbedder, Vector
+from agent_runtime.models.retrieval.embedding import ScriptedEmbedder, Vector
 from tests.memory.recall.recalling import (
     FACTS,
     QUESTION,

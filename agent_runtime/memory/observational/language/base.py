@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from agent_runtime_storage.search.languages import function_words_of
+
 Code = Literal[
     "en", "de", "fr", "es", "pt", "it", "nl", "pl", "fi", "tr", "ru", "ar", "hi", "zh", "ja", "ko"
 ]
@@ -72,7 +74,8 @@ class Language:
     """Words and patterns of a language.
 
     Attributes:
-        function_words: frequent words by which the language is known, and which say little.
+        name: under which full text search keeps its function words; empty if it has none.
+        function_words: of a language that full text search keeps none of.
         letters: letters that few other languages of the script have.
         spaced: whether words are separated by spaces.
         patterns: what sentences do, by name; see `PatternName`.
@@ -83,7 +86,8 @@ class Language:
     """
 
     code: str
-    function_words: str
+    name: str = ""
+    function_words: str = ""
     letters: str = ""
     spaced: bool = True
     lead: str = ""
@@ -188,6 +192,13 @@ def _start(table: Language) -> str:
     # Bounded: a search tries it at each clause, so a chain of such words would take quadratic time.
     lead = rf"(?:(?:{fold(table.lead)}){gap}){{0,{_LEADS}}}" if table.lead else ""
     return rf"(?:^[\"'(«„“\s]*|[,;:!?.—–] ?){lead}"
+
+
+@functools.cache
+def function_words(code: str) -> frozenset[str]:
+    """Return the folded words by which a language is known, and which say little."""
+    table = language(code)
+    return frozenset(map(fold, (*function_words_of(table.name), *table.function_words.split())))
 
 
 @functools.cache

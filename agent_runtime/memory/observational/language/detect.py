@@ -10,8 +10,8 @@ from agent_runtime.memory.observational.language.base import (
     Code,
     Language,
     fold,
+    function_words,
     language,
-    word_list,
 )
 
 LONGEST = 2_000
@@ -85,7 +85,7 @@ def _latin(text: str) -> tuple[Language, ...]:
 
 
 def _score(table: Language, words: set[str], letters: set[str]) -> int:
-    return len(words & word_list(table.function_words)) + len(letters & set(table.letters))
+    return len(words & function_words(table.code)) + len(letters & set(table.letters))
 
 
 def is_unknown(text: str) -> bool:
@@ -96,5 +96,5 @@ def is_unknown(text: str) -> bool:
         return False
     words = set(_WORD.findall(fold(plain)))
     # Without one function word a short text may be in any language, a long one is in none.
-    common = (word_list(table.function_words) for table in known)
+    common = (function_words(table.code) for table in known)
     return len(words) >= _MANY and not any(words & one for one in common)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from dataclasses import dataclass
 
 from agent_runtime.memory.observational.language.base import (
     Language,
@@ -40,12 +42,16 @@ def split(text: str) -> list[str]:
     return [part for part in _END.split(text) if part and not part.isspace()]
 
 
+@functools.lru_cache(8192)
+def binds(sentence: str) -> bool:
+    """Return whether a user's sentence is a rule, or may be one."""
+    return is_rule(sentence) or may_be_rule(sentence)
+
+
 def is_rule(sentence: str) -> bool:
     """Return whether a user's sentence requires, forbids, prefers or corrects something."""
-    known = languages_of(sentence[:SENTENCE])
-    folded = fold(sentence[:SENTENCE]).strip()
-    plain = _binding_part(known, folded)
-    return any(_requires(table, plain) for table in known if not _asks(table, folded))
+    read = _read(sentence[:SENTENCE])
+    return any(_requires(table, read.plain) for table in read.known if table not in read.asking)
 
 
 def may_be_rule(sentence: str) -> bool:
@@ -53,14 +59,38 @@ def may_be_rule(sentence: str) -> bool:
 
     A negation or an "only" binds as often as it tells; words of languages without a table count.
     """
-    known = languages_of(sentence[:SENTENCE])
-    folded = fold(sentence[:SENTENCE]).strip()
-    if any(_asks(table, folded) for table in known):
+    read = _read(sentence[:SENTENCE])
+    if read.asking:
         return False
-    plain = _binding_part(known, folded)
-    if any(searched(table, name, plain) for table in known for name in _MIGHT):
+    if any(searched(table, name, read.plain) for table in read.known for name in _MIGHT):
         return True
-    return len(known) != 1 and _ELSEWHERE.search(sentence[:SENTENCE]) is not None
+    return len(read.known) != 1 and _ELSEWHERE.search(sentence[:SENTENCE]) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence as it is searched.
+
+    Attributes:
+        known: the languages that it may be in.
+        asking: those in which it is a question.
+        plain: it without what is exempt; another clause of it may bind.
+    """
+
+    known: tuple[Language, ...]
+    asking: tuple[Language, ...]
+    plain: str
+
+
+@functools.lru_cache(64)
+def _read(sentence: str) -> _Sentence:
+    known, folded = languages_of(sentence), fold(sentence).strip()
+    asking = tuple(table for table in known if _asks(table, folded))
+    plain = folded
+    for table in known:
+        exempt = pattern(table, "exempt")
+        plain = exempt.sub(" ", plain) if exempt else plain
+    return _Sentence(known, asking, plain.rstrip(_CLOSING))
 
 
 def kinds_of(sentence: str) -> frozenset[PatternName]:
@@ -70,14 +100,6 @@ def kinds_of(sentence: str) -> frozenset[PatternName]:
     return frozenset(
         name for name in _SAID if any(searched(table, name, folded) for table in known)
     )
-
-
-def _binding_part(known: tuple[Language, ...], folded: str) -> str:
-    """Return a sentence without what is exempt; another clause of it may bind."""
-    for table in known:
-        exempt = pattern(table, "exempt")
-        folded = exempt.sub(" ", folded) if exempt else folded
-    return folded.rstrip(_CLOSING)
 
 
 def _requires(table: Language, plain: str) -> bool:

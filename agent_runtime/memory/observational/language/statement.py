@@ -17,6 +17,7 @@ from agent_runtime.memory.observational.language.base import (
     Language,
     PatternName,
     fold,
+    function_words,
     pattern,
     searched,
     word_list,
@@ -232,7 +233,7 @@ def _content(folded: str, languages: tuple[Language, ...]) -> tuple[str, ...]:
             for group, word in _dense_groups(table):
                 folded = folded.replace(word, group)
     # A numeral counts as a number, not as a word.
-    little = _REPORTING.union(*(word_list(table.function_words) for table in languages))
+    little = _REPORTING.union(*(function_words(table.code) for table in languages))
     return tuple(
         word
         for word in _WORD.findall(folded)

@@ -5,7 +5,8 @@
     NEXT: translate the summary
 
 Weak models add bullets, code fences, brackets, headings or a table, use other words for priorities
-or another language, greet and sign off, or omit the time.  All of that is understood; prose is not.
+or another language, greet and sign off, write JSON, or omit the time.  All of that is understood;
+prose is not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from agent_runtime.memory.observational.language.note_words import (
     priority_of,
     says_nothing,
 )
+from agent_runtime.memory.observational.observer.json_notes import without_json
 from agent_runtime.messages import encodable
 from agent_runtime.prompt.calendar import local_time, utc_time
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, Priority
@@ -127,7 +129,7 @@ def parse_notes(text: str, zone: str = "UTC") -> ParsedNotes:
     parsed = ParsedNotes(zone=zone)
     text = _INVISIBLE.sub("", text)
     thought = _THOUGHT.match(text)
-    lines = text[thought.end() if thought else 0 :].rstrip().splitlines()
+    lines = without_json(text[thought.end() if thought else 0 :].rstrip()).splitlines()
     for place, raw in enumerate(lines):
         if place + 1 == len(lines) and _signs_off(parsed, raw):
             parsed.stray += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from agent_runtime_storage.contract.records.observations import NewObservation
 from agent_runtime_storage.contract.records.plans import NewPlan
@@ -102,9 +102,11 @@ class Node:
     calls: tuple[CallRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """A node without its content; `tokens` counts its message alone."""
+class Outline(NamedTuple):
+    """A node without its content; `tokens` counts its message alone.
+
+    A tuple, because a search reads thousands.
+    """
 
     thread_id: str
     seq: int

@@ -37,10 +37,14 @@ WITH RECURSIVE asked (thread_id, least) AS (
 SELECT thread_id, coalesce(first, 1), last FROM stretch ORDER BY thread_id, last;
 
 -- name: outlines
+WITH place (thread_id, ids) AS MATERIALIZED (
+    SELECT value ->> 0, value -> 1 FROM json_array_elements(:places::json) AS one (value)
+)
 SELECT n.thread_id, n.id, n.parent_id, n.role, n.tokens, n.created_at
-FROM json_array_elements(:places::json) AS p (value)
+FROM place AS p
+CROSS JOIN json_array_elements_text(p.ids) AS wanted (id)
 JOIN nodes AS n
-  ON n.user_id = :user_id AND n.thread_id = p.value ->> 0 AND n.id = (p.value ->> 1)::bigint
+  ON n.user_id = :user_id AND n.thread_id = p.thread_id AND n.id = wanted.id::bigint
 ORDER BY n.thread_id, n.id;
 
 -- name: children

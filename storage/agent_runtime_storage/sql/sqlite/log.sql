@@ -32,11 +32,14 @@ WITH RECURSIVE asked (thread_id, least) AS (
 SELECT thread_id, coalesce(first, 1), last FROM stretch ORDER BY thread_id, last;
 
 -- name: outlines
+WITH place (thread_id, ids) AS MATERIALIZED (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:places)
+)
 SELECT n.thread_id, n.id, n.parent_id, n.role, n.tokens, n.created_at
-FROM json_each(:places) AS p
+FROM place AS p
+CROSS JOIN json_each(p.ids) AS wanted
 CROSS JOIN nodes AS n
-  ON n.user_id = :user_id AND n.thread_id = json_extract(p.value, '$[0]')
-  AND n.id = json_extract(p.value, '$[1]')
+  ON n.user_id = :user_id AND n.thread_id = p.thread_id AND n.id = wanted.value
 ORDER BY n.thread_id, n.id;
 
 -- name: children

@@ -4,11 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="ar",
-    function_words=(
-        "من في على إلى عن مع هذا هذه ذلك تلك التي الذي الذين هو هي هم نحن أنا أنت كان كانت يكون "
-        "تكون قد لقد أن إن أو ثم بل لكن لا ما لم لن ليس كل بعد قبل عند حتى إذا لو حين بين كما "
-        "أي منا عندنا له لها لهم به بها فيه فيها إلا"
-    ),
+    name="arabic",
     lead="من فضلك|رجاءً|رجاء|الرجاء|و|ثم|لكن|طيب|حسنًا|أرجوك|لو سمحت|إذن",
     patterns={
         "binds": r"""

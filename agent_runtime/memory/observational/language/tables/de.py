@@ -4,13 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="de",
-    function_words=(
-        "der die das den dem des ein eine einen einem einer und oder aber ist sind war waren wird "
-        "werden wurde nicht kein keine keinen auf in im an am zu zum zur mit von vom für bei aus "
-        "nach vor über unter ich du er sie es wir ihr mir mich dir dich uns euch sich mein dein "
-        "unser dass wenn weil auch noch schon nur mehr als wie was wer wo hat haben habe bitte da "
-        "dann ohne bis um ja nein doch gut alle sein muss"
-    ),
+    name="german",
     letters="äöüß",
     lead="bitte|und|also|dann|aber|ok|okay|nun|jetzt|auch|so|gut",
     patterns={

@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="en",
-    function_words=(
-        "the a an and or of to in on at for from with by is are was were be been it its this that "
-        "these those he she they we you i my your our their has have had do does did not no if but "
-        "as so than then there which what when where who will would can could should about into "
-        "up out please don't it's i'm let me us only all any been"
-    ),
+    name="english",
     lead="please|and|also|so|then|now|but|ok|okay|again|just|well|right|really|actually|oh|hey",
     patterns={
         "binds": r"""

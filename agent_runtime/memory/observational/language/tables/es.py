@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="es",
-    function_words=(
-        "el la los las un una unos unas de del y o pero es son era eran está están al a en con por "
-        "para sin que no se me te le les lo mi mis tu tus su sus nuestro nuestra este esta estos "
-        "como más muy ya hay yo él ella nos ustedes usted cuando donde si también hasta desde ni "
-        "antes después he ha han sobre aunque algo nada todo eso esto ser debe tiene hay vez"
-    ),
+    name="spanish",
     letters="ñ¿¡áéíóú",
     lead="por favor|y|pero|entonces|ok|bueno|ahora|también|vale|pues|oye|favor de",
     patterns={

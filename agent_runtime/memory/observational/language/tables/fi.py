@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="fi",
-    function_words=(
-        "ja on ei se että oli ovat olivat en et emme ette eivät olen olet olemme minä sinä hän me "
-        "te he minun sinun hänen meidän minulle sinulle minua sitä siitä siinä sen ne niitä tämä "
-        "tämän tuo mutta tai vai kun jos niin myös vain jo vielä kuin mitä mikä kuka missä koska "
-        "eikä enkä joka jotka jota ole ollut kaikki kanssa jälkeen ennen aina nyt sillä edes olla"
-    ),
+    name="finnish",
     letters="äö",
     lead="ja|mutta|niin|ok|no|nyt|sitten|ole hyvä|hei|siis|kiitos",
     patterns={

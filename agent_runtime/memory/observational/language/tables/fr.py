@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="fr",
-    function_words=(
-        "le la les un une des du de et ou mais est sont était étaient il elle nous vous ils elles "
-        "je tu me te se mon ma mes ton ta tes son sa ses notre votre ce cette ces dans sur pour "
-        "par avec sans qui que quoi dont où au aux ne pas plus à même si y c'est d'un l' qu' "
-        "leur tout tous toute on quand puis chez avant après nos vos l d qu du s été faire fait"
-    ),
+    name="french",
     letters="éèêëçœùâàîïôû",
     lead="merci de|et|mais|alors|donc|ok|bon|puis|aussi|maintenant|svp|non",
     patterns={

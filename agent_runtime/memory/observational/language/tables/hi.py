@@ -4,11 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="hi",
-    function_words=(
-        "का की के को में से पर है हैं था थी थे हो और या लेकिन कि यह वह ये वे इस उस इन उन मैं हम आप तुम "
-        "मेरा मेरी मेरे हमारा हमारे हमारी आपका आपकी मुझे हमें उसे उन्हें ने भी ही तो तक लिए साथ बाद पहले "
-        "जो जब तब कुछ कोई सब एक अब जी रहा रही रहे गया गई गए"
-    ),
+    name="hindi",
     lead="कृपया|और|लेकिन|तो|अब|हाँ|ठीक है|ज़रा|कृपा करके|प्लीज़|भाई",
     patterns={
         "binds": r"""

@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="it",
-    function_words=(
-        "il lo la i gli le un uno una di del della dei delle dello degli e o ma è sono era erano "
-        "al alla ai alle a in nel nella con per senza che non si mi ti ci vi mio mia miei tuo tua "
-        "suo sua nostro nostra questo questa come più molto già io lui lei noi voi loro quando "
-        "dove anche fino da dal dalla dai su sul sulla se ha hanno ho prima dopo tutti tutto ed essere deve era fa l d un'"
-    ),
+    name="italian",
     letters="àèìòù",
     lead="per favore|per piacere|e|ma|allora|ok|bene|ora|adesso|anche|quindi|poi|senti|guarda",
     patterns={

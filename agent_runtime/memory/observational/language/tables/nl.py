@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="nl",
-    function_words=(
-        "de het een en of maar is zijn was waren wordt worden niet geen in op aan te met van voor "
-        "bij uit na over onder ik je jij u hij zij ze we wij jullie mij me mijn jouw ons onze haar "
-        "hun dat die dit deze als wanneer ook nog al meer dan wat wie waar heeft hebben heb er naar "
-        "door om tot ja nee goed alle alles gaat gaan daar hier zich zo zijn moet"
-    ),
+    name="dutch",
     letters="ëï",
     lead="graag|en|dus|dan|maar|ok|oké|nu|ook|alsjeblieft|svp|nee",
     patterns={

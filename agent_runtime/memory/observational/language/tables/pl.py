@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="pl",
-    function_words=(
-        "i w z na do nie się jest są był była było były to że o od po za przez dla ale lub albo "
-        "jak już tylko ja ty on ona my wy oni mnie mi cię ci go jej ich nas nam mój moja moje "
-        "twój nasz nasza ten ta te tego tej tym co kto gdzie kiedy czy też także ze we przed bez "
-        "przy pod nad który która które ma mają mam a aby żeby bo więc jeśli niech być musi"
-    ),
+    name="polish",
     letters="ąęłńśźżćó",
     lead="proszę|i|ale|więc|ok|dobrze|teraz|a|no|to|też|nie",
     patterns={

@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="pt",
-    function_words=(
-        "o a os as um uma uns umas de do da dos das no na nos nas ao aos e ou mas é são era eram "
-        "está estão em com por para pra sem que não se me te lhe meu minha meus minhas seu sua "
-        "nosso nossa este esta isso isto como mais muito já eu ele ela nós você vocês quando onde "
-        "também até desde pelo pela foi tem têm há só antes depois mesmo num numa tudo nada ser deve tem vez"
-    ),
+    name="portuguese",
     letters="ãõáâêçéíóúà",
     lead="por favor|favor|e|mas|então|ok|bom|agora|também|aí|tá|olha",
     patterns={

@@ -4,12 +4,7 @@ from agent_runtime.memory.observational.language.base import Language, NoteWords
 
 TABLE = Language(
     code="tr",
-    function_words=(
-        "ve bir bu şu o da de ile için ama veya ya değil var yok mi mı mu mü ne kim nerede nasıl "
-        "neden çok daha en gibi kadar sonra önce her hiç ben sen biz siz onlar bana sana bize beni "
-        "seni benim senin bizim ki ise diye olan olarak oldu olsun ancak hem artık şimdi göre "
-        "üzere lütfen peki evet hayır bey hanım beri "
-    ),
+    name="turkish",
     letters="ğşıçöü",
     lead="lütfen|ve|ama|peki|tamam|şimdi|bir de|ayrıca|hayır",
     patterns={

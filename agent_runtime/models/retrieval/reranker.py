@@ -7,15 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import anyio
-import anyio.to_thread
-
-from agent_runtime.errors import ModelProtocolError, ModelStalled
-from agent_runtime.models.access import ModelAccess
-from agent_runtime.models.attempts import wait_before
+from agent_runtime.errors import ModelProtocolError
 from agent_runtime.models.catalog import RerankPrice, rerank_price
-from agent_runtime.models.error_mapping import AttemptFailure, failure_of
-from agent_runtime.models.litellm import load_litellm
+from agent_runtime.models.retrieval.provider import RetrievalModel, field
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
@@ -61,7 +55,7 @@ class Reranker(Protocol):
         ...
 
 
-class LiteLLMReranker:
+class LiteLLMReranker(RetrievalModel):
     """A reranker called through litellm.
 
     Args:
@@ -77,6 +71,10 @@ class LiteLLMReranker:
         ConfigError: the name is empty.
     """
 
+    function = "arerank"
+    gives = "scores"
+    variable = "AGENT_RUNTIME_RERANKER_TIMEOUT"
+
     def __init__(
         self,
         name: str,
@@ -88,34 +86,23 @@ class LiteLLMReranker:
         price: RerankPrice | None = None,
         local_only: bool = False,
     ) -> None:
-        self._access = ModelAccess.of(
-            name, base_url=base_url, api_key=api_key, local_only=local_only
+        super().__init__(
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            timeout=timeout,
+            retries=retries,
+            local_only=local_only,
         )
-        self._timeout = timeout
-        self._retries = retries
         self._price = price
-
-    @property
-    def name(self) -> str:
-        """litellm's name of the model."""
-        return self._access.name
 
     @property
     def price(self) -> RerankPrice | None:
         """The given price, or the known one; None for none."""
         return rerank_price(self.name) if self._price is None else self._price
 
-    async def check(self) -> None:
-        """Check that the reranker can be called, without calling it; loads litellm.
-
-        Raises:
-            RealModelForbidden: it may not be called.
-            ModelAuthError: its key is missing.
-        """
-        self._access.check_allowed()
-        self._access.check_key(await load_litellm())
-        # Reads the price from a large file, in a thread and only once.
-        await anyio.to_thread.run_sync(rerank_price, self.name)
+    def _known_price(self) -> object:
+        return rerank_price(self.name)
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Reranked:
         """Return a score for each text; retry failures that may pass.
@@ -127,49 +114,15 @@ class LiteLLMReranker:
         """
         if not texts:
             return Reranked(())
-        await self.check()
-        litellm = await load_litellm()
-        lost, attempt = 0, 0
-        while True:
-            attempt += 1
-            found = await self._attempt(litellm, query, list(texts))
-            if not isinstance(found, AttemptFailure):
-                scores, tokens, searches = found
-                cost = None if self.price is None else self.price.of(tokens, searches)
-                return Reranked(scores, tokens, cost, lost)
-            lost += found.billed
-            if not found.retry or attempt > self._retries:
-                found.error.lost = lost
-                raise found.error
-            await anyio.sleep(wait_before(attempt, found))
 
-    async def _attempt(
-        self, litellm: Any, query: str, texts: list[str]
-    ) -> tuple[list[float], int | None, int | None] | AttemptFailure:
-        """Call the reranker once; return the scores, and the tokens and searches it reported."""
-        arguments: dict[str, Any] = {
-            "model": self.name,
-            "query": query,
-            "documents": texts,
-            "top_n": len(texts),
-            "timeout": self._timeout,
-        }
-        try:
-            with anyio.fail_after(self._timeout):
-                response = await litellm.arerank(**arguments, **self._access.arguments(litellm))
+        def read(response: Any) -> tuple[list[float], int | None, int | None]:
             scores = _scores_of(response, len(texts), self.name)
             return scores, *_usage_of(response, len(texts))
-        except TimeoutError:
-            stalled = ModelStalled(
-                f"{self.name} gave no scores within {self._timeout:g} s.",
-                cure="Try again, or raise AGENT_RUNTIME_RERANKER_TIMEOUT.",
-            )
-            return AttemptFailure(stalled, retry=True, billed=True)
-        except ModelProtocolError as error:
-            return AttemptFailure(error, retry=True, billed=True)
-        except Exception as error:
-            # Not chained: litellm's text may hold the key, and a traceback would show it.
-            return failure_of(error, self.name, streaming=False, secrets=self._access.secrets())
+
+        arguments = {"query": query, "documents": list(texts), "top_n": len(texts)}
+        (scores, tokens, searches), lost = await self._call(arguments, read)
+        cost = None if self.price is None else self.price.of(tokens, searches)
+        return Reranked(scores, tokens, cost, lost)
 
 
 def reranker_from_name(name: str, settings: Settings) -> LiteLLMReranker:
@@ -202,7 +155,7 @@ def _scores_of(response: Any, count: int, name: str) -> list[float]:
     rows = cast("list[Any]", getattr(response, "results", None) or [])
     scores: dict[int, float] = {}
     for row in rows:
-        index, score = _field(row, "index"), _field(row, "relevance_score")
+        index, score = field(row, "index"), field(row, "relevance_score")
         if isinstance(index, int) and isinstance(score, int | float) and math.isfinite(score):
             scores[index] = float(score)
     if len(rows) != count or sorted(scores) != list(range(count)):
@@ -216,10 +169,10 @@ def _scores_of(response: Any, count: int, name: str) -> list[float]:
 def _usage_of(response: Any, count: int) -> tuple[int | None, int | None]:
     """Return the tokens and the searches that a response reports; None for what it does not."""
     meta = getattr(response, "meta", None)
-    billed, tokens = _field(meta, "billed_units"), _field(meta, "tokens")
-    searches, total = _field(billed, "search_units"), _field(billed, "total_tokens")
+    billed, tokens = field(meta, "billed_units"), field(meta, "tokens")
+    searches, total = field(billed, "search_units"), field(billed, "total_tokens")
     if total is None:
-        total = _field(tokens, "input_tokens")
+        total = field(tokens, "input_tokens")
     if searches is None and total is None:
         return None, None
     read = total if isinstance(total, int) else 0
@@ -230,9 +183,3 @@ def _usage_of(response: Any, count: int) -> tuple[int | None, int | None]:
 def searches_for(count: int) -> int:
     """Return how many searches providers charge for texts."""
     return -(-count // TEXTS_PER_SEARCH)
-
-
-def _field(one: Any, name: str) -> object:
-    if isinstance(one, dict):
-        return cast("dict[str, object]", one).get(name)
-    return getattr(one, name, None)

@@ -14,14 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 import anyio
-import anyio.to_thread
 
-from agent_runtime.errors import ModelError, ModelProtocolError, ModelStalled
-from agent_runtime.models.access import ModelAccess
-from agent_runtime.models.attempts import wait_before
+from agent_runtime.errors import ModelError, ModelProtocolError
 from agent_runtime.models.catalog import embedding_price
-from agent_runtime.models.error_mapping import AttemptFailure, failure_of
-from agent_runtime.models.litellm import load_litellm
+from agent_runtime.models.retrieval.provider import RetrievalModel, field
 from agent_runtime.models.tokens import count_text
 
 Vector: TypeAlias = Sequence[float]
@@ -71,7 +67,7 @@ class Embedder(Protocol):
         ...
 
 
-class LiteLLMEmbedder:
+class LiteLLMEmbedder(RetrievalModel):
     """An embedder called through litellm.
 
     Args:
@@ -87,6 +83,10 @@ class LiteLLMEmbedder:
         ConfigError: the name is empty.
     """
 
+    function = "aembedding"
+    gives = "vectors"
+    variable = "AGENT_RUNTIME_EMBEDDER_TIMEOUT"
+
     def __init__(
         self,
         name: str,
@@ -98,34 +98,23 @@ class LiteLLMEmbedder:
         price: int | None = None,
         local_only: bool = False,
     ) -> None:
-        self._access = ModelAccess.of(
-            name, base_url=base_url, api_key=api_key, local_only=local_only
+        super().__init__(
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            timeout=timeout,
+            retries=retries,
+            local_only=local_only,
         )
-        self._timeout = timeout
-        self._retries = retries
         self._price = price
-
-    @property
-    def name(self) -> str:
-        """litellm's name of the model."""
-        return self._access.name
 
     @property
     def price(self) -> int | None:
         """The given price, or the known one; None for none."""
         return embedding_price(self.name) if self._price is None else self._price
 
-    async def check(self) -> None:
-        """Check that the embedder can be called, without calling it; loads litellm.
-
-        Raises:
-            RealModelForbidden: it may not be called.
-            ModelAuthError: its key is missing.
-        """
-        self._access.check_allowed()
-        self._access.check_key(await load_litellm())
-        # Reads the price from a large file, in a thread and only once.
-        await anyio.to_thread.run_sync(embedding_price, self.name)
+    def _known_price(self) -> object:
+        return embedding_price(self.name)
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return a vector for each text; retry failures that may pass.
@@ -137,51 +126,21 @@ class LiteLLMEmbedder:
         """
         if not texts:
             return Embeddings(())
-        await self.check()
-        litellm = await load_litellm()
-        lost, attempt = 0, 0
-        while True:
-            attempt += 1
-            found = await self._attempt(litellm, list(texts))
-            if not isinstance(found, AttemptFailure):
-                tokens, vectors = found
-                price = self.price
-                cost = None if price is None or tokens is None else price * tokens
-                return Embeddings(vectors, tokens, cost, lost)
-            lost += found.billed
-            if not found.retry or attempt > self._retries:
-                found.error.lost = lost
-                raise found.error
-            await anyio.sleep(wait_before(attempt, found))
 
-    async def _attempt(
-        self, litellm: Any, texts: list[str]
-    ) -> tuple[int | None, list[Vector]] | AttemptFailure:
-        """Call the embedder once."""
-        arguments: dict[str, Any] = {
-            "model": self.name,
-            "input": texts,
+        def read(response: Any) -> tuple[int | None, list[Vector]]:
+            return _tokens_of(response), vectors_of(_rows(response), len(texts), self.name)
+
+        arguments = {
+            "input": list(texts),
             # Larger than base64 (20 bytes a number instead of 4), but every server supports it.
             "encoding_format": "float",
-            "timeout": self._timeout,
             "max_retries": _Zero(),
             "num_retries": None,
         }
-        try:
-            with anyio.fail_after(self._timeout):
-                response = await litellm.aembedding(**arguments, **self._access.arguments(litellm))
-            return _tokens_of(response), vectors_of(_rows(response), len(texts), self.name)
-        except TimeoutError:
-            stalled = ModelStalled(
-                f"{self.name} gave no vectors within {self._timeout:g} s.",
-                cure="Try again, or raise AGENT_RUNTIME_EMBEDDER_TIMEOUT.",
-            )
-            return AttemptFailure(stalled, retry=True, billed=True)
-        except ModelProtocolError as error:
-            return AttemptFailure(error, retry=True, billed=True)
-        except Exception as error:
-            # Not chained: litellm's text may hold the key, and a traceback would show it.
-            return failure_of(error, self.name, streaming=False, secrets=self._access.secrets())
+        (tokens, vectors), lost = await self._call(arguments, read)
+        price = self.price
+        cost = None if price is None or tokens is None else price * tokens
+        return Embeddings(vectors, tokens, cost, lost)
 
 
 def vectors_of(rows: Sequence[object], count: int, name: str) -> list[Vector]:
@@ -219,16 +178,10 @@ def _is_finite(vector: Vector) -> bool:
 def _rows(response: Any) -> list[object]:
     """Return the vectors of litellm's response, in the order of the texts."""
     data = cast("list[Any]", getattr(response, "data", None) or [])
-    found = [(_field(one, "index"), _field(one, "embedding")) for one in data]
+    found = [(field(one, "index"), field(one, "embedding")) for one in data]
     if all(isinstance(index, int) for index, _ in found):
         found.sort(key=lambda one: cast("int", one[0]))
     return [vector for _, vector in found]
-
-
-def _field(one: Any, name: str) -> object:
-    if isinstance(one, dict):
-        return cast("dict[str, object]", one).get(name)
-    return getattr(one, name, None)
 
 
 def _tokens_of(response: Any) -> int | None:

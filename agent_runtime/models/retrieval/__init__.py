@@ -1,0 +1,1 @@
+"""Embedders, which turn texts into vectors, and rerankers, which score texts for a query."""
