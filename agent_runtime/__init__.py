@@ -74,7 +74,16 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime.tools.base import Tool
     from agent_runtime.tools.context import ToolContext
+    from agent_runtime.tools.context_sources.base import (
+        ContextNote,
+        ContextRequest,
+        ContextSource,
+    )
+    from agent_runtime.tools.context_sources.environment import Environment
+    from agent_runtime.tools.context_sources.instructions import ProjectInstructions
     from agent_runtime.tools.function import tool
+    from agent_runtime.tools.skills.find import SkillFolder
+    from agent_runtime.tools.skills.skill import Skill
     from agent_runtime.tools.workspace.files import workspace_tools
     from agent_runtime.workflow.definition import Workflow, WorkflowContext
     from agent_runtime_config import Settings, load_settings
@@ -89,10 +98,14 @@ __all__ = [
     "Change",
     "ConfigError",
     "Conflict",
+    "ContextNote",
+    "ContextRequest",
+    "ContextSource",
     "ConversationMemory",
     "Decision",
     "Delegation",
     "Embedder",
+    "Environment",
     "Event",
     "Fail",
     "FallbackModel",
@@ -123,6 +136,7 @@ __all__ = [
     "Plan",
     "PlanItem",
     "Planner",
+    "ProjectInstructions",
     "Question",
     "QuestionsOpen",
     "Reflection",
@@ -136,6 +150,8 @@ __all__ = [
     "ScriptedEmbedder",
     "ScriptedModel",
     "Settings",
+    "Skill",
+    "SkillFolder",
     "StoreError",
     "Sweep",
     "ThreadBusy",
@@ -173,10 +189,14 @@ _HOMES = {
     "Change": ".messages",
     "ConfigError": ".errors",
     "Conflict": ".errors",
+    "ContextNote": ".tools.context_sources.base",
+    "ContextRequest": ".tools.context_sources.base",
+    "ContextSource": ".tools.context_sources.base",
     "ConversationMemory": ".memory.conversation.history",
     "Decision": ".human.questions",
     "Delegation": ".agent",
     "Embedder": ".models.embedding",
+    "Environment": ".tools.context_sources.environment",
     "Event": ".events",
     "Fail": ".human.interruptions",
     "FallbackModel": ".models.fallback.model",
@@ -207,6 +227,7 @@ _HOMES = {
     "Plan": ".plan.model",
     "PlanItem": ".plan.model",
     "Planner": ".plan.planner",
+    "ProjectInstructions": ".tools.context_sources.instructions",
     "Question": ".human.questions",
     "QuestionsOpen": ".errors",
     "Reflection": ".memory.observational.reflector.base",
@@ -220,6 +241,8 @@ _HOMES = {
     "ScriptedEmbedder": ".models.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
+    "Skill": ".tools.skills.skill",
+    "SkillFolder": ".tools.skills.find",
     "StoreError": ".errors",
     "Sweep": ".run.sweep",
     "ThreadBusy": ".errors",

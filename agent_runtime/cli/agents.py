@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.models.base import Model
+    from agent_runtime.tools.context_sources.base import ContextSource
+    from agent_runtime.tools.skills.find import SkillFolder
     from agent_runtime_config import Settings
     from agent_runtime_storage.contract.records.log import Run
 
@@ -63,6 +65,11 @@ NOT_ASKING = """
 
 You cannot ask anybody in this run. Where something is unclear, choose the reading that does \
 least harm, and say so in your answer."""
+OF_USER = """
+
+The user's standing instructions, which bind you like the task:
+
+"""
 NO_WORKSPACE = """
 
 You have no access to files or commands in this run; answer from what the user tells you."""
@@ -82,6 +89,7 @@ class Spec:
         sandbox_network: whether commands in it may use the network.
         environment: the names of variables that commands get in addition.
         read_only: whether the file tools that write are left out.
+        instructions: the user's standing instructions.
     """
 
     model: str
@@ -94,6 +102,7 @@ class Spec:
     sandbox_network: bool = False
     environment: tuple[str, ...] = ()
     read_only: bool = False
+    instructions: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -108,6 +117,7 @@ class Spec:
             "sandbox_network": self.sandbox_network,
             "environment": list(self.environment),
             "read_only": self.read_only,
+            "instructions": self.instructions,
         }
 
     @classmethod
@@ -124,6 +134,7 @@ class Spec:
             sandbox_network=bool(data.get("sandbox_network")),
             environment=tuple(map(str, data.get("environment") or ())),
             read_only=bool(data.get("read_only")),
+            instructions=str(data.get("instructions") or ""),
         )
 
 
@@ -144,13 +155,19 @@ def build_agent(spec: Spec) -> Agent:
     from agent_runtime.errors import ConfigError
 
     tools: list[Any] = []
+    context: list[ContextSource] = []
+    skills: list[SkillFolder] = []
     if spec.workspace is not None:
         root = Path(spec.workspace)
         if not root.is_dir():
             raise ConfigError(
                 f"The workspace {root} is not a folder.", cure="Create it, or name another one."
             )
+        from agent_runtime.tools.context_sources.environment import Environment
+        from agent_runtime.tools.context_sources.instructions import ProjectInstructions
+        from agent_runtime.tools.skills.find import skill_folders
         from agent_runtime.tools.workspace.files import workspace_tools
+        from agent_runtime_config import load_settings
 
         tools = list(
             workspace_tools(
@@ -163,11 +180,17 @@ def build_agent(spec: Spec) -> Agent:
                 read_only=spec.read_only,
             )
         )
+        # A container has programs of its own.
+        programs = spec.allow_shell and not spec.sandbox.startswith("docker")
+        context = [Environment(root, programs=programs), ProjectInstructions(root)]
+        skills = skill_folders(root.resolve(), load_settings())
     return Agent(
         model=_model(spec.model),
         tools=tools,
         instructions=_instructions(spec),
         max_steps=spec.max_steps,
+        context=context,
+        skills=skills,
         planning=spec.workspace is not None,
         asking=spec.asking,
         delegation=True,
@@ -186,6 +209,7 @@ def _instructions(spec: Spec) -> str:
     if spec.model:
         # The offline model reads none of this.
         parts += [DELEGATION, ASKING if spec.asking else NOT_ASKING]
+    parts += [OF_USER, spec.instructions] if spec.instructions else []
     return "".join(parts)
 
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "plan": ("plan", "Show the plan of a thread and its versions."),
     "memory": ("memory", "Show a thread's memory; observe, reflect, export."),
     "node-memory": ("node_memory", "List or delete what workflow nodes remember."),
+    "skills": ("skills", "List the skills that an agent has here."),
     "cancel": ("run", "Cancel a run, in any process."),
     "pause": ("human", "Suspend a run at its next step, in any process."),
     "steer": ("human", "Send a message to an active run."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -34,9 +34,12 @@ from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime.run.budget import in_money, limits_of
+from agent_runtime.run.context.notes import ContextNotes, context_notes, load_skills
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import StateFunction
+from agent_runtime.tools.skills.open_skill import open_skill_tool
+from agent_runtime.tools.skills.skill import Skill
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import approval_rules
@@ -58,6 +61,7 @@ class RunSetup:
         max_output: tokens of an answer, where window and budget have room; set by `output_limit`.
         memory: what observational memory works with; None where it is off.
         state_notes: functions whose texts make up the state note.
+        context: writes the notes about where the agent is.
         limited: whether its run tree has a budget, or its runs have limits, when it begins.
         unpriced: the name of a model that no limit in dollars allows, as its price is not known.
         max_result_tokens: for a tool that sets no limit of its own.
@@ -79,6 +83,7 @@ class RunSetup:
     model_settings: ModelSettings
     memory: MemorySetup | None = None
     state_notes: Sequence[StateFunction] = ()
+    context: ContextNotes = field(default_factory=ContextNotes)
     files: FilePolicy = EVERY_FILE
     deps: Any = None
     limits: Limits = NO_LIMITS
@@ -126,7 +131,8 @@ async def resolve_run(
     room = _room(agent, settings, default, choice)
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
-    tools = _tools(agent, settings, output)
+    skills = await load_skills(agent.skills)
+    tools = _tools(_with_skills(agent, skills), settings, output)
     limits, memory = limits_of(settings), None
     if remembers:
         memory = await configure_memory(settings, model, info, room, memory_models, thread_id)
@@ -145,6 +151,7 @@ async def resolve_run(
         model_settings=agent.request_settings(parse_model_settings(settings.model_settings)),
         memory=memory,
         state_notes=(*_own_notes(tools), *agent.state),
+        context=context_notes(agent.context, skills, settings, room.limit),
         files=agent.files or EVERY_FILE,
         deps=deps,
         limits=limits,
@@ -239,6 +246,12 @@ def _with_plan_tool(agent: Agent, settings: Settings) -> Agent:
         return agent
     phases = settings.plan_phases.split(",") if agent.planning is True else agent.planning
     return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
+
+
+def _with_skills(agent: Agent, skills: Sequence[Skill]) -> Agent:
+    if not skills:
+        return agent
+    return replace(agent, tools=(*agent.tools, open_skill_tool(skills)))
 
 
 def _as_sub_agent(agent: Agent, settings: Settings) -> Agent:

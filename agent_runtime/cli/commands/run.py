@@ -14,6 +14,7 @@ from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, is_of_command
 from agent_runtime.cli.answer_prompt import ask_all, can_ask, parse_value
 from agent_runtime.cli.confinement import Confinement, confinement_options, require_sandbox
+from agent_runtime.cli.instructions import instructions_option, read_instructions
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, write_json, write_row
@@ -123,6 +124,7 @@ def imported_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @ask_shell_option
 @confinement_options
 @read_only_option
+@instructions_option
 @json_object_option
 def run(
     task: str | None,
@@ -138,6 +140,7 @@ def run(
     ask_shell: bool,
     confinement: Confinement,
     read_only: bool,
+    instructions: Path | None,
     as_json: bool,
 ) -> None:
     """Run TASK to its end, and print the agent's answer to stdout.
@@ -153,6 +156,7 @@ def run(
     settings = limited(load_settings(), budget_usd, timeout)
     spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell, read_only)
     spec = confinement.on(spec, settings)
+    spec = dataclasses.replace(spec, instructions=read_instructions(instructions, settings))
     if spec.model:
         say(limits(settings))
     session.finish(run_task(settings, spec, text, thread, files), as_json=as_json)
