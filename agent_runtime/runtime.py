@@ -457,7 +457,7 @@ class Runtime(RunControl):
             planner=Planner(log),
             delegation=DelegationServices.of(self.settings, resume, self.host.background),
             resume_child=resume,
-            sources=setup.context.shared,
+            sources=setup.context.sources,
         )
         return RunState.of(
             setup, context, self.settings, self._contents, task=task, step_limit=limit

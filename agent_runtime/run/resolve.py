@@ -38,8 +38,7 @@ from agent_runtime.run.context.notes import ContextNotes, context_notes, load_sk
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import StateFunction
-from agent_runtime.tools.skills.open_skill import open_skill_tool
-from agent_runtime.tools.skills.skill import Skill
+from agent_runtime.tools.skills.open_skill import OpenSkill
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import approval_rules
@@ -130,9 +129,7 @@ async def resolve_run(
     info = await _info(model, choice, settings)
     room = _room(agent, settings, default, choice)
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
-    output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
-    skills = await load_skills(agent.skills)
-    tools = _tools(_with_skills(agent, skills), settings, output)
+    tools, output = await _tools(agent, settings)
     limits, memory = limits_of(settings), None
     if remembers:
         memory = await configure_memory(settings, model, info, room, memory_models, thread_id)
@@ -151,7 +148,7 @@ async def resolve_run(
         model_settings=agent.request_settings(parse_model_settings(settings.model_settings)),
         memory=memory,
         state_notes=(*_own_notes(tools), *agent.state),
-        context=context_notes(agent.context, skills, settings, room.limit),
+        context=context_notes(agent.context, tools, settings, room.limit),
         files=agent.files or EVERY_FILE,
         deps=deps,
         limits=limits,
@@ -163,9 +160,11 @@ async def resolve_run(
     )
 
 
-def _tools(agent: Agent, settings: Settings, output: outputs.OutputType | None) -> Toolset:
-    whole = _as_sub_agent(_with_plan_tool(agent, settings), settings)
-    return toolset(whole, output, levels=settings.delegation_depth)
+async def _tools(agent: Agent, settings: Settings) -> tuple[Toolset, outputs.OutputType | None]:
+    """Return the agent's tools, and the type of its output if that is not text."""
+    output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
+    whole = await _with_skills(_as_sub_agent(_with_plan_tool(agent, settings), settings))
+    return toolset(whole, output, levels=settings.delegation_depth), output
 
 
 def _max_steps(agent: Agent, settings: Settings, *, child: bool) -> int:
@@ -248,10 +247,9 @@ def _with_plan_tool(agent: Agent, settings: Settings) -> Agent:
     return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
 
 
-def _with_skills(agent: Agent, skills: Sequence[Skill]) -> Agent:
-    if not skills:
-        return agent
-    return replace(agent, tools=(*agent.tools, open_skill_tool(skills)))
+async def _with_skills(agent: Agent) -> Agent:
+    skills = await load_skills(agent.skills)
+    return replace(agent, tools=(*agent.tools, OpenSkill(skills))) if skills else agent
 
 
 def _as_sub_agent(agent: Agent, settings: Settings) -> Agent:

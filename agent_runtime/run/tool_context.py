@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_runtime.agent import Runnable
@@ -16,7 +16,7 @@ from agent_runtime.plan.planner import Planner
 from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
-from agent_runtime.tools.context_sources.base import ContextSources
+from agent_runtime.tools.context_sources.base import ContextSource, ContextSources
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime.tools.workspace.protected_paths import from_settings
 from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
@@ -75,7 +75,7 @@ class ToolContexts:
     planner: Planner
     delegation: DelegationServices
     resume_child: ResumeChild
-    sources: ContextSources = field(default_factory=ContextSources)
+    sources: tuple[ContextSource, ...] = ()
 
     def __call__(self, call_id: str) -> ToolContext:
         """Return the context of a call."""
@@ -124,7 +124,7 @@ class ToolContexts:
         yield CommandSettings.of(self.settings)
         yield self.planner
         yield self.delegation
-        yield self.sources
+        yield ContextSources(self.sources)
         yield inbox_limits(self.settings)
         yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:

@@ -18,10 +18,9 @@ from agent_runtime.tools.context_sources.base import (
     ContextNote,
     ContextRequest,
     ContextSource,
-    ContextSources,
 )
 from agent_runtime.tools.skills.find import SkillFolder, find_skills
-from agent_runtime.tools.skills.open_skill import SkillList
+from agent_runtime.tools.skills.open_skill import NAME, OpenSkill, SkillList
 from agent_runtime.tools.skills.skill import Skill
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
@@ -42,10 +41,13 @@ class ContextNotes:
     """Makes the notes about a run's context.
 
     Attributes:
+        sources: the agent's.
+        own: those of the runtime's own tools.
         tokens: what each source may take.
     """
 
-    shared: ContextSources = field(default_factory=ContextSources)
+    sources: tuple[ContextSource, ...] = ()
+    own: tuple[ContextSource, ...] = ()
     settings: Settings = field(default_factory=Settings)
     tokens: int = TOKENS
 
@@ -55,7 +57,7 @@ class ContextNotes:
         request = self._request(standing)
         current: list[ContextNote] = []
         whole = True
-        for source in self.shared.sources:
+        for source in (*self.sources, *self.own):
             found = await _asked(source, lambda source=source: source.notes(request))
             whole &= found is not None
             current += found or ()
@@ -68,7 +70,7 @@ class ContextNotes:
         self, view: View, tools: Toolset, calls: Sequence[ToolCall], results: Sequence[ToolResult]
     ) -> list[Note]:
         """Return notes of what holds where an exchange's calls have been for the first time."""
-        if not self.shared.sources:
+        if not self.sources:
             return []
         ran = [call for call, one in zip(calls, results, strict=True) if one.outcome in _RAN]
         paths = named_paths(ran, tools)
@@ -77,7 +79,7 @@ class ContextNotes:
         standing = standing_notes(view)
         request = self._request(standing)
         notes: list[Note] = []
-        for source in self.shared.sources:
+        for source in self.sources:
             found = await _asked(source, lambda source=source: source.notes_on(request, paths))
             notes += map(_note, found or ())
         return [one for one in notes if one.topic not in standing]
@@ -88,16 +90,16 @@ class ContextNotes:
 
 
 def context_notes(
-    sources: Sequence[ContextSource], skills: Sequence[Skill], settings: Settings, limit: int
+    sources: Sequence[ContextSource], tools: Toolset, settings: Settings, limit: int
 ) -> ContextNotes:
-    """Return what makes the notes of an agent with these sources and skills.
+    """Return what makes the notes of an agent with these sources and tools.
 
     Args:
         limit: the most tokens of its prompts.
     """
-    listed = (SkillList(skills),) if skills else ()
-    shared = ContextSources((*sources, *listed))
-    return ContextNotes(shared, settings, min(TOKENS, limit // SHARE))
+    opener = tools.get(NAME)
+    listed = (SkillList(opener.skills.values()),) if isinstance(opener, OpenSkill) else ()
+    return ContextNotes(tuple(sources), listed, settings, min(TOKENS, limit // SHARE))
 
 
 async def load_skills(given: Sequence[object]) -> tuple[Skill, ...]:

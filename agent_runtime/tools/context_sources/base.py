@@ -59,13 +59,7 @@ class ContextSource(ABC):
 
     A source that fails, or takes longer than 10 seconds, is passed over with a warning; what it
     said before stands.
-
-    Attributes:
-        tool: the tool without which its notes are of no use; a sub-agent that lacks it is not told.
-            Empty for notes about a workspace, which need any tool that works in a folder.
     """
-
-    tool: str = ""
 
     @abstractmethod
     async def notes(self, request: ContextRequest) -> Sequence[ContextNote]:
@@ -81,16 +75,14 @@ class ContextSource(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
-    """The sources of a run, which its sub-agents share."""
+    """The sources of an agent, as its sub-agents share them."""
 
     sources: tuple[ContextSource, ...] = ()
 
     def for_tools(self, tools: Iterable[object]) -> tuple[ContextSource, ...]:
-        """Return the sources of use to an agent with these tools."""
-        known = [one for one in tools if isinstance(one, Tool)]
-        names = {one.name for one in known}
-        works = any(one.folder is not None for one in known)
-        return tuple(one for one in self.sources if (one.tool in names if one.tool else works))
+        """Return the sources for a sub-agent: all if one of its tools works in a folder."""
+        works = any(isinstance(one, Tool) and one.folder is not None for one in tools)
+        return self.sources if works else ()
 
 
 def quoted(kind: str, text: str) -> str:

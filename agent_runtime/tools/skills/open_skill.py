@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agent_runtime.errors import ToolError
-from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context_sources.base import (
     ContextNote,
     ContextRequest,
@@ -14,7 +13,7 @@ from agent_runtime.tools.context_sources.base import (
     quoted,
     shown_name,
 )
-from agent_runtime.tools.function import tool
+from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.skills.skill import FILE, Skill
 
 NAME = "open_skill"
@@ -37,9 +36,7 @@ class SkillList(ContextSource):
     Descriptions are shortened, all alike, where there is no room for them.
     """
 
-    tool = NAME
-
-    def __init__(self, skills: Sequence[Skill]) -> None:
+    def __init__(self, skills: Iterable[Skill]) -> None:
         self.skills = tuple(skills)
 
     async def notes(self, request: ContextRequest) -> Sequence[ContextNote]:
@@ -64,25 +61,30 @@ def _line(skill: Skill, chars: int) -> str:
     return f"- {skill.name}{whose}: {description}".rstrip(": ")
 
 
-def open_skill_tool(skills: Sequence[Skill]) -> Tool:
-    """Return the tool that opens these skills."""
-    known = {one.name: one for one in skills}
+class OpenSkill(FunctionTool[..., str]):
+    """The tool that opens these skills.
 
-    def open_skill(name: str, file: str = "") -> str:
+    Attributes:
+        skills: by name.
+    """
+
+    def __init__(self, skills: Iterable[Skill]) -> None:
+        self.skills = {one.name: one for one in skills}
+        super().__init__(self._open, name=NAME, idempotent=True)
+
+    def _open(self, name: str, file: str = "") -> str:
         """Read a skill.
 
         Args:
             file: one of its files, instead of the skill itself.
         """
-        skill = known.get(name)
+        skill = self.skills.get(name)
         if skill is None:
-            names = ", ".join(known)
+            names = ", ".join(self.skills)
             raise ToolError(f"There is no skill {name[:80]!r}.", cure=f"The skills are: {names}.")
         if file and file != FILE:
-            return f"{file} of the skill {name}:\n{quoted('skill-file', skill.file(file))}"
+            return f"{shown_name(file)}:\n{quoted('skill-file', skill.file(file))}"
         return _opened(skill)
-
-    return tool(open_skill, name=NAME, idempotent=True)
 
 
 def _opened(skill: Skill) -> str:
