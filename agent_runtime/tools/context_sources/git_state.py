@@ -74,7 +74,7 @@ class _TooMuchOutput(_GitFailed):
     """A command gave more than is read."""
 
 
-async def read_git_state(folder: Path, *, seconds: float = SECONDS) -> GitState | None:
+async def read_git_state(folder: Path) -> GitState | None:
     """Return the state of the repository that a folder lies in; None if it lies in none.
 
     Args:
@@ -89,14 +89,14 @@ async def read_git_state(folder: Path, *, seconds: float = SECONDS) -> GitState 
     if program is None:
         return GitState(problem="the program git is not there")
     git = _Git(program, top)
-    state = GitState(problem=f"git took longer than {seconds:g} seconds")
-    with anyio.move_on_after(seconds):
+    late = f"git took longer than {SECONDS:g} seconds"
+    state = GitState(problem=late)
+    with anyio.move_on_after(SECONDS):
         try:
             state = await git.head()
         except (OSError, _GitFailed):
             return GitState(problem="git cannot read the repository, or refuses to")
-        late = replace(state, unread=f"git took longer than {seconds:g} seconds")
-        state, found = late, state
+        found, state = state, replace(state, unread=late)
         try:
             state = await git.with_changes(found)
         except _TooMuchOutput:
