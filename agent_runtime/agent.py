@@ -125,7 +125,7 @@ class Agent:
         state: functions (sync or async) of the run's `ToolContext` that return what is current: a
             plan, tasks in progress, open questions.  Each activation puts their texts into the
             state note.  A function that fails, or takes longer than 5 seconds, is skipped.
-        context: what the agent is told of the place where it works, such as `Environment(folder)`
+        context: what prompts say of the place where the agent works, such as `Environment(folder)`
             and `ProjectInstructions(folder)`.  It is written into the log before the task, again
             when it changes, and stays in all prompts.
         skills: folders with a `SKILL.md`, or of such folders.  Prompts list their names and

@@ -24,7 +24,7 @@ def left_context(view: View, first: int | None) -> tuple[Entry, ...]:
     if first is None:
         return ()
     found = [entry for entry, note in _newest(view).values() if _holds(note) and entry.seq < first]
-    # As a reload gives them: in front they are rendered anew.
+    # As a reload gives them: they are rendered again in front.
     return tuple(
         replace(entry, prompt=(), tokens=0) for entry in sorted(found, key=lambda entry: entry.seq)
     )

@@ -389,8 +389,8 @@ class Settings(RoleSettings):
     )
     project_instructions: bool = Field(
         default=True,
-        description="Whether agents that work in a folder are told what its `AGENTS.md` files, and "
-        "the user's own, ask of them.",
+        description="Whether prompts show agents that work in a folder its `AGENTS.md` files, and "
+        "the user's own.",
     )
     skills: str = Field(
         default="",

@@ -31,7 +31,7 @@ RULE = "Never push to main."
 
 @dataclass
 class Place(ContextSource):
-    """Says what it is told to say."""
+    """Says what a test gives it."""
 
     said: dict[str, str] = field(default_factory=dict[str, str])
     fail: Callable[[], None] = lambda: None

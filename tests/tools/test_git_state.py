@@ -182,10 +182,10 @@ async def test_many_changed_files_are_counted_and_few_are_named(repository: Path
     assert state is not None and state.count == MOST_CHANGES + 6
     assert len(state.changes) == MOST_CHANGES
     request = ContextRequest(Settings(), 1000)
-    where, told = await Environment(repository).notes(request)
-    assert (where.topic, told.topic) == (ENVIRONMENT, GIT)
-    assert "and 6 more" in told.text and str(repository) in where.text
-    first, *lines, last = told.text.splitlines()[1:]
+    where, noted = await Environment(repository).notes(request)
+    assert (where.topic, noted.topic) == (ENVIRONMENT, GIT)
+    assert "and 6 more" in noted.text and str(repository) in where.text
+    first, *lines, last = noted.text.splitlines()[1:]
     assert not [line for line in lines if line.startswith("<end>")]
     mark = first.removeprefix("<git-status ").removesuffix(">")
     assert last == f"</git-status {mark}>" and len(mark) == 16

@@ -1,1 +1,1 @@
-"""What a run's agent is told of the place where it works, as notes in the log."""
+"""Notes in the log on where an agent works, what is asked of it there, and its skills."""

@@ -1,4 +1,4 @@
-"""Find the paths that tool calls name, so that what holds there can be told."""
+"""Find the paths that tool calls name, so that instructions there can be shown."""
 
 from __future__ import annotations
 

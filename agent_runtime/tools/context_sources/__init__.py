@@ -1,1 +1,1 @@
-"""What an agent is told of the place where it works: system, git, the project's instructions."""
+"""Sources of notes on where an agent works: system, git, the instructions of the project."""

@@ -41,7 +41,7 @@ class FoundSkills:
 
     Attributes:
         skills: one of each name.
-        problems: what is not valid or not used, and why, each as a sentence.
+        problems: skills that are invalid or not used, and why, each as a sentence.
     """
 
     skills: tuple[Skill, ...] = ()
