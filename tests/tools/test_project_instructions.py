@@ -156,7 +156,7 @@ async def test_texts_of_the_project_are_included(workspace: Path) -> None:
     [text] = (await noted(workspace)).values()
     assert text.count("Use tabs.") == 1 and "Shared." in text
     assert "SECRET" not in text and "OUTSIDE" not in text
-    # One level deep, and the other lines stay as it was written.
+    # One level deep, and other lines stay as they were written.
     assert "@docs/more.md" in text and "@.env" in text and "Mail a@b.example." in text
     assert "not included: .env is not a text to include" in text
 
