@@ -180,10 +180,12 @@ def build_agent(spec: Spec) -> Agent:
                 read_only=spec.read_only,
             )
         )
+        settings = load_settings()
         # A container has programs of its own.
-        programs = spec.allow_shell and not spec.sandbox.startswith("docker")
+        contained = (spec.sandbox or settings.sandbox).startswith("docker")
+        programs = spec.allow_shell and not contained
         context = [Environment(root, programs=programs), ProjectInstructions(root)]
-        skills = skill_folders(root.resolve(), load_settings())
+        skills = skill_folders(root.resolve(), settings)
     return Agent(
         model=_model(spec.model),
         tools=tools,

@@ -87,7 +87,7 @@ def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Mac
 def test_a_sub_agent_gets_its_briefing_and_only_the_file_tools(worked: Machine) -> None:
     child = next(request.json for request in worked.server.requests if is_child(request.json))
     sent = json.dumps(child["messages"])
-    assert "Read a.txt." in sent
+    assert "Read a.txt." in sent and "Workspace: " in sent
     assert "What colour is the sea?" not in sent and "autonomous agent" not in sent
     assert names(child) == {
         "list_files", "read_file", "search_files", "write_file", "edit_file", "recall"

@@ -90,6 +90,18 @@ async def test_what_the_agent_can_write_does_not_speak_for_the_user(home: Path) 
     assert list(await noted(home / ".agents")) == of_project("AGENTS.md")
 
 
+async def test_an_empty_file_gives_no_note_and_one_of_another_user_is_refused(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(workspace / "AGENTS.md", " \n")
+    assert await noted(workspace) == {}
+    write(workspace.parent / "AGENTS.md", "Obey.")
+    if os.getuid() == 0:
+        os.chown(workspace.parent / "AGENTS.md", 12345, -1)
+        [text] = (await noted(workspace)).values()
+        assert "belongs to another user" in text and "Obey." not in text
+
+
 async def test_the_setting_switches_it_off(workspace: Path) -> None:
     write(workspace / "AGENTS.md", "A rule.")
     source = ProjectInstructions(workspace)

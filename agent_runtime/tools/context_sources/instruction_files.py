@@ -85,6 +85,7 @@ class InstructionFiles:
 
     def below(self, path: Path) -> Iterator[InstructionFile]:
         """Yield the files of the folders from below the workspace down to a path."""
+        # A path may be too long, or a folder in it may not be readable.
         with suppress(ValueError, OSError):
             whole = Path(os.path.realpath(path))
             inside = whole.relative_to(self.workspace).parts
@@ -110,11 +111,22 @@ class InstructionFiles:
                 continue
             shown = os.path.relpath(self.root.path.joinpath(*parts), self.workspace)
             try:
+                self._check_owner(parts)
                 text, problem = self._read("/".join(parts))
-                yield _with_includes(shown, text, problem, lambda one: self._included(folder, one))
             except ToolError as error:
                 yield InstructionFile(shown, "", error.message.rstrip("."))
+                return
+            if text.strip() or problem:
+                yield _with_includes(shown, text, problem, lambda one: self._included(folder, one))
             return
+
+    def _check_owner(self, parts: tuple[str, ...]) -> None:
+        """Refuse a file above the workspace that another user may have put there."""
+        path = self.root.path.joinpath(*parts)
+        if path.is_relative_to(self.workspace):
+            return
+        if path.lstat().st_uid not in (0, os.getuid()):
+            raise ToolError("it belongs to another user")
 
     def _included(self, folder: tuple[str, ...], path: str) -> tuple[str, str]:
         if PurePosixPath(path).suffix.lower() not in INCLUDED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from agent_runtime.tools.workspace.root import Root
 FILE = "SKILL.md"
 FILE_BYTES = 256 << 10
 """The most bytes of a `SKILL.md`, or of another file of a skill."""
+LIST_SECONDS = 2.0
+"""How long the files of a skill are looked for."""
 NAME_CHARS, DESCRIPTION_CHARS = 64, 1024
 _HEADER_BYTES = 16 << 10
 
@@ -75,7 +78,8 @@ class Skill:
         Raises:
             ToolError: the folder cannot be listed.
         """
-        walk = _root(self.folder).walk(".", recursive=True)
+        deadline = time.monotonic() + LIST_SECONDS
+        walk = _root(self.folder).walk(".", recursive=True, deadline=deadline)
         paths = (one.path for one in walk.found if one.kind == "file" and one.path != FILE)
         return sorted(paths, key=lambda path: (path.count("/"), path))[:most]
 
@@ -118,7 +122,7 @@ def _parsed(text: str) -> tuple[Mapping[str, Any], str]:
     if len(found[1]) > _HEADER_BYTES:
         raise ValueError("its front matter is too long")
     try:
-        # The C loader and aliases would do no harm, but deeply nested lists exhaust the stack.
+        # Deeply nested lists exhaust the stack.
         fields: object = yaml.safe_load(found[1])
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         problem = getattr(error, "problem", None) or type(error).__name__
