@@ -276,7 +276,7 @@ class RunState:
         """
         log, setup = self.log, self.setup
         if closing is None:
-            context = await setup.context.changed(log.view)
+            context = await setup.context.changed(log.view, resumed=True)
         else:
             calls = log.open_exchange().message.calls
             context = await setup.context.on_calls(log.view, setup.tools, calls, closing)

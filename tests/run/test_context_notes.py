@@ -22,6 +22,7 @@ from agent_runtime import (
 from agent_runtime.log.branch import load_view
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.prompt.build import build_prompt
 from agent_runtime.prompt.context_notes import standing_notes
 from agent_runtime.run.context import notes as context_notes
 from agent_runtime.tools.function import tool
@@ -117,6 +118,9 @@ async def test_the_notes_stay_when_their_nodes_leave_and_are_no_constraints(
     store = runtime.store.of("local")
     view = await load_view(store, "t", (await store.threads.get("t")).head)
     assert [one.seq for one in view.context] == [1] and view.start.first is not None
+    # The store gives the prompt that was sent.
+    sent = script.requests[-1].messages
+    assert build_prompt(view).messages[: len(sent)] == sent
     # Only the user's words bind as the user's.
     assert not view.start.constraints.items
     # The same bytes in the same place throughout, for the provider's cache.

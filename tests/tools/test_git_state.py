@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,17 @@ async def test_many_changed_files_are_counted_and_few_are_named(repository: Path
     assert not [line for line in lines if line.startswith("<end>")]
     mark = first.removeprefix("<git-status ").removesuffix(">")
     assert last == f"</git-status {mark}>" and len(mark) == 16
+
+
+async def test_a_resumed_run_gets_a_new_note_only_of_another_commit(repository: Path) -> None:
+    source, request = Environment(repository), ContextRequest(Settings(), 1000)
+    _, first = await source.notes(request)
+    (repository / "a.txt").write_text("two\n")
+    resumed = replace(request, standing={GIT: first.text}, resumed=True)
+    assert (await source.notes(resumed))[1] == first
+    assert (await source.notes(replace(resumed, resumed=False)))[1] != first
+    git(repository, "commit", "--quiet", "-am", "Second")
+    assert (await source.notes(resumed))[1] != first
 
 
 def test_a_repository_above_counts_only_if_it_is_ones_own(

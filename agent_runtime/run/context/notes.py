@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -51,10 +51,10 @@ class ContextNotes:
     settings: Settings = field(default_factory=Settings)
     tokens: int = TOKENS
 
-    async def changed(self, view: View) -> list[Note]:
+    async def changed(self, view: View, *, resumed: bool = False) -> list[Note]:
         """Return notes of what changed on a branch since its last notes: all, on a new one."""
         standing = standing_notes(view)
-        request = self._request(standing)
+        request = replace(self._request(standing), resumed=resumed)
         current: list[ContextNote] = []
         whole = True
         for source in (*self.sources, *self.own):

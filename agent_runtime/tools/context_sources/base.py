@@ -43,11 +43,14 @@ class ContextRequest:
         tokens: about how many of our tokens its notes may have together; those of `notes_on` may
             have as many again.
         standing: the texts that hold on the thread so far, by topic.
+        resumed: whether a run goes on, whose agent knows what it has changed itself.  Notes then
+            void the provider's cache, so small changes are not worth one.
     """
 
     settings: Settings
     tokens: int
     standing: Mapping[str, str] = field(default_factory=dict[str, str])
+    resumed: bool = False
 
 
 class ContextSource(ABC):

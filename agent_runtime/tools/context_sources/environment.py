@@ -50,7 +50,9 @@ class Environment(ContextSource):
         where = await anyio.to_thread.run_sync(self._where, abandon_on_cancel=True)
         notes = [ContextNote(ENVIRONMENT, where)]
         if (state := await read_git_state(self.workspace)) is not None:
-            notes.append(ContextNote(GIT, _git_text(state)))
+            before = request.standing.get(GIT, "")
+            same = request.resumed and f"\n{_head(state)}\n" in before
+            notes.append(ContextNote(GIT, before if same else _git_text(state)))
         return notes
 
     def _where(self) -> str:
@@ -80,11 +82,15 @@ def _system() -> str:
     return shown_name(f"{name} ({kernel})" if name else kernel)
 
 
+def _head(state: GitState) -> str:
+    branch = f"branch {shown_name(state.branch)}" if state.branch else "no branch (detached)"
+    return f"{branch}, {f'at {state.commit[:12]}' if state.commit else 'without a commit'}"
+
+
 def _git_text(state: GitState) -> str:
     if state.problem:
         return f"The state of git is not known: {state.problem}."
-    lines = [f"branch {shown_name(state.branch)}" if state.branch else "no branch (detached)"]
-    lines[0] += f", at {state.commit[:12]}" if state.commit else ", without a commit"
+    lines = [_head(state)]
     if state.unread:
         lines.append(f"changed files: not known, {state.unread}")
     elif not state.changes:
