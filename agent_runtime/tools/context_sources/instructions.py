@@ -140,7 +140,7 @@ class _Noted:
     def header(self) -> str:
         """Return the sentences that say whose the file is, and what it may ask."""
         folder = shown_name(str(PurePath(self.file.path).parent))
-        where = "this project" if folder.startswith(".") else f"{folder}/"
+        where = "this project" if folder == "." or folder.startswith("..") else f"{folder}/"
         trust = _USER_TRUST if self.of_user else _PROJECT_TRUST.format(where=where)
         return f"{self.topic[0].upper()}{self.topic[1:]}. {trust}"
 
