@@ -80,9 +80,18 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime.tools.base import Tool
     from agent_runtime.tools.context import ToolContext
+    from agent_runtime.tools.context_sources.base import (
+        ContextNote,
+        ContextRequest,
+        ContextSource,
+    )
+    from agent_runtime.tools.context_sources.environment import Environment
+    from agent_runtime.tools.context_sources.instructions import ProjectInstructions
     from agent_runtime.tools.function import tool
     from agent_runtime.tools.mcp.config import mcp_servers
     from agent_runtime.tools.mcp.server import McpServer
+    from agent_runtime.tools.skills.find import SkillFolder
+    from agent_runtime.tools.skills.skill import Skill
     from agent_runtime.tools.web.fetch import web_tools
     from agent_runtime.tools.workspace.files import workspace_tools
     from agent_runtime.workflow.definition import Workflow, WorkflowContext
@@ -98,10 +107,14 @@ __all__ = [
     "Change",
     "ConfigError",
     "Conflict",
+    "ContextNote",
+    "ContextRequest",
+    "ContextSource",
     "ConversationMemory",
     "Decision",
     "Delegation",
     "Embedder",
+    "Environment",
     "Event",
     "Fail",
     "FallbackModel",
@@ -133,6 +146,7 @@ __all__ = [
     "Plan",
     "PlanItem",
     "Planner",
+    "ProjectInstructions",
     "Question",
     "QuestionsOpen",
     "Reflection",
@@ -146,6 +160,8 @@ __all__ = [
     "ScriptedEmbedder",
     "ScriptedModel",
     "Settings",
+    "Skill",
+    "SkillFolder",
     "StoreError",
     "Sweep",
     "ThreadBusy",
@@ -185,10 +201,14 @@ _HOMES = {
     "Change": ".messages",
     "ConfigError": ".errors",
     "Conflict": ".errors",
+    "ContextNote": ".tools.context_sources.base",
+    "ContextRequest": ".tools.context_sources.base",
+    "ContextSource": ".tools.context_sources.base",
     "ConversationMemory": ".memory.conversation.history",
     "Decision": ".human.questions",
     "Delegation": ".agent",
     "Embedder": ".models.retrieval.embedding",
+    "Environment": ".tools.context_sources.environment",
     "Event": ".events",
     "Fail": ".human.interruptions",
     "FallbackModel": ".models.fallback.model",
@@ -220,6 +240,7 @@ _HOMES = {
     "Plan": ".plan.model",
     "PlanItem": ".plan.model",
     "Planner": ".plan.planner",
+    "ProjectInstructions": ".tools.context_sources.instructions",
     "Question": ".human.questions",
     "QuestionsOpen": ".errors",
     "Reflection": ".memory.observational.reflector.base",
@@ -233,6 +254,8 @@ _HOMES = {
     "ScriptedEmbedder": ".models.retrieval.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
+    "Skill": ".tools.skills.skill",
+    "SkillFolder": ".tools.skills.find",
     "StoreError": ".errors",
     "Sweep": ".run.sweep",
     "ThreadBusy": ".errors",

@@ -10,12 +10,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import os
+
     from agent_runtime.files.references import FilePolicy
     from agent_runtime.models.base import Model
     from agent_runtime.run.results import RunResult
     from agent_runtime.tools.base import Tool
     from agent_runtime.tools.context import StateFunction
+    from agent_runtime.tools.context_sources.base import ContextSource
     from agent_runtime.tools.mcp.server import McpServer
+    from agent_runtime.tools.skills.find import SkillFolder
+    from agent_runtime.tools.skills.skill import Skill
     from agent_runtime_config.request_settings import ModelSettings
 
 
@@ -141,6 +146,11 @@ class Agent:
         state: functions (sync or async) of the run's `ToolContext` that return what is current: a
             plan, tasks in progress, open questions.  Each activation puts their texts into the
             state note.  A function that fails, or takes longer than 5 seconds, is skipped.
+        context: what prompts say of the place where the agent works, such as `Environment(folder)`
+            and `ProjectInstructions(folder)`.  It is written into the log before the task, again
+            when it changes, and stays in all prompts.
+        skills: folders with a `SKILL.md`, or of such folders.  Prompts list their names and
+            descriptions; the tool `open_skill` reads one.
         memory: `MemoryMode.CONVERSATION`: a run continues its thread.  `MemoryMode.NODE`: the
             thread given to a run names the conversation (of a child run, its root's thread); the
             run has a new thread, begins with this agent's earlier turns in the conversation, and
@@ -168,6 +178,8 @@ class Agent:
     model_settings: ModelSettings | None = None
     temperature: float | None = None
     state: Sequence[StateFunction] = ()
+    context: Sequence[ContextSource] = ()
+    skills: Sequence[str | os.PathLike[str] | SkillFolder | Skill] = ()
     memory: MemoryMode | MemoryConfig = MemoryMode.CONVERSATION
     files: FilePolicy | None = None
     planning: bool | Sequence[str] = False

@@ -34,6 +34,8 @@ NoteSource = Literal[
     "cut",
     "malformed",
     "date",
+    "context",
+    "context_ended",
 ]
 
 
@@ -109,11 +111,17 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A message of the runtime, appended when its content changes."""
+    """A message of the runtime, appended when its content changes.
+
+    Attributes:
+        topic: of a `context` note, what it is about.  Prompts keep the newest note of each topic,
+            until a note from `context_ended` ends the topic.
+    """
 
     text: str
     source: NoteSource = "runtime"
     type: Literal["note"] = "note"
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +205,7 @@ class ToolSpec:
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+_REPEATED: tuple[NoteSource, ...] = ("recall", "context", "context_ended")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -284,15 +293,18 @@ def decode_result(body: bytes) -> ToolResult:
 
 
 def repeats(message: LoggedMessage | ToolResult, tool: str = "") -> bool:
-    """Return whether a message or a result was recalled, so that the log has its text already."""
-    return tool == "recall" or (isinstance(message, Note) and message.source == "recall")
+    """Return whether a message or a result shows what can be read elsewhere.
+
+    The log has the text of what was recalled, and prompts keep notes of the context.
+    """
+    return tool == "recall" or (isinstance(message, Note) and message.source in _REPEATED)
 
 
 def searchable(message: LoggedMessage | ToolResult, tool: str = "") -> str:
     """Return the text that search indexes for a message or a tool's result.
 
-    A call is indexed by its tool's name and its arguments.  Reasoning is left out, and so is
-    recalled text, which the log has already.
+    A call is indexed by its tool's name and its arguments.  Reasoning is left out, and so is what
+    only repeats.
     """
     if repeats(message, tool):
         return ""

@@ -459,6 +459,7 @@ class Runtime(RunControl):
             delegation=DelegationServices.of(self.settings, resume, self.host.background),
             resume_child=resume,
             shell=self.host.shells.of(log.store, log.lease.thread_id, log.lease.run_id),
+            sources=setup.context.sources,
         )
         return RunState.of(
             setup, context, self.settings, self._contents, task=task, step_limit=limit

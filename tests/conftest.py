@@ -48,7 +48,7 @@ sys.dont_write_bytecode = False
 _STATE = Path(tempfile.mkdtemp(prefix="agent-runtime-tests-"))
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = str(_STATE)
-# Nor do they read the user's own settings.
+# Nor do they read the settings, instructions and skills in the user's folder of configuration.
 os.environ["XDG_CONFIG_HOME"] = str(_STATE / "config")
 if "TEST_POLL" in os.environ:
     poll_every(float(os.environ["TEST_POLL"]))

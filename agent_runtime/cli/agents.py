@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.models.base import Model
+    from agent_runtime.tools.context_sources.base import ContextSource
     from agent_runtime.tools.mcp.config import ServerEntry
     from agent_runtime.tools.mcp.server import McpServer
+    from agent_runtime.tools.skills.find import SkillFolder
     from agent_runtime_config import Settings
     from agent_runtime_storage.contract.records.log import Run
 
@@ -69,6 +71,11 @@ NOT_ASKING = """
 
 You cannot ask anybody in this run. Where something is unclear, choose the reading that does \
 least harm, and say so in your answer."""
+OF_USER = """
+
+The user's standing instructions, which bind you like the task:
+
+"""
 NO_WORKSPACE = """
 
 You have no access to files or commands in this run; answer from what the user tells you."""
@@ -92,6 +99,7 @@ class Spec:
         mcp: whether it has the MCP servers that files and settings define.
         mcp_config: a file of further servers; an absolute path, or empty.
         allow_web: whether the agent may read web pages.
+        instructions: the user's standing instructions.
     """
 
     model: str
@@ -108,6 +116,7 @@ class Spec:
     mcp_config: str = ""
     allow_web: bool = False
     timeout: float | None = None
+    instructions: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -126,6 +135,7 @@ class Spec:
             "mcp_config": self.mcp_config,
             "allow_web": self.allow_web,
             "timeout": self.timeout,
+            "instructions": self.instructions,
         }
 
     @classmethod
@@ -146,6 +156,7 @@ class Spec:
             mcp_config=str(data.get("mcp_config") or ""),
             allow_web=bool(data.get("allow_web")),
             timeout=data.get("timeout"),
+            instructions=str(data.get("instructions") or ""),
         )
 
 
@@ -166,13 +177,19 @@ def build_agent(spec: Spec) -> Agent:
     from agent_runtime.errors import ConfigError
 
     tools: list[Any] = []
+    context: list[ContextSource] = []
+    skills: list[SkillFolder] = []
     if spec.workspace is not None:
         root = Path(spec.workspace)
         if not root.is_dir():
             raise ConfigError(
                 f"The workspace {root} is not a folder.", cure="Create it, or name another one."
             )
+        from agent_runtime.tools.context_sources.environment import Environment
+        from agent_runtime.tools.context_sources.instructions import ProjectInstructions
+        from agent_runtime.tools.skills.find import skill_folders
         from agent_runtime.tools.workspace.files import workspace_tools
+        from agent_runtime_config import load_settings
 
         tools = list(
             workspace_tools(
@@ -185,6 +202,12 @@ def build_agent(spec: Spec) -> Agent:
                 read_only=spec.read_only,
             )
         )
+        settings = load_settings()
+        # A container has programs of its own.
+        contained = (spec.sandbox or settings.sandbox).startswith("docker")
+        programs = spec.allow_shell and not contained
+        context = [Environment(root, programs=programs), ProjectInstructions(root)]
+        skills = skill_folders(root.resolve(), settings)
     tools += servers_of(spec)
     if spec.allow_web:
         from agent_runtime.tools.web.fetch import web_tools
@@ -195,6 +218,8 @@ def build_agent(spec: Spec) -> Agent:
         tools=tools,
         instructions=_instructions(spec),
         max_steps=spec.max_steps,
+        context=context,
+        skills=skills,
         planning=spec.workspace is not None,
         asking=spec.asking,
         delegation=True,
@@ -234,6 +259,7 @@ def _instructions(spec: Spec) -> str:
     if spec.model:
         # The offline model reads none of this.
         parts += [DELEGATION, ASKING if spec.asking else NOT_ASKING]
+    parts += [OF_USER, spec.instructions] if spec.instructions else []
     return "".join(parts)
 
 

@@ -42,6 +42,7 @@ COMMANDS = {
     "memory": ("memory", "Show a thread's memory; observe, reflect, export."),
     "node-memory": ("node_memory", "List or delete what workflow nodes remember."),
     "cancel": ("human", "Cancel a run, in any process."),
+    "skills": ("skills", "List the skills that an agent has here."),
     "pause": ("human", "Suspend a run at its next step, in any process."),
     "steer": ("human", "Send a message to an active run."),
     "questions": ("human", "List the questions that runs wait for."),

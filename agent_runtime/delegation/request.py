@@ -23,6 +23,7 @@ from agent_runtime.log.run_spec import DelegationRecord, RunSpec, delegation_rec
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.context_sources.base import ContextSources
 from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import ACTIVE, Run
@@ -181,6 +182,7 @@ def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) 
         instructions=assignment.system(),
         name=" ".join(assignment.role.split())[:60],
         output_type=assignment.output_type,
+        context=(context.service(ContextSources) or ContextSources()).for_tools(tools),
         # The model chooses within the setting, not beyond it.
         max_steps=min(assignment.max_steps or max_steps, max_steps),
     )

@@ -46,6 +46,7 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
     # Reading stops at the first raw node, so a long thread costs no more than its prompt.
     nodes = [] if head is None else await store.log.branch(thread_id, head, first=start.first)
     task = None if start.task is None else entry_of(await store.log.node(thread_id, start.task))
+    context = [entry_of(await store.log.node(thread_id, one)) for one in start.context]
     entries = [entry_of(node) for node in nodes]
     rows = await store.log.observations(thread_id, ids=start.observed) if start.observed else []
     known = {row.id: observation_of(row) for row in rows}
@@ -55,7 +56,7 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
             cure="Restore the database from a backup.",
         )
     observations = [known[one] for one in start.observed]
-    return view_of(row.id, row.anchor, start, prefix, task, entries, observations)
+    return view_of(row.id, row.anchor, start, prefix, task, entries, observations, context)
 
 
 def observation_of(row: ObservationRow) -> Observation:

@@ -93,21 +93,24 @@ def view_of(
     task: Entry | None,
     entries: Sequence[Entry],
     observations: Sequence[Observation] = (),
+    context: Sequence[Entry] = (),
     *,
     rendered: bool = False,
 ) -> View:
     """Return the view of a branch under an activation.
 
     Args:
+        context: the notes that stand in front.
         entries: from the activation's first raw node to the head.
         rendered: whether the entries are already rendered under this activation.
     """
     placed = list(entries) if rendered else []
     for entry in () if rendered else entries:
         _place(placed, entry, start, anchor)
-    # Nodes before the raw ones are not masked yet; the task is shown from such a node.
+    # Nodes before the raw ones are not masked yet; these are shown from such nodes.
     task = None if task is None else masked_entry(task, start.nonce)
-    front = render_front(start, prefix, task, observations)
+    context = tuple(masked_entry(one, start.nonce) for one in context)
+    front = render_front(start, prefix, task, observations, context)
     return View(
         activation_id=activation_id,
         anchor=anchor,
@@ -118,6 +121,7 @@ def view_of(
         front_tokens=sum(map(count_message, front)) + count_tools(prefix.tools),
         entries=tuple(placed),
         observations=tuple(observations),
+        context=context,
     )
 
 
@@ -195,12 +199,17 @@ def build_prompt(view: View, *, cache_marks: int = 0) -> Prompt:
     )
 
 
+def observations_start(view: View) -> int:
+    """Return the index of the first observation in a view's front."""
+    return 1 + view.start.repeat_system + len(view.context)
+
+
 def _observed_ends(view: View) -> list[int]:
     """Return the indices of the last observation and of the last reflected one."""
     count = len(view.observations)
     if not count:
         return []
-    first = 1 + view.start.repeat_system
+    first = observations_start(view)
     # Reflected ones stand first, since they replace the oldest.
     reflected = sum(1 for one in view.observations if one.level)
     ends = [first + count - 1]
@@ -252,6 +261,11 @@ def _check_coverage(view: View) -> None:
             raise InvariantError(
                 f"node {after.seq} follows {before.seq}, but its parent is {after.parent_id}"
             )
+    if tuple(one.seq for one in view.context) != view.start.context:
+        raise InvariantError(
+            f"the activation keeps the notes {view.start.context} in front, "
+            f"there are {tuple(one.seq for one in view.context)}"
+        )
     if view.task is not None and any(entry.seq == view.task.seq for entry in entries):
         raise InvariantError(f"the task, node {view.task.seq}, is shown twice")
 

@@ -82,11 +82,12 @@ def render_front(
     prefix: PromptPrefix,
     task: Entry | None,
     observations: Sequence[Observation] = (),
+    context: Sequence[Entry] = (),
 ) -> tuple[PromptMessage, ...]:
     """Return the messages before the raw nodes, the most stable first.
 
-    They are the system prompt, the observations, and the state note, which includes the run's task
-    if its node has left.
+    They are the system prompt, the notes of the context, the observations, and the state note,
+    which includes the run's task if its node has left.
     """
     recalls = any(tool.name == "recall" for tool in prefix.tools)
     nonce = secret_of(start.nonce) if _renamed(start) else start.nonce
@@ -100,6 +101,8 @@ def render_front(
         stable = hashlib.sha256(system.encode()).hexdigest()[:12]
         text = f'<instructions id="{stable}">\n{system}\n</instructions>'
         front.append(PromptMessage("user", text))
+    # With the thread's first mark, which stays the same, so that the provider's cache holds.
+    front += [PromptMessage("user", fence(one.message.text, nonce)) for one in context]
     shown = [observation_in_zone(one, zone) for one in observations]
     front += [PromptMessage("user", render_observation(one, start.nonce)) for one in shown]
     text, files = _state(start, task, shown, recalls=recalls)

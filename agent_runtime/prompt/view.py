@@ -78,6 +78,7 @@ class ActivationContent:
         state: the current plan, running tasks and open questions.
         constraints: what the user requires, as far as the branch was read.
         today: the day of the activation, and the time zone of the times in prompts.
+        context: the notes before `first` that prompts keep; see `context_notes`.
     """
 
     first: int | None = None
@@ -95,6 +96,7 @@ class ActivationContent:
     state: str = ""
     constraints: Constraints = field(default_factory=Constraints)
     today: Today = field(default_factory=Today)
+    context: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class View:
     Attributes:
         activation_id: 0 before a thread's first activation.
         anchor: the node at which the activation was made.
+        context: the notes that stand in front.
         front: the messages before the raw nodes.
         front_tokens: our count of the front and of the tool schemas.
     """
@@ -152,6 +155,7 @@ class View:
     front_tokens: int
     entries: tuple[Entry, ...]
     observations: tuple[Observation, ...] = ()
+    context: tuple[Entry, ...] = ()
 
     @property
     def tokens(self) -> int:

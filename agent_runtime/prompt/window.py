@@ -18,6 +18,7 @@ from agent_runtime.prompt import constraints
 from agent_runtime.prompt.build import recent_cut, view_of
 from agent_runtime.prompt.calendar import Today
 from agent_runtime.prompt.constraints import Constraints
+from agent_runtime.prompt.context_notes import left_context
 from agent_runtime.prompt.ledger import left_out
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.truncate import truncate_text
@@ -189,10 +190,11 @@ class _Plan:
     def _view(
         self, keep: int, cuts: Mapping[str, Truncation], entries: Sequence[Entry], *, rendered: bool
     ) -> View:
-        start, task = self._start(keep, cuts)
+        start, task, context = self._start(keep, cuts)
         anchor = self.old.entries[-1].seq if self.old.entries else None
         number, seen = self.old.activation_id + 1, self._observations
-        return view_of(number, anchor, start, self.prefix, task, entries, seen, rendered=rendered)
+        parts = (start, self.prefix, task, entries, seen, context)
+        return view_of(number, anchor, *parts, rendered=rendered)
 
     @property
     def _observations(self) -> tuple[Observation, ...]:
@@ -200,7 +202,7 @@ class _Plan:
 
     def _start(
         self, keep: int, cuts: Mapping[str, Truncation]
-    ) -> tuple[ActivationContent, Entry | None]:
+    ) -> tuple[ActivationContent, Entry | None, tuple[Entry, ...]]:
         kept, dropped = self.old.entries[keep:], self.old.entries[:keep]
         # If nothing leaves, the raw nodes begin where they did, perhaps at the root.
         first = kept[0].seq if keep else self.old.start.first
@@ -210,6 +212,9 @@ class _Plan:
         pinned = self.task if self.task and not any(e.seq == self.task.seq for e in kept) else None
         # The old view's task was shown in front, so it was not counted as left out.
         left = sum(e.size for e in dropped) + self.base.left_out + (self.old.task is not None)
+        # The same holds for the notes in front.
+        context = left_context(self.old, first)
+        left += len(self.old.context) - len(context)
         task_id = pinned.seq if pinned else None
         start = replace(
             self.base,
@@ -223,8 +228,9 @@ class _Plan:
                 self.base.constraints, first=first, task=task_id
             ),
             shrunk=first is not None and (short or recent_cut(kept, kept_cuts)),
+            context=tuple(one.seq for one in context),
         )
-        return start, pinned
+        return start, pinned, context
 
 
 def _keep_messages(entries: tuple[Entry, ...], count: int) -> int:

@@ -424,7 +424,7 @@ class AgentLoop:
         if finish is None:
             # In the commit that closes the exchange: inside a tool loop a note is part of the last
             # result, which must not change once a prompt has shown it.
-            notes += [*await state.guard.look(ordered), *await state.routine_notes()]
+            notes += [*await state.guard.look(ordered), *await state.routine_notes(ordered)]
             with suppress(InboxWaiting):
                 await log.close(
                     done, shown, notes=notes, reserve=state.reserve_ahead, undisturbed=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -34,11 +34,13 @@ from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime.run.budget import in_money, limits_of
+from agent_runtime.run.context.notes import ContextNotes, context_notes, load_skills
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import StateFunction
 from agent_runtime.tools.mcp.pool import McpConnections
 from agent_runtime.tools.mcp.server import McpServer
+from agent_runtime.tools.skills.open_skill import OpenSkill
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime.tools.workspace.shell_session import BASH, commands_note
 from agent_runtime_config import Settings
@@ -61,6 +63,7 @@ class RunSetup:
         max_output: tokens of an answer, where window and budget have room; set by `output_limit`.
         memory: what observational memory works with; None where it is off.
         state_notes: functions whose texts make up the state note.
+        context: writes the notes about where the agent is.
         limited: whether its run tree has a budget, or its runs have limits, when it begins.
         unpriced: the name of a model that no limit in dollars allows, as its price is not known.
         max_result_tokens: for a tool that sets no limit of its own.
@@ -82,6 +85,7 @@ class RunSetup:
     model_settings: ModelSettings
     memory: MemorySetup | None = None
     state_notes: Sequence[StateFunction] = ()
+    context: ContextNotes = field(default_factory=ContextNotes)
     files: FilePolicy = EVERY_FILE
     deps: Any = None
     limits: Limits = NO_LIMITS
@@ -128,8 +132,7 @@ async def resolve_run(
     info = await _info(model, choice, settings)
     room = _room(agent, settings, default, choice)
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
-    output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
-    tools = _tools(agent, settings, output)
+    tools, output = await _tools(agent, settings)
     limits, memory = limits_of(settings), None
     if remembers:
         memory = await configure_memory(settings, model, info, room, memory_models, thread_id)
@@ -148,6 +151,7 @@ async def resolve_run(
         model_settings=agent.request_settings(parse_model_settings(settings.model_settings)),
         memory=memory,
         state_notes=(*_own_notes(tools), *agent.state),
+        context=context_notes(agent.context, tools, settings, room.limit),
         files=agent.files or EVERY_FILE,
         deps=deps,
         limits=limits,
@@ -171,9 +175,11 @@ async def with_servers(agent: Agent, connections: McpConnections, user_id: str) 
     return replace(agent, tools=await connections.tools_of(agent.tools, user_id))
 
 
-def _tools(agent: Agent, settings: Settings, output: outputs.OutputType | None) -> Toolset:
-    whole = _as_sub_agent(_with_plan_tool(agent, settings), settings)
-    return toolset(whole, output, levels=settings.delegation_depth)
+async def _tools(agent: Agent, settings: Settings) -> tuple[Toolset, outputs.OutputType | None]:
+    """Return the agent's tools, and the type of its output if that is not text."""
+    output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
+    whole = await _with_skills(_as_sub_agent(_with_plan_tool(agent, settings), settings))
+    return toolset(whole, output, levels=settings.delegation_depth), output
 
 
 def _max_steps(agent: Agent, settings: Settings, *, child: bool) -> int:
@@ -254,6 +260,11 @@ def _with_plan_tool(agent: Agent, settings: Settings) -> Agent:
         return agent
     phases = settings.plan_phases.split(",") if agent.planning is True else agent.planning
     return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
+
+
+async def _with_skills(agent: Agent) -> Agent:
+    skills = await load_skills(agent.skills)
+    return replace(agent, tools=(*agent.tools, OpenSkill(skills))) if skills else agent
 
 
 def _as_sub_agent(agent: Agent, settings: Settings) -> Agent:

@@ -24,6 +24,7 @@ from agent_runtime.log.run_spec import COMMAND, RunSpec, delegation_record
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
+    Note,
     ToolResult,
     UserMessage,
     encodable,
@@ -133,7 +134,8 @@ async def begin_new_run(
     if not old.activation_id:
         # Other branches of the thread may have activations; ids count through all of them.
         view = replace(first_view(old, setup), activation_id=thread.last_activation + 1)
-    messages = [*request.before, *opening(old, task, setup.timezone)]
+    notes = await setup.context.changed(view) if task is not None else []
+    messages = [*request.before, *opening(old, task, setup.timezone, notes)]
     rows = _rows(messages, thread, view)
     parent = request.parent.lease if request.parent else None
     start = run_start_event(request.agent, setup, setup.max_steps)
@@ -284,9 +286,12 @@ def first_view(old: View, setup: RunSetup) -> View:
 
 
 def opening(
-    view: View, task: UserMessage | None, timezone: str | None = None
+    view: View,
+    task: UserMessage | None,
+    timezone: str | None = None,
+    context: Sequence[Note] = (),
 ) -> list[LoggedMessage]:
-    """Return the messages with which a run begins: before its task a new day, if there is one.
+    """Return the messages with which a run begins: before its task what has changed around it.
 
     Args:
         timezone: the user's; None to say nothing of the day.
@@ -305,10 +310,11 @@ def opening(
         raise ConfigError("The task is empty.", cure="Give the run a task.")
     # A new thread's first activation names the day.
     date = date_notes(view, timezone) if timezone and view.activation_id else ()
+    notes = (*date, *context)
     if last is not None and (last.results or not last.prompt):
         # Several providers refuse a user message right after a tool result.
-        return [AssistantMessage(UNANSWERED), *date, task]
-    return [*date, task]
+        return [AssistantMessage(UNANSWERED), *notes, task]
+    return [*notes, task]
 
 
 async def take_over(

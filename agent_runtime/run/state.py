@@ -268,9 +268,19 @@ class RunState:
             return None
         return self.reservation.bound(view)
 
-    async def routine_notes(self) -> list[Note]:
-        """Return a note if the day has changed, and one if the run came near its limits."""
-        return [*date_notes(self.log.view, self.setup.timezone), *await self._limit_notes()]
+    async def routine_notes(self, closing: Sequence[ToolResult] | None = None) -> list[Note]:
+        """Return notes of what changed around the run: the day, its context, its limits.
+
+        Args:
+            closing: the results of the open exchange, which closes now; None on a resume.
+        """
+        log, setup = self.log, self.setup
+        if closing is None:
+            context = await setup.context.changed(log.view, resumed=True)
+        else:
+            calls = log.open_exchange().message.calls
+            context = await setup.context.on_calls(log.view, setup.tools, calls, closing)
+        return [*date_notes(log.view, setup.timezone), *context, *await self._limit_notes()]
 
     async def _limit_notes(self) -> list[Note]:
         """Return a note if the run came near its limits, or away from them, since the last one."""

@@ -17,6 +17,7 @@ from agent_runtime.plan.planner import Planner
 from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.context_sources.base import ContextSource, ContextSources
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime.tools.web.policy import WebPolicy
 from agent_runtime.tools.workspace.protected_paths import from_settings
@@ -78,6 +79,7 @@ class ToolContexts:
     delegation: DelegationServices
     resume_child: ResumeChild
     shell: ShellSession
+    sources: tuple[ContextSource, ...] = ()
 
     def __call__(self, call_id: str) -> ToolContext:
         """Return the context of a call."""
@@ -129,6 +131,7 @@ class ToolContexts:
         yield self.planner
         yield self.delegation
         yield self.shell
+        yield ContextSources(self.sources)
         yield inbox_limits(self.settings)
         yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:

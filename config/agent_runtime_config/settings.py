@@ -399,6 +399,19 @@ class Settings(RoleSettings, WebSettings):
         description="The same for paths that the file tools must not read either. Files of "
         "secrets, such as `.env`, are hidden by default.",
     )
+    project_instructions: bool = Field(
+        default=True,
+        description="Whether prompts show agents that work in a folder its `AGENTS.md` files, and "
+        "the user's own.",
+    )
+    skills: str = Field(
+        default="",
+        description="More folders of skills for the command line's agents, as in `PATH`.",
+    )
+    instructions_file: str = Field(
+        default="",
+        description="A file with instructions of yours for the command line's agents.",
+    )
     run_timeout: Seconds | None = Field(
         default=None,
         description="Seconds of wall time that a run may take; a resume starts the count again.",

@@ -57,3 +57,16 @@ def state_folders() -> list[Path]:
 def default_database_url() -> str:
     """Return the URL of the default database."""
     return f"file:{quote(str(state_folder() / DATABASE))}"
+
+
+def config_folder() -> Path | None:
+    """Return the folder of the user's configuration; None for a user without a home."""
+    from platformdirs import user_config_path
+
+    try:
+        folder = user_config_path(FOLDER, appauthor=False)
+        if not folder.is_absolute():
+            folder = Path.home() / ".config" / FOLDER
+    except RuntimeError:
+        return None
+    return folder if folder.is_absolute() else None

@@ -37,8 +37,9 @@ def shown(machine: Machine) -> list[tuple[int, str]]:
 
 
 def asked(machine: Machine) -> list[str]:
-    """Return the last request's messages, without the system prompt."""
-    return [message["content"] for message in machine.server.requests[-1].json["messages"][1:]]
+    """Return the last request's messages, without the system prompt and notes."""
+    texts = [message["content"] for message in machine.server.requests[-1].json["messages"][1:]]
+    return [text for text in texts if not text.startswith("<runtime-note ")]
 
 
 def test_a_fork_continues_from_a_node_and_switches_back(
@@ -69,7 +70,8 @@ def test_an_edited_message_is_answered_by_its_agent(
     assert machine.invoke("run", "Two", "--thread", "t", "--workspace", ".").exit_code == 0
     talk("Three")
     machine.script = lambda request, n: Reply(text="To the edit")
-    edited = machine.invoke("edit", "t", "3", "Two, better", "--json")
+    # Before it is the note of the workspace.
+    edited = machine.invoke("edit", "t", "4", "Two, better", "--json")
     assert edited.exit_code == 0, edited.stderr
     assert json.loads(edited.stdout)["output"] == "To the edit"
     assert asked(machine) == ["One", "To One", "Two, better"]

@@ -417,12 +417,12 @@ def test_help_names_the_commands() -> None:
 
 
 def test_explain_says_where_a_message_is(desk: Desk) -> None:
-    shown = desk.memory("explain", "t", "1")
+    shown = desk.memory("explain", "t", "2")
     assert shown.exit_code == 0, shown.stderr
     lines = {line.split()[0]: line for line in shown.stdout.splitlines()}
-    assert lines["node"].startswith("node      1, user, ")
+    assert lines["node"].startswith("node      2, user, ")
     assert lines["now"] == "now       in the prompt as it was written"
-    assert lines["recall"] == "recall    handle 1 opens it"
-    as_json = json.loads(desk.memory("explain", "t", "1", "--json").stdout)
-    assert (as_json["form"], as_json["node"], as_json["lines"]) == ("raw", 1, [])
+    assert lines["recall"] == "recall    handle 2 opens it"
+    as_json = json.loads(desk.memory("explain", "t", "2", "--json").stdout)
+    assert (as_json["form"], as_json["node"], as_json["lines"]) == ("raw", 2, [])
     assert desk.memory("explain", "t", "999").exit_code != 0

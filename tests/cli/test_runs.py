@@ -274,9 +274,10 @@ def test_show_and_threads_list_what_happened(machine: Machine) -> None:
         for line in machine.invoke("show", "work", "--json").stdout.split("\n")
         if line
     ]
-    assert [node["kind"] for node in nodes] == ["message", "exchange", "message"]
-    assert nodes[1]["results"][0]["outcome"] == "ok"
-    assert [node["seq"] for node in nodes] == [1, 2, 3]
+    # The first is the note of the workspace.
+    assert [node["kind"] for node in nodes] == ["message", "message", "exchange", "message"]
+    assert nodes[2]["results"][0]["outcome"] == "ok"
+    assert [node["seq"] for node in nodes] == [1, 2, 3, 4]
     last = machine.invoke("show", "work", "--limit", "1")
     assert "List the files." not in last.stdout and "last 1 messages" in last.stderr
     events = machine.invoke("show", "work", "--events", "--json").stdout.splitlines()

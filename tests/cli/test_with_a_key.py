@@ -38,6 +38,11 @@ def is_child(request: dict[str, Any]) -> bool:
     return "You are a sub-agent." in request["messages"][0]["content"]
 
 
+def is_first(request: dict[str, Any]) -> bool:
+    """Return whether a request is the first of its run."""
+    return not any(one["role"] == "assistant" for one in request["messages"])
+
+
 def run_to_resume(stderr: str) -> str:
     """Return the run that a command says how to resume."""
     match = re.search(r"agent-runtime resume (\S+)", stderr)
@@ -52,7 +57,7 @@ def worked(machine: Machine) -> Machine:
     (machine.folder / "work" / "a.txt").write_text("The sea is blue.")
 
     def script(request: dict[str, Any], n: int) -> Reply:
-        begins = len(request["messages"]) == 2
+        begins = is_first(request)
         if is_child(request):
             return Reply(calls=(("read_file", {"path": "a.txt"}),)) if begins else HELLO
         return Reply(calls=(TASK,)) if begins else HELLO
@@ -66,8 +71,9 @@ def worked(machine: Machine) -> Machine:
 
 def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Machine) -> None:
     first = worked.server.requests[0].json
-    system, task = first["messages"]
-    assert (system["role"], task["role"]) == ("system", "user")
+    system, place, task = first["messages"]
+    assert [one["role"] for one in first["messages"]] == ["system", "user", "user"]
+    assert f"Workspace: {worked.folder.resolve() / 'work'}" in place["content"]
     for phrase in INSTRUCTED:
         assert phrase in system["content"], phrase
     assert len(system["content"]) < 5000
@@ -81,7 +87,7 @@ def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Mac
 def test_a_sub_agent_gets_its_briefing_and_only_the_file_tools(worked: Machine) -> None:
     child = next(request.json for request in worked.server.requests if is_child(request.json))
     sent = json.dumps(child["messages"])
-    assert "Read a.txt." in sent
+    assert "Read a.txt." in sent and "Workspace: " in sent
     assert "What colour is the sea?" not in sent and "autonomous agent" not in sent
     assert names(child) == {
         "list_files", "read_file", "search_files", "write_file", "edit_file", "recall"
@@ -140,7 +146,7 @@ def test_limits_are_shown_at_the_start_and_enforced(machine: Machine) -> None:
 
 def test_a_sub_agents_command_waits_as_well(machine: Machine) -> None:
     def script(request: dict[str, Any], n: int) -> Reply:
-        if len(request["messages"]) > 2:
+        if not is_first(request):
             return HELLO
         return Reply(calls=(SHELL if is_child(request) else TASK,))
 

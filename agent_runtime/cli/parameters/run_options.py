@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +15,7 @@ from agent_runtime.cli.answer_prompt import can_ask
 from agent_runtime.cli.options import Positive
 from agent_runtime.cli.parameters.confinement import Confinement, confinement_parameters
 from agent_runtime.cli.parameters.env_file import env_file_option
+from agent_runtime.cli.parameters.instructions import instructions_option, read_instructions
 from agent_runtime.cli.parameters.mcp import MCP_PARAMETERS, McpChoice
 from agent_runtime.cli.terminal import say
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS
@@ -40,6 +42,7 @@ class RunOptions:
         budget_usd: the most dollars of the run and its sub-agents.
         timeout: the most seconds of an execution of the run.
         allow_web: whether the agent may read web pages.
+        instructions: a file of the user's standing instructions.
         confinement: what commands may see and reach.
         mcp: the MCP servers.
     """
@@ -53,6 +56,7 @@ class RunOptions:
     ask_shell: bool | None = None
     read_only: bool | None = None
     allow_web: bool | None = None
+    instructions: Path | None = None
     confinement: Confinement = dataclasses.field(default_factory=Confinement)
     mcp: McpChoice = dataclasses.field(default_factory=McpChoice)
 
@@ -71,7 +75,8 @@ class RunOptions:
             ConfigError: the sandbox cannot be used on this machine.
         """
         model = self.model or settings.model or ""
-        spec = self.on(Spec(model, allow_web=settings.allow_web), settings)
+        text = read_instructions(self.instructions, settings)
+        spec = self.on(Spec(model, allow_web=settings.allow_web, instructions=text), settings)
         if self.mcp == McpChoice():
             spec = self.mcp.on(spec)
         if spec.workspace is None:
@@ -103,6 +108,9 @@ class RunOptions:
             ask_shell=shell and _given(self.ask_shell, spec.ask_shell),
             read_only=_given(self.read_only, spec.read_only),
             allow_web=_given(self.allow_web, spec.allow_web),
+            instructions=spec.instructions
+            if self.instructions is None
+            else read_instructions(self.instructions, settings),
         )
         if changed.allow_shell and changed.read_only:
             raise click.UsageError(
@@ -150,9 +158,8 @@ def run_options(function: F) -> F:
         return function(*args, options=options, **given)
 
     decorated: Any = with_options
-    for one in reversed(
-        (*_PARAMETERS, *confinement_parameters(), *MCP_PARAMETERS, env_file_option)
-    ):
+    others = (*confinement_parameters(), *MCP_PARAMETERS, instructions_option, env_file_option)
+    for one in reversed((*_PARAMETERS, *others)):
         decorated = one(decorated)
     return decorated
 

@@ -21,6 +21,7 @@ NodeForm = Literal[
     "raw",
     "shortened",
     "task",
+    "context",
     "observed",
     "archived",
     "condensed",
@@ -28,10 +29,11 @@ NodeForm = Literal[
     "elsewhere",
     "open",
 ]
-"""The form of a node: `raw`; `shortened`, with results cut; only the `task` on top; `observed`, by
-lines that tell of it; `archived`, where the observation's lines were replaced by a pointer;
-`condensed`, where no line mentions it now; `unobserved`, outside of the prompt without an
-observation; on another branch (`elsewhere`); or `open`, an exchange in progress."""
+"""The form of a node: `raw`; `shortened`, with results cut; only the `task`, or a note of the
+`context`, on top; `observed`, by lines that tell of it; `archived`, where the observation's lines
+were replaced by a pointer; `condensed`, where no line mentions it now; `unobserved`, outside of the
+prompt without an observation; on another branch (`elsewhere`); or `open`, an exchange in progress.
+"""
 
 _SAME = 1 / 3
 """A line tells of a node if this share of its words are the node's."""
@@ -40,6 +42,7 @@ _FORMS: Mapping[NodeForm, str] = {
     "raw": "in the prompt as it was written",
     "shortened": "in the prompt, with shortened results",
     "task": "in the prompt as the run's task, above the recent messages",
+    "context": "in the prompt as a note of the context, after the system prompt",
     "observed": "an observation stands for it, with the lines below",
     "archived": "an observation points to it; its lines were archived",
     "condensed": "an observation stands for it, without a line of its own",
@@ -194,6 +197,8 @@ def _form(
         return "elsewhere"
     if entry is not None:
         return "shortened" if shortened else "raw"
+    if node.seq in view.start.context:
+        return "context"
     if active and lines:
         return "observed"
     if node.seq == view.start.task:

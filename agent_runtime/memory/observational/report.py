@@ -9,6 +9,7 @@ from typing import Literal
 from agent_runtime.log.branch import load_view, observation_of
 from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.tokens import count_message
+from agent_runtime.prompt.build import observations_start
 from agent_runtime.prompt.observation import Archive, Observation
 from agent_runtime.prompt.view import View, handle_of, handles
 from agent_runtime_storage.contract.records.observations import ObservationRow
@@ -172,7 +173,7 @@ async def memory_report(
 
 def prompt_tokens(view: View, ratio: float) -> PromptTokens:
     """Return the tokens of the parts of a view's prompt: our count times `ratio`."""
-    begin = 1 + view.start.repeat_system
+    begin = observations_start(view)
     end = begin + len(view.observations)
     observations = sum(map(count_message, view.front[begin:end]))
     system, state = (

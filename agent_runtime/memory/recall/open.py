@@ -104,7 +104,8 @@ class NodeLocator:
 
     def of_node(self, node: int) -> str:
         """Describe in what form the prompt has a node of the branch."""
-        if self.start.first is None or node >= self.start.first or node == self.start.task:
+        start = self.start
+        if start.first is None or node >= start.first or node in (start.task, *start.context):
             return "in the prompt"
         for observation in self.observations:
             if observation.first <= node <= observation.last:

@@ -280,6 +280,7 @@ class Retriever:
         hidden.update(_recalled(view, own))
         if view.task is not None:
             hidden.add(NodeAddress(own, view.task.seq))
+        hidden.update(NodeAddress(own, one.seq) for one in view.context)
         # Three times as many, because several results of one exchange count as one match.
         limit, seconds = 3 * self.policy.top_k, self.policy.timeout
         find = functools.partial(
