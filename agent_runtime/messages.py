@@ -150,6 +150,24 @@ Observed: TypeAlias = Verdict | Change
 
 
 @dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A version of a file that a call has shown or written.
+
+    Attributes:
+        path: absolute, with its links resolved.
+        digest: of all its bytes.
+        step: of the run.
+        first, last: the numbers of the lines that the result shows whole; none if `last < first`.
+    """
+
+    path: str
+    digest: str
+    step: int
+    first: int = 1
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """A tool's answer, whole.
 
@@ -157,12 +175,14 @@ class ToolResult:
         outcome: `ok`; `error` (the tool failed, or its arguments were invalid); `refused` (not
             allowed); `interrupted` (started, without a recorded end); `cancelled`.
         observed: what the call shows, as its tool tells; models do not see it.
+        seen: the versions of files that the run knows by it; models do not see it.
     """
 
     text: str
     outcome: CallOutcome = "ok"
     files: tuple[FileRef, ...] = ()
     observed: tuple[Observed, ...] = ()
+    seen: tuple[SeenFile, ...] = ()
 
 
 LoggedMessage: TypeAlias = UserMessage | AssistantMessage | Note

@@ -39,7 +39,7 @@ what is left open. That answer ends the run."""
 
 WORKSPACE = """
 
-Your workspace is a folder, which your file tools take as root; all paths are relative to it."""
+Your workspace is a folder; all paths are relative to it."""
 READ_ONLY = " You can read them, and cannot change anything: put what you find into your answer."
 SHELL = " Commands run in it by `run_command`, with the rights of the user who started you."
 SANDBOXED = (
@@ -82,6 +82,7 @@ class Spec:
         sandbox_network: whether commands in it may use the network.
         environment: the names of variables that commands get in addition.
         read_only: whether the file tools that write are left out.
+        tools: the preset of file tools.
     """
 
     model: str
@@ -94,6 +95,12 @@ class Spec:
     sandbox_network: bool = False
     environment: tuple[str, ...] = ()
     read_only: bool = False
+    tools: str = "coding"
+
+    @property
+    def minimal(self) -> bool:
+        """Whether the agent gets a shell and nothing else."""
+        return self.tools == "minimal"
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -108,6 +115,7 @@ class Spec:
             "sandbox_network": self.sandbox_network,
             "environment": list(self.environment),
             "read_only": self.read_only,
+            "tools": self.tools,
         }
 
     @classmethod
@@ -124,6 +132,7 @@ class Spec:
             sandbox_network=bool(data.get("sandbox_network")),
             environment=tuple(map(str, data.get("environment") or ())),
             read_only=bool(data.get("read_only")),
+            tools=str(data.get("tools") or "coding"),
         )
 
 
@@ -161,6 +170,7 @@ def build_agent(spec: Spec) -> Agent:
                 sandbox=spec.sandbox or None,
                 sandbox_network=spec.sandbox_network if spec.sandbox else None,
                 read_only=spec.read_only,
+                preset=spec.tools,
             )
         )
     return Agent(
@@ -168,9 +178,9 @@ def build_agent(spec: Spec) -> Agent:
         tools=tools,
         instructions=_instructions(spec),
         max_steps=spec.max_steps,
-        planning=spec.workspace is not None,
+        planning=spec.workspace is not None and not spec.minimal,
         asking=spec.asking,
-        delegation=True,
+        delegation=not spec.minimal,
     )
 
 
@@ -185,7 +195,8 @@ def _instructions(spec: Spec) -> str:
         parts += [APPROVED] if spec.allow_shell and spec.ask_shell else []
     if spec.model:
         # The offline model reads none of this.
-        parts += [DELEGATION, ASKING if spec.asking else NOT_ASKING]
+        parts += [] if spec.minimal else [DELEGATION]
+        parts.append(ASKING if spec.asking else NOT_ASKING)
     return "".join(parts)
 
 

@@ -21,17 +21,18 @@ SHELL = "run_command"
 ALIASES = {SHELL: "shell"}
 """Other names that rules may use for a tool."""
 OWN = (
+    "apply_patch",
     "ask_user",
     "delegate",
     "edit_file",
     "final_result",
-    "list_files",
+    "glob",
     "open_artifact",
     "plan",
     "read_file",
     "recall",
     SHELL,
-    "search_files",
+    "search",
     "tasks",
     "write_file",
 )

@@ -18,6 +18,7 @@ from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime.tools.workspace.protected_paths import from_settings
+from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Run
@@ -74,6 +75,7 @@ class ToolContexts:
     planner: Planner
     delegation: DelegationServices
     resume_child: ResumeChild
+    seen: SeenFiles
 
     def __call__(self, call_id: str) -> ToolContext:
         """Return the context of a call."""
@@ -122,6 +124,7 @@ class ToolContexts:
         yield CommandSettings.of(self.settings)
         yield self.planner
         yield self.delegation
+        yield self.seen
         yield inbox_limits(self.settings)
         yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:

@@ -17,6 +17,7 @@ from agent_runtime.cli.confinement import Confinement, confinement_options, requ
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, write_json, write_row
+from agent_runtime.cli.tool_presets import tools_option, with_tools
 from agent_runtime.cli.workspaces import is_other_folder, workspaces
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def imported_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @ask_shell_option
 @confinement_options
 @read_only_option
+@tools_option
 @json_object_option
 def run(
     task: str | None,
@@ -138,6 +140,7 @@ def run(
     ask_shell: bool,
     confinement: Confinement,
     read_only: bool,
+    tools: str | None,
     as_json: bool,
 ) -> None:
     """Run TASK to its end, and print the agent's answer to stdout.
@@ -152,7 +155,7 @@ def run(
     text = read_task(task, task_file)
     settings = limited(load_settings(), budget_usd, timeout)
     spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell, read_only)
-    spec = confinement.on(spec, settings)
+    spec = with_tools(confinement.on(spec, settings), tools, settings)
     if spec.model:
         say(limits(settings))
     session.finish(run_task(settings, spec, text, thread, files), as_json=as_json)
