@@ -158,6 +158,24 @@ Observed: TypeAlias = Verdict | Change
 
 
 @dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A version of a file that a call has shown or written.
+
+    Attributes:
+        path: absolute, with its links resolved.
+        digest: of all its bytes.
+        step: of the run.
+        first, last: the numbers of the lines that the result shows whole; none if `last < first`.
+    """
+
+    path: str
+    digest: str
+    step: int
+    first: int = 1
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """A tool's answer, whole.
 
@@ -167,6 +185,7 @@ class ToolResult:
         observed: what the call shows, as its tool tells; models do not see it.
         data: what programs get with it, such as a command's `exit_code`; small, as JSON.
             Models do not see it, and the event of the call's end has it.
+        seen: the versions of files that the run knows by it; models do not see it.
     """
 
     text: str
@@ -174,6 +193,7 @@ class ToolResult:
     files: tuple[FileRef, ...] = ()
     observed: tuple[Observed, ...] = ()
     data: dict[str, Any] = field(default_factory=dict[str, Any])
+    seen: tuple[SeenFile, ...] = ()
 
 
 LoggedMessage: TypeAlias = UserMessage | AssistantMessage | Note

@@ -48,6 +48,7 @@ from agent_runtime.run.start import RunRequest, begin_new_run, take_over
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import check_free
 from agent_runtime.run.tool_context import ToolContexts, child_resumption
+from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
 from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
@@ -400,7 +401,8 @@ class Runtime(RunControl):
                 store, run, setup, agent.name, on_event, decided=decided, kept={*decisions.bound}
             )
             limit, spec, task = taken.step_limit, RunSpec.of(run), taken.task
-            state = self._state(taken.log, setup, spec, decisions, task=task, limit=limit)
+            log, seen = taken.log, taken.seen
+            state = self._state(log, setup, spec, decisions, task=task, limit=limit, seen=seen)
             state.settled, state.decided = taken.unverified, decided
             state.guard.resumed = taken.resumed
             if isinstance(agent, Workflow):
@@ -446,6 +448,7 @@ class Runtime(RunControl):
         *,
         task: Entry | None,
         limit: int,
+        seen: SeenFiles | None = None,
     ) -> RunState:
         resume = child_resumption(log, partial(self._resume, deps=setup.deps, decisions=decisions))
         context = ToolContexts(
@@ -460,6 +463,7 @@ class Runtime(RunControl):
             resume_child=resume,
             shell=self.host.shells.of(log.store, log.lease.thread_id, log.lease.run_id),
             sources=setup.context.sources,
+            seen=seen or SeenFiles.of(log),
         )
         return RunState.of(
             setup, context, self.settings, self._contents, task=task, step_limit=limit

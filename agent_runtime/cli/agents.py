@@ -43,7 +43,7 @@ what is left open. That answer ends the run."""
 
 WORKSPACE = """
 
-Your workspace is a folder, which your file tools take as root; all paths are relative to it."""
+Your workspace is a folder; all paths are relative to it."""
 READ_ONLY = " You can read them, and cannot change anything: put what you find into your answer."
 SHELL = " Commands run in it by `bash`, with the rights of the user who started you."
 SANDBOXED = (
@@ -100,6 +100,7 @@ class Spec:
         mcp_config: a file of further servers; an absolute path, or empty.
         allow_web: whether the agent may read web pages.
         instructions: the user's standing instructions.
+        tools: the preset of file tools.
     """
 
     model: str
@@ -117,6 +118,12 @@ class Spec:
     allow_web: bool = False
     timeout: float | None = None
     instructions: str = ""
+    tools: str = "coding"
+
+    @property
+    def minimal(self) -> bool:
+        """Whether the agent gets a shell and nothing else."""
+        return self.tools == "minimal"
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is stored with the run."""
@@ -136,6 +143,7 @@ class Spec:
             "allow_web": self.allow_web,
             "timeout": self.timeout,
             "instructions": self.instructions,
+            "tools": self.tools,
         }
 
     @classmethod
@@ -157,6 +165,7 @@ class Spec:
             allow_web=bool(data.get("allow_web")),
             timeout=data.get("timeout"),
             instructions=str(data.get("instructions") or ""),
+            tools=str(data.get("tools") or "coding"),
         )
 
 
@@ -200,6 +209,7 @@ def build_agent(spec: Spec) -> Agent:
                 sandbox=spec.sandbox or None,
                 sandbox_network=spec.sandbox_network if spec.sandbox else None,
                 read_only=spec.read_only,
+                preset=spec.tools,
             )
         )
         settings = load_settings()
@@ -220,9 +230,9 @@ def build_agent(spec: Spec) -> Agent:
         max_steps=spec.max_steps,
         context=context,
         skills=skills,
-        planning=spec.workspace is not None,
+        planning=spec.workspace is not None and not spec.minimal,
         asking=spec.asking,
-        delegation=True,
+        delegation=not spec.minimal,
     )
 
 
@@ -258,7 +268,8 @@ def _instructions(spec: Spec) -> str:
     parts += [WEB] if spec.allow_web else []
     if spec.model:
         # The offline model reads none of this.
-        parts += [DELEGATION, ASKING if spec.asking else NOT_ASKING]
+        parts += [] if spec.minimal else [DELEGATION]
+        parts.append(ASKING if spec.asking else NOT_ASKING)
     parts += [OF_USER, spec.instructions] if spec.instructions else []
     return "".join(parts)
 

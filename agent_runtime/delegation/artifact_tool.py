@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from agent_runtime.delegation.assignment import artifact_reference
 from agent_runtime.errors import NotFound, ToolError
@@ -16,6 +14,7 @@ from agent_runtime.memory.recall.tool import page
 from agent_runtime.messages import FileRef, ToolResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import FunctionTool
+from agent_runtime.tools.parameters import Chars, Offset
 
 NAME = "open_artifact"
 HOW = "A reference is a file's (tool:… or upload:…) or the handle of a tool result."
@@ -34,15 +33,13 @@ def open_artifact_tool(
     async def open_artifact(
         context: ToolContext,
         reference: str,
-        offset: Annotated[int, Field(ge=0)] = 0,
-        limit: Annotated[int, Field(ge=1, le=100_000)] = 8000,
+        offset: Offset = 0,
+        limit: Chars = 8000,
     ) -> ToolResult:
-        """Open an artifact: a stored file (tool:… or upload:…), or a tool result by its handle.
+        """Open a stored file (tool:ID, upload:ID) or a result (c0000001a).
 
         Args:
-            reference: the reference, as it was given to you.
-            offset: how many characters of a text to skip.
-            limit: how many characters to show.
+            offset: characters to skip.
         """
         # Models copy references with the quotes or brackets around them.
         asked = artifact_reference(reference.strip("\"'<>` "))

@@ -30,10 +30,8 @@ async def tasks(
     """List, await, cancel or steer your background tasks.
 
     Args:
-        action: list; wait for the next message of any task; cancel a task; or steer one: send its
-            sub-agent a message.
-        task: the task_key or the run id of the task.
-        text: the message.
+        action: `wait` is for the next message; `steer` sends `text`.
+        task: a task_key or run id.
     """
     if action == "wait":
         return await _wait(context)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from agent_runtime.agent import Agent, Delegation
 from agent_runtime.delegation.artifact_tool import NAME as OPEN_ARTIFACT
@@ -28,6 +28,9 @@ from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.output import FINAL, schema_type
 from agent_runtime.tools.toolset import Toolset
+
+Schema = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
+Steps = Annotated[int, Field(ge=1), WithJsonSchema({"type": "integer"})]
 
 NAME = "delegate"
 NEVER = frozenset({NAME, TASKS, "plan", "ask_user"})
@@ -103,32 +106,22 @@ class Delegator:
         diagnosis: str = "",
         fix_applied: str = "",
         model: str = "",
-        output_schema: dict[str, Any] | None = None,
-        max_steps: Annotated[int, Field(ge=1)] | None = None,
+        output_schema: Schema | None = None,
+        max_steps: Steps | None = None,
         background: bool = False,
     ) -> ToolResult:
-        """Delegate a task to a sub-agent and wait for its outcome.
+        """Have a sub-agent do a part of the work; it sees only what you give here.
 
-        Use it for independent parts, or parts that would fill your context; several calls in one
-        answer run at the same time. A sub-agent sees only what you give here, nothing of this
-        conversation. The outcome has its result, its calls, their errors, and what stopped it.
+        Several calls in one answer run at the same time.
 
         Args:
-            role: who the sub-agent is, in a few words.
-            instructions: what it has to do, and when it is done.
-            briefing: what it has to know: facts, findings, constraints.
-            tools: names of your tools that it may call; omit for all of them, [] for none.
-            artifacts: material by reference: paths, URLs, handles of tool results (c0000001a),
-                files (tool:… or upload:…).
-            conversation_context: parts of this conversation that it needs, in the user's words.
-            task_key: a short stable name; under the same key a new attempt sees earlier ones.
-            diagnosis: when trying again: why the last attempt failed.
-            fix_applied: when trying again: what is different this time.
-            model: the name of another model, if you know of any.
-            output_schema: a JSON schema, for a result of that form instead of text.
-            max_steps: the most steps that it may take.
-            background: do not wait: continue at once, and get the outcome as a message. At most
-                5 run at a time; the tool tasks lists, awaits, cancels and steers them.
+            instructions: what to do, and when it is done.
+            briefing: what it needs to know.
+            tools: some of yours; omit for all.
+            artifacts: paths, URLs, handles (c0000001a).
+            task_key: a name; a new attempt under it sees earlier ones.
+            diagnosis: why the last attempt failed.
+            background: do not wait; see `tasks`.
         """
         assignment = Assignment(
             role=role,

@@ -22,6 +22,7 @@ SHELL = "bash"
 ALIASES = {SHELL: ("shell", "run_command")}
 """Other names that rules may use for a tool."""
 OWN = (
+    "apply_patch",
     "ask_user",
     SHELL,
     "bash_output",
@@ -29,12 +30,12 @@ OWN = (
     "edit_file",
     "fetch",
     "final_result",
-    "list_files",
+    "glob",
     "open_artifact",
     "plan",
     "read_file",
     "recall",
-    "search_files",
+    "search",
     "tasks",
     "write_file",
 )

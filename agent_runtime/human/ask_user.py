@@ -23,22 +23,20 @@ NOBODY = (
 )
 
 _DESCRIPTION = """\
-Ask the user and wait for the answer, which becomes this call's result. Ask only what you cannot \
-find out yourself and must not assume; ask related things in one question. The user may answer \
-much later."""
+Ask the user, who may answer much later, what you cannot find out and must not assume; related \
+things in one question."""
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "question": {"type": "string", "description": "What you want to know, and why."},
+        "question": {"type": "string"},
         "kind": {
             "type": "string",
             "enum": list(KINDS),
-            "description": "single: one of the choices; multiple: one or more; text: free text.",
         },
         "choices": {
             "type": "array",
             "items": {"type": "string"},
-            "description": f"For single and multiple: 2 to {MAX_CHOICES} short choices.",
+            "description": f"2 to {MAX_CHOICES}, or none for text.",
         },
     },
     "required": ["question", "kind"],

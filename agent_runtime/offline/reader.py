@@ -34,7 +34,7 @@ INSTRUCTIONS = (
     "Read the files of the part that the briefing names. Answer with one line for each: its lines, "
     "its bytes and the line that describes it best, or why it could not be read."
 )
-TOOLS = ("list_files", "read_file")
+TOOLS = ("glob", "read_file")
 READ_LINES = 60
 """Lines of a file to read; the tool counts them all."""
 TOGETHER = 4
@@ -165,7 +165,8 @@ class Reader:
                 self.found.count(entry)
                 if entry.kind == "file" and place % self.stride == 0:
                     self.queue.append((entry.path, entry.size))
-        self.offset += limit
+        # A page has a limit of its own, too.
+        self.offset += len(page.entries) or limit
         return ""
 
     def _note(self, path: str, result: PromptMessage) -> None:
@@ -214,7 +215,7 @@ def results_of(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
 
 def list_call(folder: str, offset: int, limit: int) -> RawCall:
     """Return the call that lists a page of a folder and all folders in it."""
-    return raw_call("list_files", path=folder, recursive=True, offset=offset, limit=limit)
+    return raw_call("glob", pattern="**", path=folder, by_path=True, offset=offset, limit=limit)
 
 
 def _answer(reader: Reader) -> ModelAnswer:

@@ -44,7 +44,7 @@ def beginning(folder: str, report: str, note: str, results: Sequence[PromptMessa
             continue
         early = " (stopped early)" if found.stopped else ""
         lines.append(f"- {label}: {found.matches:,} in {counted(found.files, 'file')}{early}")
-        lines += [f"  - {code(example)}" for example in found.examples]
+        lines += [f"  - {code(example)}" for example in found.examples[:EXAMPLES]]
     return "\n".join([*lines, "", "## Files read", "", ""])
 
 

@@ -63,7 +63,7 @@ INLINE_CHARS = 500
 OUTCOME_CHARS = 30_000
 FIRST_CHARS = 300
 """How much of a sub-agent's outcome, and of the first listing, to recall."""
-NEEDED = frozenset({"list_files", "read_file", "search_files", "write_file"})
+NEEDED = frozenset({"glob", "read_file", "search", "write_file"})
 CURE = (
     "Set a language model, as in AGENT_RUNTIME_MODEL=anthropic/claude-sonnet-4-5 with "
     "ANTHROPIC_API_KEY (any litellm name with its provider's key). Without one, ask for a survey: "
@@ -159,9 +159,7 @@ def _begun(survey: Survey, turn: LastTurn) -> ModelAnswer:
 
 def _look(survey: Survey, turn: LastTurn) -> ModelAnswer:
     searches = [
-        raw_call(
-            "search_files", pattern=pattern, path=survey.folder, glob=glob, limit=report.EXAMPLES
-        )
+        raw_call("search", pattern=pattern, path=survey.folder, globs=glob)
         for _, pattern, glob in report.SEARCHES
     ]
     # One entry is enough: the first line of a listing counts all of them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,11 +15,13 @@ NOTE_CHARS = 300
 # These read what `tools.workspace` writes; the tests run the real tools, so a change there fails.
 _NOTE = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
-_LISTED = re.compile(r"([\d,]+) entries in .*?: ([\d,]+) files of ([\d,]+) bytes")
-_NOT_LISTED = re.compile(r" ((?:Left out|Not readable): .+)$")
+_LISTED = re.compile(r"([\d,]+) entries for .*?: ([\d,]+) files of ([\d,]+) bytes")
+_NOT_LISTED = re.compile(r" ((?:Left out|In \.gitignore|Not readable): .+)$")
 _ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
 _READ = re.compile(r": (?:many|([\d,]+)) lines, ([\d,]+) bytes")
-_SEARCHED = re.compile(r"([\d,]+) matching lines in ([\d,]+) files; ")
+_SEARCHED = re.compile(r"([\d,]+) matching lines in ([\d,]+) of ")
+_NUMBER = re.compile(r"^\d+\|", re.MULTILINE)
+_MATCH = re.compile(r"(\d+):(.*)")
 _DOCSTRING = re.compile(r'^(?:#[^\n]*\n|\s*\n)*[rR]?("""|\'\'\')\s*(.+?)\s*(?:\n|\1)')
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
 
@@ -95,7 +98,8 @@ def parse_file(path: str, text: str) -> FileSummary | None:
     if found is None:
         return None
     lines = None if found[1] is None else _number(found[1])
-    return FileSummary(lines, _number(found[2]), title(path, _CUT.split(body, maxsplit=1)[0]))
+    shown = _NUMBER.sub("", _CUT.split(body, maxsplit=1)[0])
+    return FileSummary(lines, _number(found[2]), title(path, shown))
 
 
 def parse_search(text: str) -> SearchSummary | None:
@@ -104,9 +108,21 @@ def parse_search(text: str) -> SearchSummary | None:
     found = _SEARCHED.match(header)
     if found is None:
         return None
-    examples = [] if is_cut(text) else [line for line in lines if line]
+    examples = [] if is_cut(text) else _matches(lines)
     stopped = " It was stopped after " in header
     return SearchSummary(_number(found[1]), _number(found[2]), stopped, examples)
+
+
+def _matches(lines: Sequence[str]) -> list[str]:
+    """Return the matching lines with their files, which stand above them."""
+    found: list[str] = []
+    path = ""
+    for line in lines:
+        if match := _MATCH.fullmatch(line):
+            found.append(f"{path}:{match[1]}: {match[2]}")
+        else:
+            path = line
+    return found
 
 
 def title(path: str, text: str) -> str:

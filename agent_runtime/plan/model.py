@@ -116,24 +116,26 @@ Text = Annotated[str, BeforeValidator(lambda value: _text(value))]
 Identity = Annotated[str, BeforeValidator(lambda value: _identity(value))]
 
 
+def _without_description(schema: dict[str, Any]) -> None:
+    schema.pop("description", None)
+
+
 class Step(BaseModel):
     """A new step, or the changes of an existing one."""
 
-    model_config = ConfigDict(extra="forbid")
+    # Its docstring is for programmers; a model needs none.
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_without_description)
 
-    id: Annotated[Identity | None, Field(description="Omit for a new step to number it.")] = None
+    id: Identity | None = None
     description: Text | None = None
     phase: str | None = None
     status: ItemStatus | None = None
-    result: Annotated[Text | None, Field(description="The outcome, or the error.")] = None
-    depends_on: Annotated[
-        list[Identity] | None, Field(description="Ids of steps that must be completed before it.")
-    ] = None
+    result: Text | None = None
+    depends_on: list[Identity] | None = None
     follow: Annotated[
         bool,
-        Field(description="Take the status from the other calls of this message: completed if all "
-              "succeed, failed if one fails."),
-    ] = False  # fmt: skip
+        Field(description="Take the status from the answer's other calls."),
+    ] = False
 
 
 # Changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from agent_runtime.errors import ConfigError, InvalidPlan
 from agent_runtime.messages import ToolSpec
@@ -42,19 +42,13 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
         steps: list[Step] | None = None,
         add: list[Step] | None = None,
     ) -> str:
-        """Keep a plan of a task that takes many steps: create it, update it as you work, review it.
+        """Keep the plan of a long task, together with other calls.
 
-        `create` takes the goal and the steps in order. `update` changes steps by their ids, and
-        only the fields that are given. Set a step to in_progress when you begin it and to completed
-        only when it is done and checked; with `follow` it takes its status from the other calls of
-        the same message. An invalid change is refused whole. Returning to an earlier phase begins a
-        new iteration.
+        A step is completed only when checked.
 
         Args:
-            goal: what is to be reached.
-            phase: the current phase.
-            steps: with create the steps, each with a description; with update the changes.
-            add: with update, new steps, which come last.
+            steps: to create, all with descriptions; to update, what changes, by id.
+            add: new steps, to update.
         """
         planner = _planner(context)
         if action == "review":
@@ -111,13 +105,6 @@ def _planner(context: ToolContext) -> Planner:
 def _with_phases(spec: ToolSpec, phases: tuple[str, ...]) -> ToolSpec:
     """Return the tool's spec with the phases as the only values of `phase`."""
     schema: dict[str, Any] = spec.parameters
-    for part in (schema, *schema["$defs"].values()):
-        properties = cast("dict[str, Any]", part.get("properties", {}))
-        if "phase" in properties:
-            description = properties["phase"].get("description")
-            properties["phase"] = {
-                "anyOf": [{"enum": list(phases), "type": "string"}, {"type": "null"}],
-                "default": None,
-                **({"description": description} if description else {}),
-            }
+    # The phases of steps are the same, which goes without saying.
+    schema["properties"]["phase"]["enum"] = list(phases)
     return ToolSpec(PLAN, spec.description, schema)

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agent_runtime.messages import LoggedMessage, PromptMessage, ToolResult, ToolSpec, call_id
+from agent_runtime.messages import (
+    LoggedMessage,
+    PromptMessage,
+    ToolResult,
+    ToolSpec,
+    call_id,
+    call_place,
+)
 from agent_runtime.prompt.calendar import Today
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.observation import Observation
@@ -187,3 +194,12 @@ def handles(entry: Entry) -> list[str]:
 def handle_of(entry: Entry, index: int) -> str:
     """Return the handle of a result, by which `recall` opens it."""
     return call_id(entry.seq, index)
+
+
+def shows_whole(view: View, handle: str) -> bool:
+    """Return whether prompts of the view show a call's result, and all of it."""
+    node, index = call_place(handle)
+    entry = next((one for one in reversed(view.entries) if one.seq == node), None)
+    if entry is None or index >= len(entry.results) or handle in view.start.cuts:
+        return False
+    return index >= len(entry.shown) or entry.shown[index] is None

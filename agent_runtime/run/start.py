@@ -48,6 +48,7 @@ from agent_runtime.run.takeover import (
 )
 from agent_runtime.run.tool_calls import reopen
 from agent_runtime.tools.workspace import command_records as commands
+from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime_storage.contract.records.log import (
     ACTIVE,
     Budget,
@@ -100,6 +101,7 @@ class TakenOverRun:
 
     Attributes:
         unverified: results of its open exchange for calls that must not run again.
+        seen: the files that it has seen.
     """
 
     log: RunLog
@@ -107,6 +109,7 @@ class TakenOverRun:
     resumed: Resumed
     task: Entry | None = None
     unverified: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    seen: SeenFiles | None = None
 
 
 async def begin_new_run(
@@ -369,6 +372,7 @@ async def take_over(
             log.exchange, taken.unverified = reopen(node, setup.tools)
             await _name_left_commands(run, owner, log.exchange, taken.unverified)
             _apply(decided, log.exchange, taken.unverified)
+        taken.seen = await SeenFiles.of_resumed(log)
         again = _unknown_calls(log.exchange, taken.unverified)
         await _end_children(store, run, again, kept)
         if run.task_id is not None:

@@ -21,6 +21,7 @@ from agent_runtime.tools.context_sources.base import ContextSource, ContextSourc
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime.tools.web.policy import WebPolicy
 from agent_runtime.tools.workspace.protected_paths import from_settings
+from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime.tools.workspace.sandbox.choose import CommandSettings
 from agent_runtime.tools.workspace.shell_session import ShellSession
 from agent_runtime_config import Settings
@@ -79,6 +80,7 @@ class ToolContexts:
     delegation: DelegationServices
     resume_child: ResumeChild
     shell: ShellSession
+    seen: SeenFiles
     sources: tuple[ContextSource, ...] = ()
 
     def __call__(self, call_id: str) -> ToolContext:
@@ -132,6 +134,7 @@ class ToolContexts:
         yield self.delegation
         yield self.shell
         yield ContextSources(self.sources)
+        yield self.seen
         yield inbox_limits(self.settings)
         yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
+from pydantic_core.core_schema import CoreSchema, WithDefaultSchema
 
 from agent_runtime.errors import ConfigError, ToolError
 
@@ -100,7 +101,6 @@ def read_signature(function: Callable[..., Any], context_type: type) -> Signatur
             f"The tool {name} has a type hint without a JSON schema: {error}",
             cure="Use types that JSON can carry: plain types, pydantic models, dataclasses.",
         ) from error
-    schema.pop("title", None)
     return Signature(description, schema, context, arguments)
 
 
@@ -184,7 +184,30 @@ def _complete(made: Any, given: Any) -> Any:
 
 
 class _Schema(GenerateJsonSchema):
-    """Leaves out the titles, which only repeat names and cost tokens in every prompt."""
+    """Leaves out what says nothing to a model and costs tokens in every prompt.
+
+    That are titles, which repeat names, the defaults that any absent argument has, and that there
+    are no other arguments: the error for such a call names those that there are.
+    """
+
+    def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> dict[str, Any]:
+        made = super().generate(schema, mode)
+        for one in (made, *made.get("$defs", {}).values()):
+            one.pop("title", None)
+            # Without it a tool that takes no arguments would seem to take any.
+            if one.get("properties") and one.get("additionalProperties") is False:
+                del one["additionalProperties"]
+        return made
+
+    def default_schema(self, schema: WithDefaultSchema) -> dict[str, Any]:
+        made = super().default_schema(schema)
+        if "default" not in made or made["default"] not in (None, "", False):
+            return made
+        kinds: list[dict[str, Any]] = made.get("anyOf", [])
+        if made.pop("default") is None and len(kinds) == 2 and kinds[1] == {"type": "null"}:
+            del made["anyOf"]
+            return {**kinds[0], **made}
+        return made
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         # A default without a JSON form is used, but not shown.

@@ -52,6 +52,7 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Tools and files",
         (
+            "tools",
             "tool_",
             "max_result_tokens",
             "max_file_bytes",

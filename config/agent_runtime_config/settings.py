@@ -386,6 +386,12 @@ class Settings(RoleSettings, WebSettings):
     max_user_inbox_messages: Count = Field(
         default=1_000, description="The same, on all threads of a user together."
     )
+    tools: str = Field(
+        default="coding",
+        description="Which tools the command's agent gets for its workspace: `coding`; `reading`, "
+        "which cannot write; `minimal`, the shell alone; or names with commas between them, as in "
+        "`coding,apply_patch`. `--tools` comes before it.",
+    )
     protected_paths: Globs = Field(
         default="",
         description="More paths in a workspace that the file tools must not write, as globs with "

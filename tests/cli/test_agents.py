@@ -50,13 +50,13 @@ def test_without_a_workspace_the_agent_has_no_tools() -> None:
 
 def test_a_workspace_gives_file_tools_but_no_shell(tmp_path: Path) -> None:
     tools = _tools(Spec("some/model", str(tmp_path)))
-    assert {"list_files", "read_file", "write_file", "edit_file", "search_files"} <= tools
+    assert {"glob", "read_file", "write_file", "edit_file", "search"} <= tools
     assert "bash" not in tools
 
 
 def test_a_read_only_agent_cannot_write(tmp_path: Path) -> None:
     spec = Spec("some/model", str(tmp_path), read_only=True)
-    assert {"list_files", "read_file", "search_files"} <= _tools(spec)
+    assert {"glob", "read_file", "search"} <= _tools(spec)
     assert not {"write_file", "edit_file", "bash"} & _tools(spec)
     assert "cannot change anything" in build_agent(spec).instructions
 
@@ -67,6 +67,36 @@ def test_a_read_only_agent_has_no_shell(tmp_path: Path, shell: str) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert "--read-only excludes commands" in result.stderr
+
+
+def test_the_preset_of_tools_is_stored_with_the_run_and_decides(tmp_path: Path) -> None:
+    patching = Spec("some/model", str(tmp_path), tools="coding,apply_patch")
+    assert Spec.from_json(patching.to_json()) == patching
+    assert {"apply_patch", "edit_file"} <= _tools(patching)
+    minimal = Spec("some/model", str(tmp_path), allow_shell=True, tools="minimal")
+    agent = build_agent(minimal)
+    assert _tools(minimal) == {"bash", "bash_output"}
+    assert not agent.planning and not agent.delegation and "delegate" not in agent.instructions
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting", "says"),
+    [
+        (["--tools", "coding"], "coding", "--tools needs --workspace"),
+        (["--tools", "minimal", "--workspace", "."], "coding", "allow it by --allow-shell"),
+        (["--workspace", "."], "minimal", "allow it by --allow-shell"),
+        (["--workspace", ".", "--read-only"], "apply_patch", "allow it by --allow-shell"),
+        (["--tools", "codng", "--workspace", "."], "coding", "no preset and no file tool 'codng'"),
+    ],
+)
+def test_tools_that_cannot_be_had_are_refused(
+    arguments: list[str], setting: str, says: str
+) -> None:
+    result = CliRunner(env={"AGENT_RUNTIME_TOOLS": setting}).invoke(
+        main, ["run", "Look.", *arguments]
+    )
+    assert result.exit_code != 0
+    assert says in " ".join(f"{result.stderr} {result.exception}".split())
 
 
 def test_the_shell_has_to_be_allowed(tmp_path: Path) -> None:

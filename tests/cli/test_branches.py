@@ -76,7 +76,7 @@ def test_an_edited_message_is_answered_by_its_agent(
     assert json.loads(edited.stdout)["output"] == "To the edit"
     assert asked(machine) == ["One", "To One", "Two, better"]
     tools = machine.server.requests[-1].json["tools"]
-    assert "list_files" in {tool["function"]["name"] for tool in tools}
+    assert "glob" in {tool["function"]["name"] for tool in tools}
     piped = machine.invoke("edit", "t", "1", "-", stdin="One, better")
     assert piped.stdout == "To the edit\n" and asked(machine) == ["One, better"]
 

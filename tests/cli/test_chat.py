@@ -87,14 +87,14 @@ def test_commands_run_on_the_thread_and_complete(machine: Machine) -> None:
 def test_what_is_typed_while_the_agent_works_is_told_at_its_next_step(machine: Machine) -> None:
     (machine.folder / "go").unlink(missing_ok=True)
     wait = "while [ ! -e go ]; do sleep 0.05; done"
-    first = Reply(calls=(("run_command", {"command": wait}),))
+    first = Reply(calls=(("bash", {"command": wait}),))
     machine.script = lambda request, n: HELLO if n else first
     options = ("chat", "--thread", "t", "--workspace", ".", "--allow-shell")
     environ = machine.environ | EDITOR
     with at_terminal(machine.folder, environ, *options, stdout=True) as screen:
         screen.until(">")
         _keys(screen, "Work.", ENTER)
-        screen.until("run_command", "Ctrl-C interrupts it")
+        screen.until("bash", "Ctrl-C interrupts it")
         _keys(screen, "Use tabs", ENTER)
         screen.until("> Use tabs")
         _keys(screen, "/cost", ENTER, "half a li")
@@ -107,13 +107,13 @@ def test_what_is_typed_while_the_agent_works_is_told_at_its_next_step(machine: M
 
 def test_ctrl_c_interrupts_to_tell_it_something_and_twice_stops_it(machine: Machine) -> None:
     wait = "while [ ! -e go ]; do sleep 0.05; done"
-    call = Reply(calls=(("run_command", {"command": wait}),))
+    call = Reply(calls=(("bash", {"command": wait}),))
     machine.script = lambda request, n: call if n in (0, 2) else HELLO
     options = ("chat", "--thread", "t", "--workspace", ".", "--allow-shell")
     with at_terminal(machine.folder, machine.environ | EDITOR, *options) as screen:
         screen.until(">")
         _keys(screen, "Work.", ENTER)
-        screen.until("run_command", "Ctrl-C interrupts it")
+        screen.until("bash", "Ctrl-C interrupts it")
         _keys(screen, CTRL_C)
         screen.until("It stops after this step.")
         _keys(screen, "Use tabs", ENTER)
@@ -154,13 +154,13 @@ def test_a_dumb_terminal_gets_plain_lines(machine: Machine) -> None:
 
 
 def test_an_approval_is_asked_and_answered_in_a_chat(machine: Machine) -> None:
-    call = Reply(calls=(("run_command", {"command": "echo made > made.txt"}),))
+    call = Reply(calls=(("bash", {"command": "echo made > made.txt"}),))
     machine.script = lambda request, n: HELLO if n else call
     options = ("chat", "--thread", "t", "--workspace", ".", "--ask-shell")
     with at_terminal(machine.folder, machine.environ | EDITOR, *options) as screen:
         screen.until(">")
         _keys(screen, "Work.", ENTER)
-        screen.until("The agent wants to call run_command:", "or later] >")
+        screen.until("The agent wants to call bash:", "or later] >")
         _keys(screen, "y", ENTER)
         screen.until("Done after 2 steps")
         assert (machine.folder / "made.txt").read_text() == "made\n"

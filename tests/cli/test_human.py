@@ -22,8 +22,8 @@ from tests.support.command import COMMAND, clean_environ
 
 __all__ = ["machine"]
 
-LIST = Reply(calls=(("list_files", {}),))
-APPROVE = {"AGENT_RUNTIME_APPROVE": "list_files"}
+LIST = Reply(calls=(("glob", {}),))
+APPROVE = {"AGENT_RUNTIME_APPROVE": "glob"}
 ASK = {"question": "Which colour?", "kind": "single", "choices": ["red", "blue"]}
 
 
@@ -38,7 +38,7 @@ def _suspended(machine: Machine) -> tuple[str, str]:
     machine.script = lambda request, n: HELLO if n else LIST
     result = machine.invoke("run", "List.", "--workspace", ".", **APPROVE)
     assert result.exit_code == exits.SUSPENDED, result.stderr
-    assert "The agent wants to call list_files" in result.stderr
+    assert "The agent wants to call glob" in result.stderr
     [run] = re.findall(r"Then resume it with: agent-runtime resume (\S+)", result.stderr)
     return _question(result.stderr), run
 
@@ -69,7 +69,7 @@ def test_standing_approvals_are_listed_and_revoked(machine: Machine) -> None:
     assert machine.invoke("answer", question, "always").exit_code == 0
 
     allowed = json.loads(machine.invoke("approvals", thread, "--json").stdout)
-    assert allowed["tool"] == "list_files"
+    assert allowed["tool"] == "glob"
     taken = machine.invoke("approvals", thread, "--forget", allowed["id"])
 
     assert taken.exit_code == 0 and "Nothing is allowed" in taken.stderr
@@ -96,15 +96,12 @@ def test_a_sub_agents_question_names_it_and_resumes_its_root(machine: Machine) -
     answered = machine.invoke("answer", question, "always")
     done = machine.invoke("resume", run)
 
-    assert "The sub-agent reader [part one] wants to call list_files" in stopped.stderr
-    assert (
-        listed.startswith(short_id(question))
-        and "sub-agent reader [part one]: list_files" in listed
-    )
+    assert "The sub-agent reader [part one] wants to call glob" in stopped.stderr
+    assert listed.startswith(short_id(question)) and "sub-agent reader [part one]: glob" in listed
     assert tree.stdout.count("suspended (awaiting_user)") == 2
     assert f"Run {run} is not active; it waits for an answer" in tree.stderr
     assert f"agent-runtime resume {run}" in answered.stderr
-    assert "list_files" in machine.invoke("approvals", thread).stdout
+    assert "glob" in machine.invoke("approvals", thread).stdout
     assert done.exit_code == 0 and done.stdout == "Hello from the model.\n", done.stderr
 
 
@@ -194,7 +191,7 @@ def test_questions_are_asked_at_the_terminal(machine: Machine) -> None:
         terminal.expect("not among the choices")
         terminal.expect("> ")
         terminal.type("2")
-        terminal.expect("The agent wants to call list_files")
+        terminal.expect("The agent wants to call glob")
         terminal.expect("> ")
         terminal.type("y")
         output, _ = terminal.process.communicate(timeout=60)

@@ -80,7 +80,7 @@ def test_last_is_of_this_folder(machine: Machine, monkeypatch: pytest.MonkeyPatc
 
 
 def test_questions_are_named_by_short_ids(machine: Machine) -> None:
-    asks = Reply(calls=(("run_command", {"command": "true"}),))
+    asks = Reply(calls=(("bash", {"command": "true"}),))
     machine.script = lambda request, n: HELLO if n else asks
     machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
     question = json.loads(machine.invoke("questions", "--json").stdout)["id"]

@@ -101,7 +101,7 @@ def test_what_is_widened_is_said(before: Spec, after: Spec, said: list[str]) -> 
 
 
 def test_options_of_a_resume_apply_to_it_and_to_later_ones(machine: Machine) -> None:
-    machine.script = lambda request, n: Reply(calls=(("list_files", {}),)) if n < 2 else HELLO
+    machine.script = lambda request, n: Reply(calls=(("glob", {}),)) if n < 2 else HELLO
     stopped = machine.invoke(
         "run", "Go.", "--thread", "t", "--workspace", ".", "--max-steps", "1", "--timeout", "600",
         "--read-only",
@@ -114,19 +114,19 @@ def test_options_of_a_resume_apply_to_it_and_to_later_ones(machine: Machine) -> 
     again = machine.invoke("resume", "last", *wider)
     assert "From now on the agent may also: run commands; change files." in again.stderr
     names = {tool["function"]["name"] for tool in machine.server.requests[-1].json["tools"]}
-    assert {"run_command", "write_file"} <= names
+    assert {"bash", "write_file"} <= names
 
     # It is stored: this resume names nothing.
     done = machine.invoke("resume", "--thread", "t", "--json", "--max-steps", "9")
     assert done.exit_code == 0, done.stderr
     last = machine.server.requests[-1].json
     assert last["model"] == "other" and "From now on" not in done.stderr
-    assert "run_command" in {tool["function"]["name"] for tool in last["tools"]}
+    assert "bash" in {tool["function"]["name"] for tool in last["tools"]}
 
 
 def test_edit_and_regenerate_take_limits(machine: Machine) -> None:
     assert machine.invoke("run", "One", "--thread", "t", "--workspace", ".").exit_code == 0
-    machine.script = lambda request, n: Reply(calls=(("list_files", {}),))
+    machine.script = lambda request, n: Reply(calls=(("glob", {}),))
     for command in (("edit", "t", "last", "Two"), ("regenerate", "last")):
         done = machine.invoke(*command, "--max-steps", "1", "--ask-shell")
         assert done.exit_code == exits.STOPPED and "--max-steps NUMBER" in done.stderr

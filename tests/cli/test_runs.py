@@ -83,7 +83,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
 
 def _calls_then_answer(steps: int) -> Script:
     def script(request: dict[str, Any], n: int) -> Reply:
-        return HELLO if n >= steps else Reply(calls=(("list_files", {}),))
+        return HELLO if n >= steps else Reply(calls=(("glob", {}),))
 
     return script
 
@@ -183,7 +183,7 @@ def test_a_run_out_of_steps_is_resumed_and_finishes(machine: Machine) -> None:
     ended = json.loads(resumed.stdout)
     assert (ended["run_id"], ended["steps"]) == (report["run_id"], 4)
     tools = machine.server.requests[-1].json["tools"]
-    assert "list_files" in {tool["function"]["name"] for tool in tools}
+    assert "glob" in {tool["function"]["name"] for tool in tools}
     nothing = machine.invoke("resume")
     assert nothing.exit_code == exits.NOTHING and "no run to resume" in nothing.stderr
 
@@ -200,7 +200,7 @@ def test_an_unknown_run_or_thread_is_reported(machine: Machine) -> None:
 def test_a_signal_stops_the_run_and_it_can_be_resumed(
     machine: Machine, number: signal.Signals
 ) -> None:
-    machine.script = lambda request, n: STALL if n else Reply(calls=(("list_files", {}),))
+    machine.script = lambda request, n: STALL if n else Reply(calls=(("glob", {}),))
     with machine.process("run", "List.", "--workspace", ".") as process:
         machine.wait_for_requests(2)
         process.send_signal(number)
@@ -213,7 +213,7 @@ def test_a_signal_stops_the_run_and_it_can_be_resumed(
 
 
 def test_a_killed_run_is_found_and_resumed(machine: Machine) -> None:
-    machine.script = lambda request, n: STALL if n else Reply(calls=(("list_files", {}),))
+    machine.script = lambda request, n: STALL if n else Reply(calls=(("glob", {}),))
     with machine.process("run", "List.", "--workspace", ".", "--thread", "work") as process:
         machine.wait_for_requests(2)
         process.kill()
@@ -267,7 +267,7 @@ def test_show_and_threads_list_what_happened(machine: Machine) -> None:
     machine.invoke("run", "List the files.", "--workspace", ".", "--thread", "work")
     assert "work" in machine.invoke("threads").stdout
     shown = machine.invoke("show", "work").stdout
-    for text in ("List the files.", "-> list_files", "seen.txt", "Hello from the model."):
+    for text in ("List the files.", "-> glob", "seen.txt", "Hello from the model."):
         assert text in shown
     nodes = [
         json.loads(line)

@@ -18,7 +18,7 @@ from tests.human.elsewhere import AT_ONCE
 
 __all__ = ["machine"]
 
-LIST = Reply(calls=(("list_files", {}),))
+LIST = Reply(calls=(("glob", {}),))
 ASK = call("ask_user", question="Sure?", kind="text")
 
 
@@ -53,7 +53,7 @@ def test_sweep_resumes_runs_with_expired_questions_and_reports_failures(
     machine: Machine,
 ) -> None:
     machine.script = lambda request, n: LIST
-    late = {"AGENT_RUNTIME_APPROVE": "list_files", "AGENT_RUNTIME_ANSWER_TIMEOUT": str(AT_ONCE)}
+    late = {"AGENT_RUNTIME_APPROVE": "glob", "AGENT_RUNTIME_ANSWER_TIMEOUT": str(AT_ONCE)}
     for _ in range(2):
         stopped = machine.invoke("run", "List.", "--workspace", ".", **late)
         assert stopped.exit_code == exits.SUSPENDED, stopped.stderr

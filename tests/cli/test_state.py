@@ -225,15 +225,15 @@ async def test_no_file_tool_reaches_the_objects(tmp_path: Path, named: bool) -> 
                 raw_call("write_file", path=path, content="x"),
                 raw_call("write_file", path=path, content="x", append=True),
                 raw_call("read_file", path=path),
-                raw_call("edit_file", path=path, old="a", new="b"),
-                raw_call("search_files", pattern="a", path=path),
-                raw_call("list_files", path=path),
+                raw_call("edit_file", path=path, edits=[{"old": "a", "new": "b"}]),
+                raw_call("search", pattern="a", path=path),
+                raw_call("glob", path=path),
             )
             for path in guarded.paths
         ]
         around = calls(
-            raw_call("list_files", path=".", recursive=True),
-            raw_call("search_files", pattern="[a-f0-9]{8}"),
+            raw_call("glob", path=".", pattern="**"),
+            raw_call("search", pattern="[a-f0-9]{8}"),
         )
         model = ScriptedModel([*script, around, say("Done.")])
         result = await runtime.run(Agent(model, tools=workspace_tools(root)), "Break it.")
@@ -265,7 +265,7 @@ async def test_no_workspace_may_contain_the_users_state(state_home: Path) -> Non
         above = Root(state_home)
         with pytest.raises(ToolError, match="kept from its tools"):
             above.replace("agent-runtime/other.db", b"x")
-        assert above.walk(".", recursive=True).found == []
+        assert above.walk(".").found == []
 
 
 def test_no_file_tool_reaches_the_process_marks(
@@ -300,7 +300,7 @@ def test_a_walk_looks_up_hard_links_once(
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    walk = Root(work).walk(".", recursive=True)
+    walk = Root(work).walk(".")
 
     assert [one.path for one in walk.found] == [*"bcdefgh"] and walk.skipped == ["a"]
     assert looked.count(str(state)) == 1

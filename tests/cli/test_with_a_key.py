@@ -79,7 +79,7 @@ def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Mac
     assert len(system["content"]) < 5000
     assert "What colour is the sea?" in task["content"]
     assert names(first) == {
-        "list_files", "read_file", "search_files", "write_file", "edit_file",
+        "glob", "read_file", "search", "write_file", "edit_file",
         "plan", "delegate", "tasks", "open_artifact", "recall",
     }  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_a_sub_agent_gets_its_briefing_and_only_the_file_tools(worked: Machine) 
     assert "Read a.txt." in sent and "Workspace: " in sent
     assert "What colour is the sea?" not in sent and "autonomous agent" not in sent
     assert names(child) == {
-        "list_files", "read_file", "search_files", "write_file", "edit_file", "recall"
+        "glob", "read_file", "search", "write_file", "edit_file", "recall"
     }  # fmt: skip
 
 

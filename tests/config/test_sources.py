@@ -55,7 +55,7 @@ def test_a_configuration_file_may_use_tables_lists_and_full_names(config_file: P
     config_file.write_text(
         """
         AGENT_RUNTIME_USER = "ada"
-        approve = ["run_command", "write_file:path=/etc/*"]
+        approve = ["bash", "write_file:path=/etc/*"]
         sandbox_network = true
         sandbox_read = ["/opt/go", "/opt/node"]
         budget.usd = 2.5
@@ -73,7 +73,7 @@ def test_a_configuration_file_may_use_tables_lists_and_full_names(config_file: P
 
     assert settings == Settings(
         user="ada",
-        approve="run_command,write_file:path=/etc/*",
+        approve="bash,write_file:path=/etc/*",
         sandbox_network=True,
         sandbox_read="/opt/go:/opt/node",
         budget_usd=2.5,

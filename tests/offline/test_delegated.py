@@ -114,7 +114,7 @@ async def test_the_first_listing_is_recalled_after_it_left_the_prompt(
     seen = await survey(root, store, AGENT_RUNTIME_OBSERVER_MESSAGE_TOKENS="6000")
     size = sum(recount(root).files.values())
     stub = len("This survey is in progress.\n")
-    expected = f"said: “101 entries in . and below: 101 files of {size + stub:,} bytes, 0 folders.”"
+    expected = f"said: “101 entries for **: 101 files of {size + stub:,} bytes, 0 folders.”"
     assert expected in seen.report.text
     assert "observation o1 stands for it). No language model" in str(seen.result.output)
 

@@ -74,7 +74,7 @@ def test_it_declines_what_it_cannot_do_and_says_how_to_set_a_model(tmp_path: Pat
 
 def test_it_names_missing_file_tools() -> None:
     request = ModelRequest((PromptMessage("user", "Survey this folder"),))
-    with pytest.raises(UnsupportedTask, match="list_files, read_file, search_files, write_file"):
+    with pytest.raises(UnsupportedTask, match="glob, read_file, search, write_file"):
         next_answer(request)
 
 

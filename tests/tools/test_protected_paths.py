@@ -95,7 +95,9 @@ async def test_a_protected_file_is_read_and_not_edited(root: Path) -> None:
     (root / ".envrc").write_text("use flake\n")
     tools = tools_of(root)
     assert "use flake" in await text(tools["read_file"], path=".envrc")
-    refused = await error(tools["edit_file"], path=".envrc", old="flake", new="$(touch x)")
+    refused = await error(
+        tools["edit_file"], path=".envrc", edits=[{"old": "flake", "new": "$(touch x)"}]
+    )
     assert ".envrc is protected from the file tools" in refused
     assert (root / ".envrc").read_text() == "use flake\n"
 
@@ -106,11 +108,13 @@ async def test_secrets_are_neither_read_nor_found(root: Path) -> None:
     tools = tools_of(root)
     for path in (".env", "link", "./own/../.env", str(root / ".env")):
         assert "hidden from the file tools" in await error(tools["read_file"], path=path)
-        assert "hunter2" not in await error(tools["edit_file"], path=path, old="TOKEN", new="x")
-    found = await text(tools["search_files"], pattern="hunter")
+        assert "hunter2" not in await error(
+            tools["edit_file"], path=path, edits=[{"old": "TOKEN", "new": "x"}]
+        )
+    found = await text(tools["search"], pattern="hunter")
     assert "0 matching lines" in found
-    assert ".env is hidden" in found
-    assert "hidden" in await error(tools["search_files"], pattern="hunter", path=".env")
+    assert ".env (hidden: " in found
+    assert "hidden" in await error(tools["search"], pattern="hunter", path=".env")
 
 
 @pytest.mark.parametrize("path", ["link/config", "link/hooks/pre-commit", "direct"])
@@ -160,7 +164,7 @@ async def test_settings_decide_over_what_a_program_allows(root: Path) -> None:
 
 def test_a_read_only_workspace_has_no_tools_that_write(root: Path) -> None:
     tools = workspace_tools(root, read_only=True)
-    assert {one.name for one in tools} == {"list_files", "read_file", "search_files"}
+    assert {one.name for one in tools} == {"glob", "read_file", "search"}
     with pytest.raises(ConfigError, match="Commands can write"):
         workspace_tools(root, read_only=True, shell=True)
 

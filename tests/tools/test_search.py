@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.workspace import search
 from agent_runtime.tools.workspace.files import workspace_tools
+from agent_runtime.tools.workspace.searching import search
 from tests.tools.calling import error, text
 
 
@@ -27,40 +27,61 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def find(root: Path) -> Tool:
-    return next(tool for tool in workspace_tools(root) if tool.name == "search_files")
+    return next(tool for tool in workspace_tools(root) if tool.name == "search")
 
 
 async def test_matches_have_file_and_line_and_are_counted(find: Tool) -> None:
     assert await text(find, pattern=r"TODO \w+") == "\n".join(
         [
-            r"4 matching lines in 3 files; 3 of 4 files were searched for 'TODO \\w+'. "
-            "Not searched: data.bin (binary).",
-            "a/deep/two.py:1: # TODO three",
-            "a/one.py:2: # TODO one",
-            "a/one.py:3: y = 2  # TODO two",
-            "notes.md:1: TODO four",
+            r"4 matching lines in 3 of 4 files for 'TODO \\w+'.",
+            "a/deep/two.py",
+            "1:# TODO three",
+            "a/one.py",
+            "2:# TODO one",
+            "3:y = 2  # TODO two",
+            "notes.md",
+            "1:TODO four",
         ]
     )
 
 
-async def test_all_matches_are_counted_beyond_the_limit(find: Tool) -> None:
-    shown = await text(find, pattern="TODO", limit=1)
-    assert "4 matching lines in 3 files" in shown
-    assert "The first 1 lines follow." in shown
-    assert len(shown.split("\n")) == 2
+async def test_all_matches_are_counted_beyond_the_page(
+    find: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "RESULT_CHARS", 30)
+    shown = await text(find, pattern="TODO")
+    assert (
+        "4 matching lines in 3 of 4 files for 'TODO'. Matches 1-1 follow; next: offset=1." in shown
+    )
+    assert shown.endswith("\na/deep/two.py\n1:# TODO three")
+    monkeypatch.undo()
+    rest = await text(find, pattern="TODO", offset=2)
+    assert "Matches" not in rest and rest.endswith(
+        "\na/one.py\n3:y = 2  # TODO two\nnotes.md\n1:TODO four"
+    )
 
 
 @pytest.mark.parametrize(
     ("glob", "files"),
-    [("*.py", 2), ("*.md", 1), ("a/*.py", 2), ("**/*.py", 2), ("**/*.md", 1), ("a/deep/*", 1)],
+    [
+        ("*.py", 2),
+        ("*.md", 1),
+        ("a/*.py", 1),
+        ("*.{py,md}", 3),
+        ("*.py,!deep", 1),
+        ("!*.py,!*.bin", 1),
+        ("**/*.py", 2),
+        ("**/*.md", 1),
+        ("a/deep/*", 1),
+    ],
 )
 async def test_a_glob_chooses_files_by_name_or_by_path(find: Tool, glob: str, files: int) -> None:
-    assert f"in {files} files; {files} of {files}" in await text(find, pattern="TODO", glob=glob)
+    assert f"in {files} of {files} files" in await text(find, pattern="TODO", globs=glob)
 
 
 async def test_a_folder_or_a_single_file_can_be_searched(find: Tool) -> None:
-    assert "3 matching lines in 2 files" in await text(find, pattern="TODO", path="a")
-    inside = await text(find, pattern="TODO", path="a/deep", glob="two*")
+    assert "3 matching lines in 2 of 2 files" in await text(find, pattern="TODO", path="a")
+    inside = await text(find, pattern="TODO", path="a/deep", globs="two*")
     assert "1 of 1 files" in inside
     assert "1 of 1 files" in await text(find, pattern="TODO", path="notes.md")
     assert "No such file" in await error(find, pattern="TODO", path="nothing")
@@ -68,7 +89,8 @@ async def test_a_folder_or_a_single_file_can_be_searched(find: Tool) -> None:
 
 async def test_an_invalid_regular_expression_is_refused_with_the_reason(find: Tool) -> None:
     assert await error(find, pattern="a(b") == (
-        "'a(b' is no regular expression: missing ), unterminated subpattern at position 1."
+        "'a(b' is no regular expression: missing ), unterminated subpattern at position 1. "
+        "Put \\ before characters that are meant as they are."
     )
 
 
@@ -109,7 +131,7 @@ async def test_lines_of_the_same_number_in_many_files_count_as_many_lines(
     for number in range(40):
         # Each takes about 10 ms.
         (root / f"{number}.json").write_text("a" * 22 + "b")
-    assert "40 of 40 files were searched" in await text(find, pattern="(a|aa)+$", glob="*.json")
+    assert "in 0 of 40 files" in await text(find, pattern="(a|aa)+$", globs="*.json")
 
 
 async def test_many_slow_lines_cannot_outrun_the_deadline(
@@ -119,14 +141,14 @@ async def test_many_slow_lines_cannot_outrun_the_deadline(
     (root / "evil.txt").write_text(("a" * 22 + "b\n") * 999)
     with anyio.fail_after(20):
         shown = await text(find, pattern="(a|aa)+$", path="evil.txt")
-    assert "0 of 1 files were searched" in shown
-    assert "It was stopped after 0.5 s" in shown
+    assert "It was stopped after 0.5 s and 1 files" in shown
 
 
 async def test_a_pattern_that_needs_too_much_memory_is_refused(
     root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MOST_MEMORY", 100 << 20)
+    monkeypatch.setattr(search, "LINE_SECONDS", 15.0)
     (root / "evil.txt").write_text("ab" * (4 << 20))
     reply = await error(find, pattern="((a)(b))*c", path="evil.txt")
     assert "takes more than 104,857,600 bytes of memory on line 1 of evil.txt" in reply
@@ -141,9 +163,7 @@ async def test_a_search_that_takes_too_long_reports_its_matches_so_far(
     find: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "SECONDS", -1.0)
-    assert "0 of 2 files were searched for 'TODO'. It was stopped after" in await text(
-        find, pattern="TODO"
-    )
+    assert "0 of 2 files for 'TODO'. It was stopped after" in await text(find, pattern="TODO")
 
 
 async def test_files_that_are_too_large_are_named(
@@ -158,19 +178,19 @@ async def test_files_that_are_too_large_are_named(
 async def test_links_are_not_followed(root: Path, find: Tool) -> None:
     (root / "again").symlink_to("a")
     (root / "out").symlink_to("/etc")
-    assert "4 matching lines in 3 files; 3 of 4 files" in await text(find, pattern="TODO")
+    assert "4 matching lines in 3 of 4 files" in await text(find, pattern="TODO")
 
 
 async def test_long_lines_are_cut(root: Path, find: Tool) -> None:
     (root / "long").write_text("TODO" + "x" * 5000)
     shown = await text(find, pattern="TODO", path="long")
-    assert len(shown.split("\n")[1]) == len("long:1: ") + search.SHOWN_CHARS
+    assert len(shown.split("\n")[2].removeprefix("1:")) == search.SHOWN_CHARS + 1
 
 
 def test_lower_limits_of_the_system_stay() -> None:
     """A limit above the one that a container or a batch system sets cannot be set."""
     code = (
-        "import resource, sys; from agent_runtime.tools.workspace import line_matcher\n"
+        "import resource, sys; from agent_runtime.tools.workspace.searching import line_matcher\n"
         "for kind in (resource.RLIMIT_AS, resource.RLIMIT_CPU):\n"
         "    resource.setrlimit(kind, (2**30, 2**30))\n"
         "    line_matcher.restrict(kind, 2**31)\n"

@@ -17,6 +17,7 @@ from agent_runtime.cli.parameters.confinement import Confinement, confinement_pa
 from agent_runtime.cli.parameters.env_file import env_file_option
 from agent_runtime.cli.parameters.instructions import instructions_option, read_instructions
 from agent_runtime.cli.parameters.mcp import MCP_PARAMETERS, McpChoice
+from agent_runtime.cli.parameters.tool_presets import check_tools, tools_option
 from agent_runtime.cli.terminal import say
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS
 
@@ -43,6 +44,7 @@ class RunOptions:
         timeout: the most seconds of an execution of the run.
         allow_web: whether the agent may read web pages.
         instructions: a file of the user's standing instructions.
+        tools: the preset of tools for the workspace.
         confinement: what commands may see and reach.
         mcp: the MCP servers.
     """
@@ -57,6 +59,7 @@ class RunOptions:
     read_only: bool | None = None
     allow_web: bool | None = None
     instructions: Path | None = None
+    tools: str | None = None
     confinement: Confinement = dataclasses.field(default_factory=Confinement)
     mcp: McpChoice = dataclasses.field(default_factory=McpChoice)
 
@@ -76,7 +79,8 @@ class RunOptions:
         """
         model = self.model or settings.model or ""
         text = read_instructions(self.instructions, settings)
-        spec = self.on(Spec(model, allow_web=settings.allow_web, instructions=text), settings)
+        given = Spec(model, allow_web=settings.allow_web, instructions=text, tools=settings.tools)
+        spec = self.on(given, settings)
         if self.mcp == McpChoice():
             spec = self.mcp.on(spec)
         if spec.workspace is None:
@@ -111,6 +115,7 @@ class RunOptions:
             instructions=spec.instructions
             if self.instructions is None
             else read_instructions(self.instructions, settings),
+            tools=self.tools or spec.tools,
         )
         if changed.allow_shell and changed.read_only:
             raise click.UsageError(
@@ -120,6 +125,7 @@ class RunOptions:
         if changed.allow_shell and changed.workspace is None:
             option = "--ask-shell" if self.ask_shell else "--allow-shell"
             raise click.UsageError(f"{option} needs --workspace, the folder that commands run in.")
+        check_tools(changed, self.tools)
         if not changed.model:
             say(NO_MODEL)
         changed = self.confinement.on(changed, settings)
@@ -158,12 +164,13 @@ def run_options(function: F) -> F:
         return function(*args, options=options, **given)
 
     decorated: Any = with_options
-    others = (*confinement_parameters(), *MCP_PARAMETERS, instructions_option, env_file_option)
+    others = (*confinement_parameters(), *MCP_PARAMETERS, *_FILES)
     for one in reversed((*_PARAMETERS, *others)):
         decorated = one(decorated)
     return decorated
 
 
+_FILES = (tools_option, instructions_option, env_file_option)
 _PARAMETERS: tuple[Callable[[Any], Any], ...] = (
     click.option("--model", help="A litellm name, or `offline`; by default AGENT_RUNTIME_MODEL."),
     click.option(
@@ -226,6 +233,8 @@ def widened(before: Spec, after: Spec) -> Iterator[str]:
             yield f"read {', '.join(names)} in commands"
     if before.read_only and not after.read_only:
         yield "change files"
+    if after.tools != before.tools:
+        yield f"use the tools of {after.tools}"
     if after.allow_web and not before.allow_web:
         yield "read web pages"
     if after.mcp and (not before.mcp or after.mcp_config != before.mcp_config):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from agent_runtime.errors import NotFound, ToolError
 from agent_runtime.memory.recall.excerpts import EXCERPT, excerpt, words_of
@@ -25,6 +23,7 @@ from agent_runtime.memory.recall.search import NodeAddress, SearchHit, retrieve
 from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
+from agent_runtime.tools.parameters import Chars, Offset
 from agent_runtime_storage.contract.records.log import Node
 from agent_runtime_storage.contract.store import UserStore
 
@@ -59,16 +58,15 @@ async def recall(
     context: ToolContext,
     handle: str = "",
     query: str = "",
-    offset: Annotated[int, Field(ge=0)] = 0,
-    limit: Annotated[int, Field(ge=1, le=100_000)] = 8000,
+    offset: Offset = 0,
+    limit: Chars = 8000,
 ) -> str:
-    """Open earlier messages and tool results again, or search all that this thread has seen.
+    """Open earlier messages and results again, or search this thread.
 
     Args:
-        handle: what to open: a result (c0000001a), a node (17), nodes (5-20), an observation (o3).
-        query: words to search for, instead of a handle.
-        offset: how many characters to skip.
-        limit: how many characters to show.
+        handle: a result (c0000001a), a node (17), nodes (5-20), an observation (o3).
+        query: words to search for instead.
+        offset: characters to skip.
     """
     # Models copy handles with the quotes or brackets around them.
     handle, query = handle.strip(" \t\n\"'<>"), query.strip()

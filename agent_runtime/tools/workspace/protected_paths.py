@@ -137,7 +137,7 @@ class Globs:
         """
         names = tuple(map(_plain, parts))
         for one in reversed(self.globs):
-            if _fits(one.names, names, whole=one.file):
+            if fits(one.names, names, whole=one.file):
                 return not one.allows
         return None
 
@@ -177,8 +177,12 @@ def _parsed(glob: str, file: bool) -> _Glob:
     return _Glob(names if "/" in glob.rstrip("/") else ("**", *names), allows, file)
 
 
-def _fits(globs: tuple[str, ...], names: tuple[str, ...], *, whole: bool) -> bool:
-    """Return whether the names, or unless `whole` also the first of them, match the globs."""
+def fits(globs: Sequence[str], names: Sequence[str], *, whole: bool) -> bool:
+    """Return whether the names, or unless `whole` also the first of them, match the globs.
+
+    Args:
+        globs: one for each name; `**` stands for any number of them.
+    """
     # Not by recursion: a path may have thousands of parts.
     end, reached = len(globs), _passed(globs, {0})
     for name in names:
@@ -195,7 +199,7 @@ def _fits(globs: tuple[str, ...], names: tuple[str, ...], *, whole: bool) -> boo
     return end in reached
 
 
-def _passed(globs: tuple[str, ...], places: set[int]) -> set[int]:
+def _passed(globs: Sequence[str], places: set[int]) -> set[int]:
     """Return the places in the globs, and those behind a `**`, which may stand for no folder."""
     for at in sorted(places):
         while at < len(globs) and globs[at] == "**":

@@ -13,26 +13,34 @@ the folder itself, or one above it, while a tool works.
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import stat
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.tools.workspace.path_errors import (
+    check_regular,
+    hidden_error,
+    path_errors,
+    protected_error,
+    reason_of,
+    show,
+    state_error,
+    status_of,
+)
 from agent_runtime.tools.workspace.protected_paths import DEFAULT, ProtectedPaths
 from agent_runtime_storage.drivers.protected_files import (
     FileIdentity,
     file_identity,
     hard_linked_identities,
     is_hard_linked,
-    is_protected_file,
     open_identities,
     open_paths,
     protected_folders,
@@ -76,12 +84,14 @@ class FolderEntry:
         path: relative to the root, with `/`.
         size: bytes, for a file.
         target: for a link, its text.
+        modified: when its content changed, in nanoseconds since the epoch.
     """
 
     path: str
     kind: EntryKind
     size: int = 0
     target: str = ""
+    modified: int = 0
 
 
 @dataclass(slots=True)
@@ -93,6 +103,8 @@ class Walk:
     """What was skipped on purpose; folders end with `/`."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
     """Folders that could not be listed, with the reason."""
+    ignored: int = 0
+    """How many entries were left out as ignored."""
     stopped: bool = False
     """Whether it ended at its deadline."""
     _linked: frozenset[FileIdentity] | None = None
@@ -104,6 +116,50 @@ class Walk:
         if self._linked is None:
             self._linked = hard_linked_identities()
         return file_identity(status) in self._linked
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """By what a file's content is known to have changed."""
+
+    inode: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileState:
+        """Return the state that a status tells of."""
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@dataclass(slots=True)
+class StagedFile:
+    """A file's new content, on disk next to it.
+
+    Attributes:
+        before: the size of the file in its place; None if there is none.
+    """
+
+    path: str
+    _folder: int
+    _name: str
+    _temporary: str
+    before: int | None
+    _read: FileState | None
+
+    def commit(self) -> None:
+        """Put it in its place.  Raises `ToolError`, also if the file has changed meanwhile."""
+        with path_errors(self.path):
+            if self._read is not None:
+                status = status_of(self.path, self._name, self._folder)
+                if status is None or FileState.of(status) != self._read:
+                    raise ToolError(
+                        f"{show(self.path)} was changed by another program during this call.",
+                        cure="Read it again.",
+                    )
+            os.replace(
+                self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder
+            )
 
 
 class Root:
@@ -145,7 +201,7 @@ class Root:
                 cure="Give a path relative to its root.",
             ) from None
         if real in open_paths() or any(real.is_relative_to(one) for one in protected_folders()):
-            raise _state(path)
+            raise state_error(path)
         return parts
 
     @contextmanager
@@ -173,9 +229,9 @@ class Root:
                 os.close(opened)
                 opened = child
                 if file_identity(os.fstat(opened)) in kept:
-                    raise _state("/".join(parts))
+                    raise state_error("/".join(parts))
                 if no_environment and _is_environment(opened):
-                    raise _protected("/".join(parts))
+                    raise protected_error("/".join(parts))
             yield opened
         finally:
             os.close(opened)
@@ -185,25 +241,49 @@ class Root:
         """Open a regular file; yield it and its size in bytes."""
         parts = self._file_parts(path)
         if rules.hidden.matches(parts):
-            raise _hidden(path)
+            raise hidden_error(path)
         opened = self._open(path, parts, _READ)
         with os.fdopen(opened, "rb") as file, path_errors(path):
             yield file, os.fstat(opened).st_size
 
-    def replace(self, path: str, data: bytes, rules: ProtectedPaths = DEFAULT) -> int | None:
+    def replace(
+        self,
+        path: str,
+        data: bytes,
+        rules: ProtectedPaths = DEFAULT,
+        *,
+        read: FileState | None = None,
+    ) -> int | None:
         """Write a whole file; return the size of the file it replaces, or None.
 
         Missing folders are created.  Readers see the old file or the new one, never a part.  The
         new file keeps the old one's permissions and is synced to disk on return.
+
+        Args:
+            read: the file as it was read; if it has changed since, this fails.
         """
+        with self.staged(path, data, rules, read=read) as staged:
+            staged.commit()
+        return staged.before
+
+    @contextmanager
+    def staged(
+        self,
+        path: str,
+        data: bytes,
+        rules: ProtectedPaths = DEFAULT,
+        *,
+        read: FileState | None = None,
+    ) -> Generator[StagedFile]:
+        """Write a file's new content next to it; yield what puts it in place, as `replace` does."""
         parts, unchecked = self._writable(path, rules)
         with (
             path_errors(path),
             self.folder(parts[:-1], create=True, no_environment=not unchecked) as folder,
         ):
-            old = _status(path, parts[-1], folder)
+            old = status_of(path, parts[-1], folder)
             if old is not None:
-                _check_regular(path, old)
+                check_regular(path, old)
                 # Renaming over a file needs no permission of that file.
                 if not os.access(parts[-1], os.W_OK, dir_fd=folder):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -217,12 +297,25 @@ class Root:
                     file.write(data)
                     file.flush()
                     os.fsync(opened)
-                os.replace(temporary, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
+                size = None if old is None else old.st_size
+                yield StagedFile(path, folder, parts[-1], temporary, size, read)
+            finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
-                raise
-        return None if old is None else old.st_size
+
+    def remove(self, path: str, rules: ProtectedPaths = DEFAULT) -> None:
+        """Delete a regular file."""
+        parts, unchecked = self._writable(path, rules)
+        opening = self.folder(parts[:-1], no_environment=not unchecked)
+        with path_errors(path), opening as folder:
+            status = status_of(path, parts[-1], folder)
+            if status is not None:
+                check_regular(path, status)
+            os.unlink(parts[-1], dir_fd=folder)
+
+    def check_writable(self, path: str, rules: ProtectedPaths = DEFAULT) -> None:
+        """Raise `ToolError` where rules do not let a file be written."""
+        self._writable(path, rules)
 
     def append(self, path: str, data: bytes, rules: ProtectedPaths = DEFAULT) -> int:
         """Append to a file; return its new size.  A missing file is created with its folders."""
@@ -234,16 +327,26 @@ class Root:
             os.fsync(opened)
             return os.fstat(opened).st_size
 
-    def walk(self, path: str, *, recursive: bool, deadline: float = math.inf) -> Walk:
+    def walk(
+        self,
+        path: str,
+        *,
+        depth: int | None = None,
+        deadline: float = math.inf,
+        ignored: Callable[[tuple[str, ...], bool], bool] | None = None,
+    ) -> Walk:
         """List a folder; links are listed and never followed.
 
         Args:
+            depth: how many folders deep; None for all.
             deadline: when to stop, by `time.monotonic`; within one folder it goes on.
+            ignored: tells of parts, and whether they are a folder, if they are left out.
         """
         start = self.parts(path)
         walk = Walk()
+        end = math.inf if depth is None else len(start) + depth
         with path_errors(path), self.folder(start) as folder:
-            waiting = self._look(folder, start, walk, recursive)
+            waiting = self._look(folder, start, walk, end, ignored)
         while waiting:
             if time.monotonic() > deadline:
                 walk.stopped = True
@@ -251,20 +354,29 @@ class Root:
             parts = waiting.pop()
             try:
                 with self.folder(parts) as folder:
-                    waiting += self._look(folder, parts, walk, recursive)
+                    waiting += self._look(folder, parts, walk, end, ignored)
             except FileNotFoundError:
                 # Deleted since its parent was listed.
                 continue
             except OSError as error:
-                walk.unreadable["/".join(parts)] = _reason(error)
+                walk.unreadable["/".join(parts)] = reason_of(error)
         walk.found.sort(key=lambda one: one.path.split("/"))
         walk.skipped.sort()
         return walk
 
     def _look(
-        self, folder: int, parts: tuple[str, ...], walk: Walk, recursive: bool
+        self,
+        folder: int,
+        parts: tuple[str, ...],
+        walk: Walk,
+        end: float,
+        ignored: Callable[[tuple[str, ...], bool], bool] | None,
     ) -> list[tuple[str, ...]]:
-        """Add the entries of one folder; return the folders to list next."""
+        """Add the entries of one folder; return the folders to list next.
+
+        Args:
+            end: how many names the paths of entries have at most.
+        """
         below: list[tuple[str, ...]] = []
         kept = protected_identities() | open_identities()
         with os.scandir(folder) as entries:
@@ -282,9 +394,12 @@ class Root:
                     walk.skipped.append(path)
                     continue
                 kind = _kind(status)
+                if ignored is not None and ignored((*parts, entry.name), kind == "folder"):
+                    walk.ignored += 1
+                    continue
                 size = status.st_size if kind == "file" else 0
-                walk.found.append(FolderEntry(path, kind, size, target))
-                if kind == "folder" and recursive:
+                walk.found.append(FolderEntry(path, kind, size, target, status.st_mtime_ns))
+                if kind == "folder" and len(parts) + 1 < end:
                     below.append((*parts, entry.name))
         return below
 
@@ -309,10 +424,10 @@ class Root:
         opening = self.folder(parts[:-1], create=create, no_environment=no_environment)
         with path_errors(path), opening as folder:
             # Before it is opened: closing a file of an open database would drop its locks.
-            _status(path, parts[-1], folder)
+            status_of(path, parts[-1], folder)
             opened = os.open(parts[-1], flags, 0o666, dir_fd=folder)
             try:
-                _check_regular(path, os.fstat(opened))
+                check_regular(path, os.fstat(opened))
             except BaseException:
                 os.close(opened)
                 raise
@@ -323,10 +438,10 @@ class Root:
         # The resolved parts, which are opened without following links, so none can be swapped in.
         parts = self._file_parts(path)
         if rules.hidden.matches(parts):
-            raise _hidden(path)
+            raise hidden_error(path)
         verdict = rules.protected.matches(parts)
         if verdict:
-            raise _protected(path)
+            raise protected_error(path)
         return parts, verdict is False
 
     def _file_parts(self, path: str) -> tuple[str, ...]:
@@ -334,43 +449,6 @@ class Root:
         if not parts or path.endswith("/"):
             raise ToolError(f"{show(path)} names a folder, not a file.")
         return parts
-
-
-@contextmanager
-def path_errors(path: str) -> Generator[None]:
-    """Turn an `OSError` into a `ToolError` that names the path as it was given."""
-    try:
-        yield
-    except OSError as error:
-        cure = "list_files shows what there is." if isinstance(error, FileNotFoundError) else ""
-        raise ToolError(f"{show(path)}: {_reason(error)}.", cure=cure) from error
-
-
-def show(path: str) -> str:
-    """Return a path on one line: quoted as JSON where a plain line could not carry it."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return f"{json.dumps(path)} (the name is no UTF-8, so it cannot be opened)"
-    plain = path.isprintable() and path == path.strip() and not path.startswith('"')
-    return path if plain and path else json.dumps(path, ensure_ascii=False)
-
-
-def _reason(error: OSError) -> str:
-    if error.errno == errno.ELOOP:
-        return "A link appeared after the path was checked, or links form a circle"
-    return error.strerror or type(error).__name__
-
-
-def _status(path: str, name: str, folder: int) -> os.stat_result | None:
-    """Return a file's status without opening it; None if it does not exist."""
-    try:
-        status = os.lstat(name, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    if is_protected_file(status):
-        raise _state(path)
-    return status
 
 
 def _is_environment(folder: int) -> bool:
@@ -381,34 +459,9 @@ def _is_environment(folder: int) -> bool:
     return True
 
 
-def _protected(path: str) -> ToolError:
-    return ToolError(
-        f"{show(path)} is protected from the file tools: other programs act on it by themselves.",
-        cure="Tell the user what should be in it. AGENT_RUNTIME_PROTECTED_PATHS can allow it.",
-    )
-
-
-def _hidden(path: str) -> ToolError:
-    return ToolError(
-        f"{show(path)} is hidden from the file tools: files of this name hold secrets.",
-        cure="Work without it, or ask the user. AGENT_RUNTIME_HIDDEN_PATHS can allow it.",
-    )
-
-
-def _state(path: str) -> ToolError:
-    return ToolError(f"{show(path)} belongs to the runtime's database and is kept from its tools.")
-
-
 def _kind(status: os.stat_result) -> EntryKind:
     if stat.S_ISREG(status.st_mode):
         return "file"
     if stat.S_ISDIR(status.st_mode):
         return "folder"
     return "link" if stat.S_ISLNK(status.st_mode) else "other"
-
-
-def _check_regular(path: str, status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise ToolError(f"{show(path)} is a folder.", cure="list_files shows what is in it.")
-    if not stat.S_ISREG(status.st_mode):
-        raise ToolError(f"{show(path)} is no regular file.")

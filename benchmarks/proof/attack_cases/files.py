@@ -67,10 +67,10 @@ async def no_path_leaves_the_workspace(world: World) -> list[str]:
         path = template.format(above=space.above, root=space.root)
         tried = [
             await space.call("read_file", path=path),
-            await space.call("edit_file", path=path, old="hunter2", new="taken"),
-            await space.call("list_files", path=path),
-            await space.call("search_files", pattern="hunter", path=path),
-            await space.call("search_files", pattern="hunter", glob=path),
+            await space.call("edit_file", path=path, edits=[{"old": "hunter2", "new": "taken"}]),
+            await space.call("glob", path=path),
+            await space.call("search", pattern="hunter", path=path),
+            await space.call("search", pattern="hunter", globs=path),
             await space.call("write_file", path=path.replace("secret", "new"), content="x"),
             await space.call("write_file", path=path, content="x", append=True),
         ]
@@ -110,8 +110,8 @@ async def secrets_in_a_workspace_are_hidden(world: World) -> list[str]:
             await space.call("read_file", path=name),
             await space.call("read_file", path=f"./x/../{name}"),
             await space.call("read_file", path="linked"),
-            await space.call("edit_file", path=name, old=SECRET, new=""),
-            await space.call("search_files", pattern="hunter"),
+            await space.call("edit_file", path=name, edits=[{"old": SECRET, "new": ""}]),
+            await space.call("search", pattern="hunter"),
         ):
             if SECRET in tried.text:
                 faults.append(f"{name} was shown")
@@ -136,7 +136,7 @@ async def the_agent_cannot_destroy_its_log(world: World) -> list[str]:
             name = str(path.relative_to(space.root))
             for tried in (
                 await space.call("write_file", path=name, content="x"),
-                await space.call("edit_file", path=name, old="x", new="y"),
+                await space.call("edit_file", path=name, edits=[{"old": "x", "new": "y"}]),
                 await space.call("read_file", path=name),
             ):
                 if tried.ok:
@@ -173,7 +173,7 @@ async def no_pattern_holds_a_search_up(world: World) -> list[str]:
     (space.root / "x.txt").write_text("".join("x" * 200 + "\n" for _ in range(999)))
     for pattern in SLOW:
         began = time.monotonic()
-        await space.call("search_files", pattern=pattern)
+        await space.call("search", pattern=pattern)
         if (took := time.monotonic() - began) > MOST_SEARCH_SECONDS:
             faults.append(f"{pattern!r} took {took:.0f} s")
     return faults
@@ -194,10 +194,10 @@ async def no_file_fills_the_memory(world: World) -> list[str]:
         "a pipe": await space.call("read_file", path="pipe"),
         "an endless device": await space.call("read_file", path="zero"),
         "an edit of all places": await space.call(
-            "edit_file", path="grow.txt", old="a", new="b" * 1000, replace_all=True
+            "edit_file", path="grow.txt", edits=[{"old": "a", "new": "b" * 1000, "all": True}]
         ),
     }
-    await space.call("search_files", pattern="a")
+    await space.call("search", pattern="a")
     if time.monotonic() - began > MOST_SEARCH_SECONDS:
         faults.append("reading took longer than a search may")
     faults += [f"{name} gave {len(one.text)}" for name, one in attempts.items() if one.ok]

@@ -27,7 +27,7 @@ async def _export(folder: Path, marker: Path) -> Records:
     (folder / "work").mkdir()
     settings = Settings(database_url=f"file:{folder / 'from.db'}")
     tools = workspace_tools(folder / "work", shell=True, shell_approval=True)
-    script = [call("list_files"), call("bash", command=f"touch {marker}"), say("Done.")]
+    script = [call("glob"), call("bash", command=f"touch {marker}"), say("Done.")]
     spec = {**ARMED, "workspace": str(folder / "work"), "ask_shell": True}
     async with Runtime.open(settings) as runtime:
         agent = Agent(ScriptedModel(script), tools=tools)

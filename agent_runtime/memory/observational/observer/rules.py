@@ -90,7 +90,7 @@ _LIKE_NOTES = re.compile(
 )
 # Arguments that hold contents, which a line about the call leaves out.
 _TEXT_KEYS = words(
-    "content new_string old_string new_str old_str file_text text body patch todos edits"
+    "content new_string old_string new_str old_str new old file_text text body patch todos edits"
 )
 
 

@@ -7,6 +7,7 @@ length in 8 bytes and its content.  To each it answers with a line of JSON.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import json
@@ -44,18 +45,58 @@ class LineClock:
         self._seen = self.turn if self.busy else -1
 
 
+class Shown:
+    """The first matching lines of a file, with lines before and after them."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.lines: list[tuple[int, bool, str]] = []
+        self._room: int = options["limit"]
+        self._width: int = options["shown"]
+        self._before: collections.deque[tuple[int, str]] = collections.deque(
+            maxlen=options["before"]
+        )
+        self._after, self._following = options["after"], 0
+
+    def matched(self, number: int, line: str, place: int) -> None:
+        """Take a line that matches from a place on."""
+        if not self._room:
+            self._following = 0
+            return
+        self._room -= 1
+        self.lines += [(one, False, self._cut(text)) for one, text in self._before]
+        self._before.clear()
+        self.lines.append((number, True, self._cut(line, place)))
+        self._following = self._after
+
+    def passed(self, number: int, line: str) -> None:
+        """Take a line that does not match."""
+        if self._following:
+            self._following -= 1
+            self.lines.append((number, False, self._cut(line)))
+        else:
+            self._before.append((number, line))
+
+    def _cut(self, line: str, place: int = 0) -> str:
+        if len(line) <= self._width:
+            return line
+        start = max(0, min(place - self._width // 3, len(line) - self._width))
+        end = start + self._width
+        return f"{'…' * (start > 0)}{line[start:end]}{'…' * (end < len(line))}"
+
+
 def find(pattern: re.Pattern[str], data: bytes, options: dict[str, Any], clock: LineClock) -> Any:
     """Return the number of matching lines, and the first of them with their numbers."""
-    matches, lines = 0, list[tuple[int, str]]()
+    matches, shown = 0, Shown(options)
     clock.line, clock.turn, clock.busy = 0, clock.turn + 1, True
     try:
         for number, raw in enumerate(io.BytesIO(data), 1):
             clock.line, clock.turn = number, clock.turn + 1
             line = raw.decode(errors="replace").rstrip("\r\n")
-            if pattern.search(line):
+            if found := pattern.search(line):
                 matches += 1
-                if len(lines) < options["limit"]:
-                    lines.append((number, line[: options["shown"]]))
+                shown.matched(number, line, found.start())
+            else:
+                shown.passed(number, line)
         clock.busy = False
     except TooSlow:
         return {"slow": clock.line}
@@ -63,7 +104,7 @@ def find(pattern: re.Pattern[str], data: bytes, options: dict[str, Any], clock: 
         return {"memory": clock.line}
     finally:
         clock.busy = False
-    return {"matches": matches, "lines": lines}
+    return {"matches": matches, "lines": shown.lines}
 
 
 def restrict(kind: int, most: int) -> None:
@@ -90,7 +131,7 @@ def main() -> None:
     # If this process outlives the one that would kill it.
     restrict(resource.RLIMIT_CPU, int(options["seconds"]) + 1)
     try:
-        pattern = re.compile(options["pattern"])
+        pattern = re.compile(options["pattern"], re.IGNORECASE if options["ignore_case"] else 0)
     except (re.error, OverflowError, RecursionError, MemoryError) as error:
         answer(output, {"invalid": str(error) or "it is too large"})
         return

@@ -1,0 +1,1 @@
+"""Changes to text files: edits, patches, and why one does not fit."""

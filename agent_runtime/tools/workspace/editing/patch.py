@@ -1,0 +1,229 @@
+"""Patches of several files: the unified form, and that of `*** Begin Patch`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agent_runtime.errors import ToolError
+
+FileAction = Literal["update", "add", "delete"]
+FORMS = "Give a unified diff, or `*** Begin Patch` … `*** End Patch`."
+
+_OWN = re.compile(r"\*\*\* (Update|Add|Delete) File: (.+)")
+_MOVE = re.compile(r"\*\*\* Move to: (.+)")
+_RANGE = re.compile(r"@@+ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@+(?: (.*))?")
+_UNQUOTED = re.compile(r"\\(?:([0-7]{3})|(.))")
+
+
+@dataclass(slots=True)
+class Hunk:
+    """A place in a file, and what changes there.
+
+    Attributes:
+        lines: each with its mark: ` ` for what stays, `-` and `+`.
+        near: the number of its first line in the old file, if the patch says it.
+        after: lines that stand somewhere before it, in order.
+        at_end: whether it ends with the file.
+        bare: whether the new file ends with it, without a newline; None for as it was.
+        blank: how many lines at its end were empty, and may stand between it and what follows.
+    """
+
+    lines: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    near: int | None = None
+    after: list[str] = field(default_factory=list[str])
+    at_end: bool = False
+    bare: bool | None = None
+    blank: int = 0
+
+    @property
+    def old(self) -> list[str]:
+        """The lines that must be there."""
+        return [text for mark, text in self.lines if mark != "+"]
+
+    @property
+    def new(self) -> list[str]:
+        """The lines that are there afterwards."""
+        return [text for mark, text in self.lines if mark != "-"]
+
+
+@dataclass(slots=True)
+class FilePatch:
+    """What a patch does to one file.
+
+    Attributes:
+        moved: its new path; empty if it keeps its own.
+    """
+
+    path: str
+    action: FileAction
+    hunks: list[Hunk] = field(default_factory=list[Hunk])
+    moved: str = ""
+
+    @property
+    def added(self) -> str:
+        """The text of a new file."""
+        lines = [text for hunk in self.hunks for mark, text in hunk.lines if mark == "+"]
+        bare = bool(self.hunks) and self.hunks[-1].bare is True
+        return "\n".join(lines) + ("" if bare or not lines else "\n")
+
+
+def read_patch(patch: str) -> list[FilePatch]:
+    """Return what a patch does, by file, in order.
+
+    Raises:
+        ToolError: it is in neither form; the line is named.
+    """
+    lines = patch.replace("\r\n", "\n").split("\n")
+    begin = next((n for n, one in enumerate(lines) if one.strip() == "*** Begin Patch"), None)
+    if begin is not None or any(_OWN.fullmatch(one) for one in lines):
+        found = _own_form(lines, 0 if begin is None else begin + 1)
+    else:
+        found = _unified(lines)
+    for one in found:
+        if one.action == "update" and not one.hunks and not one.moved:
+            raise ToolError(f"The patch changes nothing in {one.path}.", cure=FORMS)
+    if not found:
+        raise ToolError("The patch names no file.", cure=FORMS)
+    return found
+
+
+def _own_form(lines: Sequence[str], begin: int) -> list[FilePatch]:
+    found: list[FilePatch] = []
+    for number, line in enumerate(lines[begin:], begin + 1):
+        file = found[-1] if found else None
+        if line.strip() == "*** End Patch":
+            break
+        if match := _OWN.fullmatch(line):
+            actions: dict[str, FileAction] = {"Update": "update", "Add": "add", "Delete": "delete"}
+            found.append(FilePatch(match[2].strip(), actions[match[1]]))
+        elif file is None:
+            if line.strip():
+                raise _unreadable(number, line)
+        elif match := _MOVE.fullmatch(line):
+            file.moved = match[1].strip()
+        elif line.strip() == "*** End of File":
+            if file.hunks:
+                file.hunks[-1].at_end = True
+        elif file.action == "update" and line.startswith("@@"):
+            ranged = _RANGE.fullmatch(line)
+            context = line[2:].strip() if ranged is None else ""
+            last = file.hunks[-1] if file.hunks else None
+            if last is None or last.lines:
+                file.hunks.append(last := Hunk(near=int(ranged[1]) if ranged else None))
+            last.after += [context] if context else []
+        else:
+            _add_line(file, number, line)
+    return [_trimmed(one) for one in found]
+
+
+def _unified(lines: Sequence[str]) -> list[FilePatch]:
+    # The counts of lines in `@@` are not relied on: models get them wrong.
+    found: list[FilePatch] = []
+    file: FilePatch | None = None
+    old = ""
+    for number, line in enumerate(lines, 1):
+        if line.startswith(("diff --git ", "Index: ")):
+            file, old = None, ""
+        elif line.startswith(("GIT binary patch", "Binary files ")):
+            raise ToolError(f"Line {number} of the patch is of a binary file.", cure=FORMS)
+        elif file is None and line.startswith("rename from "):
+            file = FilePatch(line[12:].strip(), "update")
+            found.append(file)
+        elif file is not None and not file.hunks and line.startswith("rename to "):
+            file.moved = line[10:].strip()
+        elif _is_header(lines, number):
+            old = line[4:]
+        elif line.startswith("+++ ") and old:
+            if file is None or not file.moved or file.hunks:
+                file = _named(old, line[4:])
+                found.append(file)
+            old = ""
+        elif file is not None and (match := _RANGE.match(line)):
+            file.hunks.append(Hunk(near=int(match[1])))
+        elif line.startswith("@@"):
+            raise _unreadable(number, line)
+        elif file is not None and file.hunks:
+            _add_line(file, number, line)
+    return [_trimmed(one) for one in found]
+
+
+def _is_header(lines: Sequence[str], number: int) -> bool:
+    """Return whether a line is the first of the two that name a file, not one that is removed."""
+    if not lines[number - 1].startswith("--- ") or number >= len(lines):
+        return False
+    after = lines[number + 1] if number + 1 < len(lines) else ""
+    return lines[number].startswith("+++ ") and (after.startswith("@@") or not after)
+
+
+def _named(old: str, new: str) -> FilePatch:
+    before, after = _path(old), _path(new)
+    if before.startswith("a/") and (after.startswith("b/") or after == "/dev/null"):
+        before = before[2:]
+    if after.startswith("b/") and (_path(old).startswith("a/") or before == "/dev/null"):
+        after = after[2:]
+    if before == "/dev/null":
+        return FilePatch(after, "add")
+    if after == "/dev/null":
+        return FilePatch(before, "delete")
+    return FilePatch(before, "update", moved="" if before == after else after)
+
+
+def _path(text: str) -> str:
+    # A time may follow a tab.
+    path = text.split("\t")[0].strip()
+    if len(path) > 1 and path[0] == path[-1] == '"':
+        # As git quotes names: bytes in octal.
+        inner = path[1:-1].encode()
+        raw = re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8) & 255]), inner)
+        return _UNQUOTED.sub(lambda found: found[2] or "", raw.decode(errors="replace"))
+    return path
+
+
+def _add_line(file: FilePatch, number: int, line: str) -> None:
+    if file.action == "delete" and not line.strip():
+        return
+    if not file.hunks:
+        file.hunks.append(Hunk())
+    hunk = file.hunks[-1]
+    if line.startswith("\\"):
+        # "\ No newline at end of file": of the new file, unless only an old line is before it.
+        hunk.at_end = True
+        mark = hunk.lines[-1][0] if hunk.lines else " "
+        hunk.bare = mark != "-"
+        return
+    if line[:1] in ("+", "-", " "):
+        hunk.lines.append((line[0], line[1:]))
+        hunk.blank = 0
+    elif not line:
+        # Editors and models drop the blank of an empty line.
+        hunk.lines.append((" ", ""))
+        hunk.blank += 1
+    else:
+        raise _unreadable(number, line)
+
+
+def _trimmed(file: FilePatch) -> FilePatch:
+    """Drop empty lines after hunks, which look like lines that stay."""
+    for hunk in file.hunks:
+        del hunk.lines[len(hunk.lines) - hunk.blank :]
+    file.hunks = [one for one in file.hunks if any(mark != " " for mark, _ in one.lines)]
+    return file
+
+
+def _unreadable(number: int, line: str) -> ToolError:
+    return ToolError(
+        f"Line {number} of the patch cannot be read: {line[:200]!r}. Lines of a file begin with a "
+        "blank, `+` or `-`.",
+        cure=FORMS,
+    )
+
+
+def places(hunk: Hunk, lines: Sequence[str], start: int) -> Iterator[int]:
+    """Yield the indices, from `start` on, where all old lines of a hunk stand."""
+    old = hunk.old
+    for at in range(start, len(lines) - len(old) + 1):
+        if (not old or lines[at] == old[0]) and list(lines[at : at + len(old)]) == old:
+            yield at

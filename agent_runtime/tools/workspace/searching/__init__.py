@@ -1,0 +1,1 @@
+"""Finding files and lines: globs, ignored files, and matching that ends in time."""

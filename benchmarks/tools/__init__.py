@@ -1,0 +1,1 @@
+"""The tools, measured with what recorded agents did."""

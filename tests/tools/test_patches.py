@@ -1,0 +1,170 @@
+"""`apply_patch`: both forms, all files or none."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.workspace.editing.patch import read_patch
+from agent_runtime.tools.workspace.editing.patch_file import apply_hunks
+from agent_runtime.tools.workspace.editing.text_file import TextFile
+from agent_runtime.tools.workspace.files import workspace_tools
+from agent_runtime.tools.workspace.root import StagedFile
+from tests.tools.calling import error, text
+
+A = "one\ntwo\nthree\nfour\nfive\n"
+
+
+@pytest.fixture
+def patch(tmp_path: Path) -> Tool:
+    (tmp_path / "a.txt").write_text(A)
+    (tmp_path / "b.txt").write_bytes(b"b\r\nc\r\n")
+    (tmp_path / "old.txt").write_text("x\n")
+    return next(one for one in workspace_tools(tmp_path, preset="apply_patch"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()
+    }
+
+
+OWN = """*** Begin Patch
+*** Update File: a.txt
+@@ two
+ three
+-four
++4
+*** Update File: b.txt
+*** Move to: new/b.txt
+-c
++C
+*** Add File: n.txt
++new
+
++file
+*** Delete File: old.txt
+*** End Patch
+"""
+UNIFIED = """diff --git a/a.txt b/a.txt
+--- a/a.txt
++++ b/a.txt
+@@ -3,2 +3,2 @@ two
+ three
+-four
++4
+diff --git a/b.txt b/new/b.txt
+rename from b.txt
+rename to new/b.txt
+--- a/b.txt
++++ b/new/b.txt
+@@ -1,2 +1,2 @@
+ b
+-c
++C
+--- /dev/null
++++ b/n.txt
+@@ -0,0 +1,3 @@
++new
++
++file
+--- a/old.txt
++++ /dev/null
+@@ -1 +0,0 @@
+-x
+"""
+
+
+@pytest.mark.parametrize("form", [OWN.replace("\n\n+file", "\n+\n+file"), UNIFIED])
+async def test_both_forms_change_add_move_and_delete_files(
+    tmp_path: Path, patch: Tool, form: str
+) -> None:
+    assert await text(patch, patch=form) == (
+        "Patched:\na.txt: line 4\nmoved b.txt to new/b.txt: line 2\nadded n.txt: 3 lines\n"
+        "deleted old.txt"
+    )
+    assert contents(tmp_path) == {
+        "a.txt": A.replace("four", "4").encode(),
+        "new/b.txt": b"b\r\nC\r\n",
+        "n.txt": b"new\n\nfile\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("-c\n", "-d\n"), "b.txt: the file does not contain that text"),
+        (("Delete File: old.txt", "Delete File: none.txt"), "none.txt: No such file"),
+        (("Add File: n.txt", "Add File: a.txt"), "a.txt exists already"),
+        (("Move to: new/b.txt", "Move to: ../b.txt"), "lies outside of the workspace"),
+        (("Move to: new/b.txt", "Move to: .git/b.txt"), "is protected from the file tools"),
+        (("@@ two\n", "? two\n"), "Line 3 of the patch cannot be read"),
+        (("@@ two\n three\n-four\n+4\n", ""), "The patch changes nothing in a.txt."),
+    ],
+)
+async def test_a_patch_that_does_not_fit_changes_nothing(
+    tmp_path: Path, patch: Tool, change: tuple[str, str], says: str
+) -> None:
+    before = contents(tmp_path)
+    assert says in await error(patch, patch=OWN.replace("\n\n+file", "\n+file").replace(*change))
+    assert contents(tmp_path) == before
+
+
+async def test_files_are_put_back_when_one_cannot_be_written(
+    tmp_path: Path, patch: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, commit, done = contents(tmp_path), StagedFile.commit, list[str]()
+
+    def fails(self: StagedFile) -> None:
+        if len(done) == 2:
+            done.append("")
+            raise OSError(28, "No space left on device")
+        done.append(self.path)
+        commit(self)
+
+    monkeypatch.setattr(StagedFile, "commit", fails)
+    await error(patch, patch=UNIFIED)
+    assert len(done) > 2 and contents(tmp_path) == before
+
+
+async def test_a_place_that_is_not_unique_is_refused(tmp_path: Path, patch: Tool) -> None:
+    (tmp_path / "t").write_text("a\nx\nb\nx\n")
+    head = "*** Begin Patch\n*** Update File: t\n"
+    assert "occur 2 times, at lines 2, 4." in await error(patch, patch=f"{head}-x\n+y\n")
+    await text(patch, patch=f"{head}@@ b\n-x\n+y\n")
+    assert (tmp_path / "t").read_text() == "a\nx\nb\ny\n"
+
+
+@pytest.mark.parametrize(
+    "given", ["", "nothing of the kind", "@@ -1 +1 @@\n-a\n+b", "--- a\n+++ b"]
+)
+async def test_what_is_no_patch_is_refused(patch: Tool, given: str) -> None:
+    await error(patch, patch=given)
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "", "-- x", "++ y", " z", "\tq"]), max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(old=LINES, new=LINES, ends=st.tuples(st.booleans(), st.booleans()))
+def test_a_diff_of_git_leads_from_one_text_to_the_other(
+    tmp_path_factory: pytest.TempPathFactory,
+    old: list[str],
+    new: list[str],
+    ends: tuple[bool, bool],
+) -> None:
+    folder = tmp_path_factory.mktemp("diff")
+    texts = ["\n".join(lines) + "\n" * end for lines, end in zip((old, new), ends, strict=True)]
+    if texts[0] == texts[1] or not all(texts):
+        return
+    for name, one in zip("ab", texts, strict=True):
+        (folder / name).write_text(one)
+    command = ["git", "diff", "--no-index", "--no-color", "a", "b"]
+    diff = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    (patch,) = read_patch(diff)
+    assert apply_hunks("f", TextFile(texts[0]), patch.hunks)[0].raw == texts[1], diff
