@@ -47,6 +47,9 @@ class Event:
         - `max_steps` (int): the step limit.
         - `resumed` (bool): whether it continues after an interruption.
         - `steps` (int): steps made before a resume.
+        - `used` (dict, optional): of a run that is resumed and has no parent, what it and its child
+          runs used so far: `prompt_tokens`, `cached_tokens`, `completion_tokens` and `cost` as in
+          `answer`.
         - `observe_at`, `reflect_at` (int, optional): the memory's thresholds in tokens.
         - `warnings` (list of str, optional): settings of the memory that cannot be used, and why.
         - `parent` (str, optional): for a child run, the run that began it.
@@ -98,6 +101,7 @@ class Event:
         - `outcome` (str): `ok`, `error`, `refused`, `interrupted` or `cancelled`.
         - `chars` (int): the result's length.
         - `cut` (bool): whether the prompt shows only a part of it.
+        - `result` (str, optional): only live, its text.
     - `note`: the runtime wrote a message into the log.
         - `source` (str): what it is about, such as `steer`, `background` or `recall`.
     - `activation`: the prompt is rewritten.

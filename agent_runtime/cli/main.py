@@ -13,8 +13,8 @@ import click
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
 from agent_runtime.cli.terminal import (
-    guard_messages,
     leave_stdout,
+    prepare_output,
     say_traceback,
     say_usage_error,
     write_row,
@@ -67,7 +67,7 @@ class _Commands(click.Group):
             formatter.write_dl([(str(code), text) for code, text in exits.MEANINGS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        guard_messages()
+        prepare_output()
         try:
             return super().invoke(ctx)
         except click.exceptions.Exit:

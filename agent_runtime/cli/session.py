@@ -12,8 +12,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_runtime.cli import exit_codes as exits
-from agent_runtime.cli.progress import Progress, new_progress
-from agent_runtime.cli.terminal import say, say_traceback, write_json, write_output
+from agent_runtime.cli.display.figures import Spent
+from agent_runtime.cli.display.progress import Progress, new_progress
+from agent_runtime.cli.display.view import current_view
+from agent_runtime.cli.steering import can_steer, steer
+from agent_runtime.cli.terminal import (
+    say,
+    say_traceback,
+    stdout_is_terminal,
+    terminal_columns,
+    write_json,
+    write_output,
+    write_styled,
+)
 
 if TYPE_CHECKING:
     import anyio
@@ -43,12 +54,14 @@ class FollowedRun:
         result: None if the run never began.
         error: the error that ended it.
         interrupted: whether a signal ended it.
+        shown: whether the answer can be read on the terminal already.
     """
 
     run_id: str = ""
     result: RunResult | None = None
     error: Exception | None = None
     interrupted: bool = False
+    shown: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -67,10 +80,11 @@ def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> 
 
     At a terminal its questions are asked here, and the run is resumed.
 
-    The first SIGINT cancels the run and waits until its work is recorded.  SIGTERM and SIGHUP let
-    it end its step, for `AGENT_RUNTIME_PAUSE_TIMEOUT` seconds, and suspend it, so that a sweep
-    continues it.  A second signal ends the process at once.  Errors of the run are in the outcome;
-    errors of opening the store are raised.
+    SIGINT cancels the run and waits until its work is recorded; at a terminal the first one asks
+    for a message to the run instead.  SIGTERM and SIGHUP let it end its step, for
+    `AGENT_RUNTIME_PAUSE_TIMEOUT` seconds, and suspend it, so that a sweep continues it.  Another
+    signal after these ends the process at once.  Errors of the run are in the outcome; errors of
+    opening the store are raised.
     """
     import anyio
 
@@ -101,16 +115,30 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
             def drain() -> None:
                 group.start_soon(runtime.drain)
 
+            async def work_on(starting: AbstractAsyncContextManager[RunStream]) -> None:
+                with progress:
+                    async with single_error(), anyio.create_task_group() as prompts:
+
+                        def offer() -> bool:
+                            if not outcome.run_id or not can_steer():
+                                return False
+                            prompts.start_soon(steer, runtime, outcome.run_id, progress, stop.back)
+                            return True
+
+                        with stop.draining(drain, offer):
+                            await _consume(runtime, starting, outcome, progress)
+                        prompts.cancel_scope.cancel()
+
             with work:
-                with progress, stop.draining(drain):
-                    await _consume(runtime, start(runtime), outcome, progress)
-                # Outside of `progress`: its status would overwrite what the person types.
+                await work_on(start(runtime))
+                # Outside of `progress`: its rows would overwrite what the person types.
                 while not outcome.interrupted and await _answered(runtime, outcome.result):
                     # The earlier result says `suspended`; if the resumed run dies, its row is read
                     # instead.
                     resumed, outcome.result = resume(runtime, outcome.run_id), None
-                    with progress, stop.draining(drain):
-                        await _consume(runtime, resumed, outcome, progress)
+                    await work_on(resumed)
+            if outcome.result is not None and outcome.result.output is not None:
+                outcome.shown = progress.showed(str(outcome.result.output))
             if outcome.result is None and outcome.run_id:
                 # Outside of the cancelled scope, or this read would be cancelled too.
                 outcome.result = await _left(runtime, outcome.run_id)
@@ -124,19 +152,34 @@ class Stop:
 
     Attributes:
         drain: suspends the run at its next step; None while there is none that it could suspend.
+        offer: asks a person for a message to the run; returns False where nobody can type one.
+        asking: whether a person is being asked.
     """
 
     work: anyio.CancelScope
     drain: Callable[[], None] | None = None
+    offer: Callable[[], bool] = lambda: False
+    asking: bool = False
 
     @contextmanager
-    def draining(self, drain: Callable[[], None]) -> Generator[None]:
-        """Let a signal drain, for as long as a run works."""
-        self.drain = drain
+    def draining(self, drain: Callable[[], None], offer: Callable[[], bool]) -> Generator[None]:
+        """Let a signal drain, or ask for a message, for as long as a run works."""
+        self.drain, self.offer = drain, offer
         try:
             yield
         finally:
-            self.drain = None
+            self.drain, self.offer = None, lambda: False
+
+    def offered(self, kind: signal.Signals) -> bool:
+        """Return whether the signal asks a person for a message instead of stopping the work."""
+        if kind != signal.SIGINT or self.asking:
+            return False
+        self.asking = self.offer()
+        return self.asking
+
+    def back(self) -> None:
+        """Let the next SIGINT ask again."""
+        self.asking = False
 
     def by(self, kind: signal.Signals) -> str:
         """Stop the work as the signal asks for; return what to say."""
@@ -173,6 +216,8 @@ async def _watch(
             if outcome.interrupted:
                 # Every step is written ahead, so nothing completed is lost.
                 os._exit(exits.INTERRUPTED)
+            if stop.offered(kind):
+                continue
             outcome.interrupted = True
             progress.say(stop.by(kind))
 
@@ -254,9 +299,9 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
     result = outcome.result
     if result is not None and as_json:
         write_json(result_json(result))
-    elif result is not None and result.output is not None:
-        write_output(str(result.output))
-    if result is not None:
+    elif result is not None and result.output is not None and not outcome.shown:
+        _write_answer(str(result.output))
+    if result is not None and not (result.ok and current_view().quiet):
         say(_summary(result))
     if outcome.error is not None:
         write_error(outcome.error)
@@ -270,6 +315,19 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
     if result is not None and not result.ok:
         then = "Then resume" if result.questions else "Resume"
         say(f"{then} it with: agent-runtime resume {result.run_id}")
+
+
+def _write_answer(text: str) -> None:
+    """Write an answer to stdout: as it is to a pipe, its Markdown laid out on a terminal."""
+    if not stdout_is_terminal():
+        write_output(text)
+        return
+    from agent_runtime.cli.display.markdown import markdown_rows
+
+    color = current_view().color
+    write_styled(
+        row.shown(color=color) for row in markdown_rows(text, terminal_columns() - 1, indent=0)
+    )
 
 
 def _write_question(question: Question) -> None:
@@ -326,10 +384,7 @@ def _summary(result: RunResult) -> str:
 
 def usage_text(usage: UsageTotal) -> str:
     """Return tokens, cache share and cost on one line."""
-    text = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
-    if usage.prompt_tokens:
-        text += f", {usage.cached_tokens / usage.prompt_tokens:.0%} of input cached"
-    return f"{text}, " + ("cost unknown" if usage.unpriced_calls else f"${usage.cost / 1e9:.4f}")
+    return Spent.of(usage).text()
 
 
 def finish(outcome: FollowedRun, *, as_json: bool) -> None:

@@ -91,6 +91,18 @@ async def result_of(
     )
 
 
+async def used_so_far(store: UserStore, root_run_id: str) -> dict[str, int | None]:
+    """Return what a run and its child runs used, as `run-start` tells it."""
+    by_purpose = await store.spending.usage_by_purpose(root_run_id=root_run_id)
+    total = UsageTotal.of(by_purpose.values())
+    return {
+        "prompt_tokens": total.prompt_tokens,
+        "cached_tokens": total.cached_tokens,
+        "completion_tokens": total.completion_tokens,
+        "cost": None if total.unpriced_calls else total.cost,
+    }
+
+
 class RunStream:
     """A run in progress: iterate over its events, then read its `result`."""
 

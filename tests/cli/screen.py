@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,37 @@ class Screen:
         deadline = time.monotonic() + SECONDS
         while not all(self.row(text) >= 0 for text in texts):
             assert time.monotonic() < deadline, "\n".join(self.rows)
-            if select.select([self._master], [], [], 1)[0]:
-                self._stream.feed(os.read(self._master, 10_000))
+            self._read(1)
 
-    def type(self, line: str) -> None:
-        """Type a line."""
-        os.write(self._master, f"{line}\n".encode())
+    def until_exit(self) -> int:
+        """Wait until the command has ended; return its exit code."""
+        deadline = time.monotonic() + SECONDS
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, "\n".join(self.rows)
+            self._read(0.1)
+        while self._read(0):
+            pass
+        return self.process.returncode
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._master], [], [], seconds)[0]:
+            return False
+        self._stream.feed(os.read(self._master, 10_000))
+        return True
+
+    def type(self, line: str, end: str = "\n") -> None:
+        """Type a line, or keys."""
+        os.write(self._master, f"{line}{end}".encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the window's size."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._screen.resize(rows, columns)
+
+
+def _own_terminal(slave: int) -> None:
+    """Make the terminal the one that controls the process, so that it gets Ctrl-C."""
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
 
 @contextmanager
@@ -65,10 +91,14 @@ def at_terminal(
     *arguments: str,
     columns: int = COLUMNS,
     rows: int = ROWS,
+    stdout: bool = False,
 ) -> Generator[Screen]:
     """Start a command at a terminal; it is killed at the end if it still runs.
 
     COLUMNS and LINES stay those of the default, as after a change of the window's size.
+
+    Args:
+        stdout: whether its stdout is the terminal, too; otherwise it is a pipe.
     """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -78,8 +108,10 @@ def at_terminal(
         cwd=folder,
         env=clean_environ({**environ, **size}),
         stdin=slave,
-        stdout=subprocess.PIPE,
+        stdout=slave if stdout else subprocess.PIPE,
         stderr=slave,
+        preexec_fn=partial(_own_terminal, slave),
+        start_new_session=True,
     )
     try:
         yield Screen(master, process, columns, rows)

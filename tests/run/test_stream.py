@@ -21,8 +21,8 @@ SCRIPT = [calls(raw_call("double", number=1), raw_call("double", number=2)), say
 
 
 def as_stored(event: Event | StoredEvent) -> tuple[object, ...]:
-    """Return the stored form of an event: arguments of calls are in the log only."""
-    data = {key: value for key, value in event.data.items() if key != "arguments"}
+    """Return the stored form of an event: arguments and results of calls are in the log only."""
+    data = {key: value for key, value in event.data.items() if key not in ("arguments", "result")}
     return event.id, event.kind, event.run_id, event.node_id, data
 
 

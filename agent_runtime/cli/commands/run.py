@@ -14,6 +14,7 @@ from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, is_of_command
 from agent_runtime.cli.answer_prompt import ask_all, can_ask, parse_value
 from agent_runtime.cli.confinement import Confinement, confinement_options, require_sandbox
+from agent_runtime.cli.display.view import view_options
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, write_json, write_row
@@ -124,6 +125,7 @@ def imported_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @confinement_options
 @read_only_option
 @json_object_option
+@view_options
 def run(
     task: str | None,
     task_file: Path | None,
