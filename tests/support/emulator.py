@@ -16,7 +16,6 @@ class Emulator:
     """A terminal that is written to, and what its screen and its scrollback show."""
 
     def __init__(self, columns: int, rows: int) -> None:
-        self.columns = columns
         self.screen = pyte.HistoryScreen(columns, rows, history=HISTORY, ratio=0.5)
         self._stream = pyte.Stream(self.screen)
         # What a terminal's driver does with line ends.
@@ -50,4 +49,4 @@ class Emulator:
         return [*self.scrollback, *self.rows]
 
     def _text(self, line: Any) -> str:
-        return "".join(line[column].data for column in range(self.columns)).rstrip()
+        return "".join(line[column].data for column in range(self.screen.columns)).rstrip()

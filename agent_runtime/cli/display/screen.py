@@ -134,7 +134,7 @@ class LiveProgress:
                 self._wake.wait(TICK)
                 self._wake.clear()
                 self.tick()
-            self._finish()
+            self.finish()
         except Exception as error:
             # The run is worth more than its display.
             self._region.erase([*self._taken(), *_rows_of_failure(error)])
@@ -149,7 +149,8 @@ class LiveProgress:
                 self._printed += self._prose.take_finished(width)
             self._region.frame(self._taken(), self._live_rows(width))
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Print all that is left, and remove the live rows."""
         while self._work:
             self._work.popleft()()
         self._printed += self._prose.take_all(self._region.width) if self._answers else []
