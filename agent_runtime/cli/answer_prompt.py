@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime.cli.terminal import flush_typed, is_terminal, say, terminal_columns
+from agent_runtime.cli.terminal import break_line, flush_typed, is_terminal, say, terminal_columns
 
 if TYPE_CHECKING:
     from agent_runtime.human.interruptions import Resolution
@@ -123,10 +123,8 @@ def _say_within(line: str, indent: str) -> None:
     """Write a line; on a terminal none of its rows can look like one of ours."""
     rows = [line]
     if is_terminal():
-        from rich.cells import chop_cells
-
         # One column less: some terminals wrap a row that fills all of them.
-        rows = chop_cells(line, max(2, terminal_columns() - len(MARK) - 1))
+        rows = break_line(line, max(2, terminal_columns() - len(MARK) - 1))
     first, *more = rows or [""]
     say(f"{indent}{first}")
     for row in more:

@@ -82,6 +82,21 @@ def wrap(line: str, width: int, *, indent: int = 0) -> Iterator[str]:
     yield row
 
 
+def break_line(line: str, width: int) -> list[str]:
+    """Return the rows of a line, broken after blanks where they are; no character is lost."""
+    from rich.cells import chop_cells
+
+    rows: list[str] = []
+    while cells(line) > width:
+        row = chop_cells(line, width)[0]
+        place = row.rfind(" ") + 1
+        # A long word may be broken, or there would be rows with hardly anything.
+        row = row[:place] if place > len(row) // 3 else row
+        rows.append(row)
+        line = line[len(row) :]
+    return [*rows, line]
+
+
 def _pieces(word: str, width: int) -> Sequence[str]:
     if cells(word) <= width:
         return [word]
@@ -150,15 +165,16 @@ def write_json(value: object) -> None:
 
     text = orjson.dumps(value, default=str).decode()
     # Escapes are valid JSON, cannot control a terminal, and fit any encoding.
-    if not text.isascii():
-        plain = codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8"
-        keep = str.isascii if plain else str.isprintable
-        text = "".join(one if keep(one) else _escaped(one) for one in text)
-    click.echo(text if text.isprintable() else "".join(map(_escaped, text)))
+    known = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    if text.isprintable() and (known or text.isascii()):
+        click.echo(text)
+        return
+    fits = (one.isprintable() and (known or one.isascii()) for one in text)
+    click.echo("".join(one if fit else _escaped(one) for one, fit in zip(text, fits, strict=True)))
 
 
 def _escaped(one: str) -> str:
-    return one if one.isprintable() else json.dumps(one)[1:-1]
+    return json.dumps(one)[1:-1]
 
 
 def say(text: str, *, end: str = "\n") -> None:

@@ -30,12 +30,19 @@ class Screen:
     """The screen of a command's terminal."""
 
     def __init__(
-        self, master: int, process: subprocess.Popen[bytes], columns: int, rows: int
+        self, master: int, process: subprocess.Popen[bytes], folder: Path, columns: int, rows: int
     ) -> None:
         self.process = process
+        self.folder = folder
+        self.written = b""
         self._master = master
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
+
+    @property
+    def buffer(self) -> Any:
+        """The characters of the screen with their styles, as pyte keeps them."""
+        return self._screen.buffer
 
     @property
     def rows(self) -> list[str]:
@@ -66,7 +73,9 @@ class Screen:
     def _read(self, seconds: float) -> bool:
         if not select.select([self._master], [], [], seconds)[0]:
             return False
-        self._stream.feed(os.read(self._master, 10_000))
+        data = os.read(self._master, 10_000)
+        self.written += data
+        self._stream.feed(data)
         return True
 
     def type(self, line: str, end: str = "\n") -> None:
@@ -106,7 +115,7 @@ def at_terminal(
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=folder,
-        env=clean_environ({**environ, **size}),
+        env=clean_environ({**size, **environ}),
         stdin=slave,
         stdout=slave if stdout else subprocess.PIPE,
         stderr=slave,
@@ -114,7 +123,7 @@ def at_terminal(
         start_new_session=True,
     )
     try:
-        yield Screen(master, process, columns, rows)
+        yield Screen(master, process, folder, columns, rows)
     finally:
         process.kill()
         process.communicate()

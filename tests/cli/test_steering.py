@@ -35,7 +35,7 @@ def test_ctrl_c_sends_a_message_to_the_agent_at_work(machine: Machine) -> None:
     with at_terminal(machine.folder, machine.environ, *OPTIONS) as screen:
         screen.until("run_command while", "step 1/")
         screen.type(CTRL_C, end="")
-        screen.until(PROMPT, "> ")
+        screen.until(PROMPT, ">")
         screen.type("Only the tests, please.")
         screen.until("Sent: the agent reads it at its next step.", "step 1/")
         let_go(machine.folder)

@@ -145,7 +145,7 @@ class Ended:
         yield replace(self.call.line(number, mark), facts=tuple(facts), mark_style=style)
         if change is not None:
             yield from change.lines(detail.change, INSET)
-        elif self.call.tool in SHELLS:
+        elif self.call.tool in SHELLS and self.outcome in ("ok", "error"):
             yield from self._output(detail)
         elif not self.ok:
             yield from self._error(detail)
@@ -165,11 +165,13 @@ class Ended:
         """Yield the last lines of a program's output."""
         most = detail.output if self.ok else detail.failed
         lines = output_lines(self.result or "")
-        if len(lines) > most:
-            left = len(lines) - most
+        if self.outcome != "ok" and lines:
+            # It says why there is no exit code.
+            yield Line(lines.pop(0), indent=INSET, style="red", wrapped=True)
+        if (left := len(lines) - most) > 0:
             # Counted in the part that is looked at.
             some = "more" if len(self.result or "") > LOOKED_AT else f"{left:,} earlier"
-            yield Line(f"… {some} lines", indent=INSET, style="dim")
+            yield Line(f"… {some} line{'s' * (left > 1)}", indent=INSET, style="dim")
         for line in lines[max(0, len(lines) - most) :]:
             yield Line(line, indent=INSET, style="dim")
 
@@ -178,7 +180,7 @@ class Ended:
         for line in lines[: detail.failed]:
             yield Line(line, indent=INSET, style="red", wrapped=True)
         if (left := len(lines) - detail.failed) > 0:
-            yield Line(f"… {left:,} more lines", indent=INSET, style="dim")
+            yield Line(f"… {left:,} more line{'s' * (left > 1)}", indent=INSET, style="dim")
 
 
 def output_lines(text: str) -> list[str]:

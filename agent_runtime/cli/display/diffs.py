@@ -46,7 +46,7 @@ class Change:
             sign, text = row[:1], row[1:].expandtabs(4)
             yield Line(text, sign, style=STYLES.get(sign, "dim"), indent=indent)
         if (left := len(self.rows) + self.unseen - most) > 0:
-            yield Line(f"… {left:,} more lines of it", indent=indent, style="dim")
+            yield Line(f"… {left:,} more line{'s' * (left > 1)}", indent=indent, style="dim")
 
 
 def change_of(tool: str, arguments: Mapping[str, Any]) -> Change | None:

@@ -70,6 +70,7 @@ class Tally:
     _limits: tuple[int, int] = (0, 0)
     _sizes: tuple[int, int] | None = None
     _root: str = ""
+    _introduced: bool = False
 
     def __post_init__(self) -> None:
         self.since = self.clock()
@@ -159,7 +160,10 @@ class Tally:
             case "recall":
                 yield from _recall(data)
             case "note":
-                yield _aside(f"note from {data['source']}")
+                steered = data["source"] == "steer"
+                yield _aside(
+                    "the agent reads the message" if steered else f"note from {data['source']}"
+                )
             case "plan":
                 pass
             case "question":
@@ -177,8 +181,11 @@ class Tally:
         verb = "resumes" if data.get("resumed") else "starts"
         limit = f"at most {self.max_steps} steps"
         made = f"{self.step} of {limit} made" if self.step else limit
-        text = f"run {event.run_id} {verb}: model {data['model']}, thread {event.thread_id}, {made}"
-        yield Line(text, wrapped=True, style="dim")
+        named = f"model {data['model']}, thread {event.thread_id}, "
+        # After a question of this command its beginning is still to be seen.
+        text = f"the run {verb}: " if self._introduced else f"run {event.run_id} {verb}: {named}"
+        self._introduced = True
+        yield Line(text + made, wrapped=True, style="dim")
         for warning in data.get("warnings", ()):
             yield _warning(f"memory: {warning}")
 
