@@ -10,6 +10,7 @@ from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, is_of_command
 from agent_runtime.cli.commands.run import respecified
+from agent_runtime.cli.display.figures import Spent, cost_text
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.runtime_calls import user_store, with_runtime, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
@@ -124,7 +125,7 @@ def describe_run(run: TreeRun) -> str:
     elif run.stop_reason not in (None, "completed", run.status):
         how = f"{run.status} ({run.stop_reason})"
     tokens = run.usage.prompt_tokens + run.usage.completion_tokens
-    cost = "" if not run.cost_usd else f", ${run.cost_usd:.4f}"
+    cost = f", {cost_text(Spent.of(run.usage).cost)}" if tokens else ""
     key = f" [{shorten(run.task_key, 40)}]" if run.task_key else ""
     return (
         f"{shorten(run.agent, 40)}{key}: {how}, {run.steps} steps, {tokens:,} tokens{cost}, "
