@@ -149,11 +149,11 @@ def hint(question: Question) -> str:
             return f"numbers from 1 to {len(question.choices)}, separated by commas, or {LATER}"
         case "approval":
             return (
-                f"y: yes, n: no, n REASON: no, and the agent is told why, "
+                f"y: yes, n: no, n REASON: no, and the agent reads why, "
                 f"a: always on this thread ({_always(question)}), or {LATER}"
             )
         case "continue":
-            return f"y: yes, n: no, n REASON: no, and the agent is told why, or {LATER}"
+            return f"y: yes, n: no, n REASON: no, and the agent reads why, or {LATER}"
         case "interrupted":
             return f"rerun, accept RESULT, fail REASON, or {LATER}"
         case _:

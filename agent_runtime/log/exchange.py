@@ -77,7 +77,7 @@ class Exchange:
 
 
 def live_results(done: Mapping[int, ToolResult], first: int = 0) -> dict[int, dict[str, Any]]:
-    """Return what listeners get of results beside their events, which the store does not repeat.
+    """Return what listeners get of results with their events, which the store does not repeat.
 
     Args:
         first: the index of the first result's event.

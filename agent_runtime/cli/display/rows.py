@@ -49,7 +49,7 @@ class Line:
     Attributes:
         text: what happens.
         mark: a sign before the text, with a style of its own.
-        facts: what must be seen besides; the text is cut to make room for them.
+        facts: what must be seen as well; the text is cut to make room for them.
         more: further facts, of which only those are shown that there is room for.
         style, mark_style: names in `CODES`; empty for none.
         wrapped: whether the line becomes as many rows as it takes; otherwise it is one, cut.

@@ -221,8 +221,8 @@ class Tally:
         self.doing, self.since = "thinking", self.clock()
         lines = list(ended.lines(str(self.step), VERBOSE if self.verbose else Detail()))
         # Its beginning was a line already, as are the changes of a plan.
-        told = self.starts or call.tool == PLAN
-        if not told or not ended.ok or len(lines) > 1:
+        known = self.starts or call.tool == PLAN
+        if not known or not ended.ok or len(lines) > 1:
             yield from lines
 
     def _model(self, event: Event, data: dict[str, Any]) -> Iterator[Line]:
