@@ -87,14 +87,16 @@ def break_line(line: str, width: int) -> list[str]:
     from rich.cells import chop_cells
 
     rows: list[str] = []
-    while cells(line) > width:
-        row = chop_cells(line, width)[0]
+    at = 0
+    # Only a part is looked at, since arguments of calls may be long.
+    while cells(part := line[at : at + 4 * width]) > width:
+        row = chop_cells(part, width)[0]
         place = row.rfind(" ") + 1
         # A long word may be broken, or there would be rows with hardly anything.
         row = row[:place] if place > len(row) // 3 else row
         rows.append(row)
-        line = line[len(row) :]
-    return [*rows, line]
+        at += len(row)
+    return [*rows, line[at:]]
 
 
 def _pieces(word: str, width: int) -> Sequence[str]:

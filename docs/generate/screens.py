@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ FIX = reply("The loop overwrites `result` instead of adding to it.", ("edit_file
 
 
 @contextmanager
-def run(replies: list[Reply], *options: str, rows: int) -> Iterator[Screen]:
+def run(replies: list[Reply], *options: str, rows: int) -> Generator[Screen]:
     """Run the command at a terminal, with a scripted model."""
     with tempfile.TemporaryDirectory() as name, start_blocking_portal() as portal:
         folder = Path(name) / "shop"
@@ -103,8 +103,9 @@ def run(replies: list[Reply], *options: str, rows: int) -> Iterator[Screen]:
                 "OPENAI_API_KEY": "sk-example-0123456789",
             }
             arguments = ("run", "Fix the failing test.", "--workspace", ".", *options)
-            size = {"columns": COLUMNS, "rows": rows, "stdout": True}
-            with at_terminal(folder, environ, *arguments, **size) as screen:
+            with at_terminal(
+                folder, environ, *arguments, columns=COLUMNS, rows=rows, stdout=True
+            ) as screen:
                 yield screen
 
 

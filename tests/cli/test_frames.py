@@ -105,7 +105,12 @@ def pieces(text: str) -> Iterator[Event]:
 
 def called(name: str, tool: str, result: str, outcome: str = "ok", **given: Any) -> list[Event]:
     """The events of a call."""
-    ends = {"outcome": outcome, "result": result, "chars": len(result), "cut": False}
+    ends: dict[str, Any] = {
+        "outcome": outcome,
+        "result": result,
+        "chars": len(result),
+        "cut": False,
+    }
     return [
         event("tool-start", call_id=name, tool=tool, arguments=given),
         event("tool-finish", call_id=name, tool=tool, **ends),

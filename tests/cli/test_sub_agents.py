@@ -125,7 +125,9 @@ def test_the_display_never_exceeds_the_terminals_size(width: int, height: int) -
         progress.show(start(f"run-{number}", f"task-{number} " + "wide 中文 " * 9))
     progress.tick()
     rows = terminal.rows
-    assert rows[terminal.screen.cursor.y].startswith(("⠋", "|")) and terminal.screen.cursor.x == 0
+    assert (
+        rows[int(terminal.screen.cursor.y)].startswith(("⠋", "|")) and terminal.screen.cursor.x == 0
+    )
     assert sum("step" in row for row in rows) >= 1
     # Some terminals wrap a row that fills all columns.
     assert all(cells(row) < width for row in terminal.everything)
