@@ -48,6 +48,9 @@ class Event:
         - `max_steps` (int): the step limit.
         - `resumed` (bool): whether it continues after an interruption.
         - `steps` (int): steps made before a resume.
+        - `used` (dict, optional): of a run that is resumed and has no parent, what it and its child
+          runs used so far: `prompt_tokens`, `cached_tokens`, `completion_tokens` and `cost` as in
+          `answer`.
         - `observe_at`, `reflect_at` (int, optional): the memory's thresholds in tokens.
         - `warnings` (list of str, optional): settings of the memory that cannot be used, and why.
         - `parent` (str, optional): for a child run, the run that began it.
@@ -106,6 +109,7 @@ class Event:
         - `cut` (bool): whether the prompt shows only a part of it.
         - `data` (dict, optional): what the tool tells programs; of `bash` the `exit_code` (int,
           negative for a signal) of a command that ended.
+        - `result` (str, optional): only live, its text.
     - `note`: the runtime wrote a message into the log.
         - `source` (str): what it is about, such as `steer`, `background` or `recall`.
     - `activation`: the prompt is rewritten.

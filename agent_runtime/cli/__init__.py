@@ -1,5 +1,9 @@
 """The command line: `agent-runtime`."""
 
-from agent_runtime.cli.main import main
+try:
+    from agent_runtime.cli.main import main
+except KeyboardInterrupt:
+    # Ctrl-C while the imports are under way; their traceback helps nobody.
+    raise SystemExit(130) from None
 
 __all__ = ["main"]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime.cli.terminal import is_terminal, say, terminal_columns
+from agent_runtime.cli.terminal import break_line, flush_typed, is_terminal, say, terminal_columns
 
 if TYPE_CHECKING:
     from agent_runtime.human.interruptions import Resolution
@@ -126,10 +126,8 @@ def _say_within(line: str, indent: str) -> None:
     """Write a line; on a terminal none of its rows can look like one of ours."""
     rows = [line]
     if is_terminal():
-        from rich.cells import chop_cells
-
         # One column less: some terminals wrap a row that fills all of them.
-        rows = chop_cells(line, max(2, terminal_columns() - len(MARK) - 1))
+        rows = break_line(line, max(2, terminal_columns() - len(MARK) - 1))
     first, *more = rows or [""]
     say(f"{indent}{first}")
     for row in more:
@@ -153,9 +151,12 @@ def hint(question: Question) -> str:
         case "multiple":
             return f"numbers from 1 to {len(question.choices)}, separated by commas, or {LATER}"
         case "approval":
-            return f"y: yes, n: no, a: always on this thread ({_always(question)}), or {LATER}"
+            return (
+                f"y: yes, n: no, n REASON: no, and the agent reads why, "
+                f"a: always on this thread ({_always(question)}), or {LATER}"
+            )
         case "continue":
-            return f"y: yes, n: no, or {LATER}"
+            return f"y: yes, n: no, n REASON: no, and the agent reads why, or {LATER}"
         case "interrupted":
             return f"rerun, accept RESULT, fail REASON, or {LATER}"
         case _:
@@ -183,6 +184,8 @@ def parse(question: Question, text: str) -> Answer:
         parts = [one.strip() for one in said.split(",")] if question.kind == "multiple" else [said]
         return [_choice(question, one) for one in parts]
     word, _, reason = said.partition(" ")
+    # As in `no, use the other one`.
+    word = word.rstrip(",;:.")
     if question.kind == "interrupted":
         return _resolution(question, word.lower(), reason.strip())
     decisions = {"y": True, "yes": True, "n": False, "no": False, "a": True, "always": True}
@@ -225,18 +228,25 @@ def _choice(question: Question, text: str) -> str:
     return text
 
 
+async def read_line() -> str:
+    """Return the next line from stdin; cancellation ends the wait at once."""
+    import anyio
+
+    # Not in a thread: a blocked read cannot be stopped, and the process would wait for it at exit.
+    await anyio.wait_readable(sys.stdin)
+    return sys.stdin.readline()
+
+
 async def _read(question: Question) -> Answer | None:
     """Read an answer; None to leave the question open.
 
     Cancellation ends the wait at once.
     """
-    import anyio
-
+    # What was typed before the question was seen does not answer it.
+    flush_typed()
     # To stderr, because stdout may be a pipe that takes the result.
     say(f"[{hint(question)}] > ", end="")
-    # Not in a thread: a blocked read cannot be stopped, and the process would wait for it at exit.
-    await anyio.wait_readable(sys.stdin)
-    line = sys.stdin.readline()
+    line = await read_line()
     if not line or line.strip().lower() == LATER:
         return None
     return parse(question, line)

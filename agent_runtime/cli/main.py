@@ -6,19 +6,18 @@ Nothing heavy is imported here or at the top of a command's module, to keep `--h
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any
 
 import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
+from agent_runtime.cli.display.view import view_options
 from agent_runtime.cli.parameters.env_file import env_file_option
-from agent_runtime.cli.report.display import Display
 from agent_runtime.cli.report.next_steps import after_error
 from agent_runtime.cli.terminal import (
-    guard_messages,
     leave_stdout,
+    prepare_output,
     say,
     say_traceback,
     say_usage_error,
@@ -88,7 +87,7 @@ class _Commands(click.Group):
             formatter.write_dl([(str(code), text) for code, text in exits.MEANINGS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        guard_messages()
+        prepare_output()
         try:
             return super().invoke(ctx)
         except click.exceptions.Exit:
@@ -120,9 +119,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress, only results and errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Show more of each step.")
-@click.option("--no-color", is_flag=True, help="Use no colours; NO_COLOR does the same.")
+@view_options
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @env_file_option
 @click.option(
@@ -133,19 +130,10 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     callback=_version,
     help="Show the version.",
 )
-@click.pass_context
-def main(context: click.Context, quiet: bool, verbose: bool, no_color: bool, debug: bool) -> None:
+def main(debug: bool) -> None:
     """Run long autonomous agents; every step is recorded.
 
     Settings are environment variables, or lines of a file; `agent-runtime config` lists them. Ids
     of threads, runs and questions can be given as a unique beginning or end, or as `last`: the
     newest of this folder.
     """
-    if quiet and verbose:
-        raise click.UsageError("Give either --quiet or --verbose, not both.")
-    color = not (no_color or os.environ.get("NO_COLOR"))
-    if not color:
-        # rich and other libraries obey it.
-        os.environ["NO_COLOR"] = "1"
-    # A chat gives its own to the commands that it runs.
-    context.obj = context.obj or Display(quiet, verbose, color)

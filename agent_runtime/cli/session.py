@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
-    asynccontextmanager,
     contextmanager,
     suppress,
 )
@@ -18,16 +17,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from agent_runtime.cli import exit_codes as exits
-from agent_runtime.cli.progress import Progress, new_progress
-from agent_runtime.cli.report.costs import cost_text
-from agent_runtime.cli.terminal import say, say_traceback, write_json, write_output
+from agent_runtime.cli.display.figures import Spent
+from agent_runtime.cli.display.progress import Progress, new_progress
+from agent_runtime.cli.display.view import current_view
+from agent_runtime.cli.steering import can_steer, steer
+from agent_runtime.cli.terminal import (
+    say,
+    say_traceback,
+    stdout_is_terminal,
+    terminal_columns,
+    write_json,
+    write_output,
+    write_styled,
+)
 
 if TYPE_CHECKING:
     import anyio
     from anyio.abc import TaskStatus
 
     from agent_runtime.cli.agents import Spec
-    from agent_runtime.cli.report.display import Display
     from agent_runtime.human.questions import Question
     from agent_runtime.run.results import RunResult, RunStream
     from agent_runtime.runtime import Runtime
@@ -52,12 +60,14 @@ class FollowedRun:
         result: None if the run never began.
         error: the error that ended it.
         interrupted: whether a signal ended it.
+        shown: whether the answer can be read on the terminal already.
     """
 
     run_id: str = ""
     result: RunResult | None = None
     error: Exception | None = None
     interrupted: bool = False
+    shown: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -76,22 +86,20 @@ def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> 
 
     At a terminal its questions are asked here, and the run is resumed.
 
-    The first SIGINT cancels the run and waits until its work is recorded.  SIGTERM and SIGHUP let
-    it end its step, for `AGENT_RUNTIME_PAUSE_TIMEOUT` seconds, and suspend it, so that a sweep
-    continues it.  A second signal ends the process at once.  Errors of the run are in the outcome;
-    errors of opening the store are raised.
+    SIGINT cancels the run and waits until its work is recorded; at a terminal the first one asks
+    for a message to the run instead.  SIGTERM and SIGHUP let it end its step, for
+    `AGENT_RUNTIME_PAUSE_TIMEOUT` seconds, and suspend it, so that a sweep continues it.  Another
+    signal after these ends the process at once.  Errors of the run are in the outcome; errors of
+    opening the store are raised.
     """
     import anyio
 
-    from agent_runtime.cli.report.display import current_display
     from agent_runtime.cli.state import misplaced
 
     for problem in misplaced(settings):
         say(f"warning: {problem.text}")
         say(f"cure: {problem.cure}")
-    # Here, because click's context is not known inside of the event loop.
-    display = current_display()
-    return anyio.run(_follow, settings, start, resume, display)
+    return anyio.run(_follow, settings, start, resume)
 
 
 def run_task(
@@ -110,12 +118,9 @@ def run_task(
     )
 
 
-async def _follow(
-    settings: Settings, start: StartFunction, resume: ResumeFunction, display: Display
-) -> FollowedRun:
+async def _follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> FollowedRun:
     import anyio
 
-    from agent_runtime.cli.report.display import Silent
     from agent_runtime.concurrency import single_error
     from agent_runtime.log.run_spec import COMMAND
     from agent_runtime.runtime import Runtime
@@ -123,8 +128,6 @@ async def _follow(
     outcome = FollowedRun()
     companion = COMPANION.get()
     progress = companion.progress() if companion else new_progress()
-    if display.quiet:
-        progress = Silent()
     work = anyio.CancelScope()
     stop = Stop(work)
     async with single_error(), anyio.create_task_group() as group:
@@ -135,18 +138,32 @@ async def _follow(
             def drain() -> None:
                 group.start_soon(runtime.drain)
 
+            async def work_on(starting: AbstractAsyncContextManager[RunStream]) -> None:
+                with progress:
+                    async with single_error(), anyio.create_task_group() as beside:
+
+                        def offer() -> bool:
+                            if companion or not outcome.run_id or not can_steer():
+                                return False
+                            beside.start_soon(steer, runtime, outcome.run_id, progress, stop.back)
+                            return True
+
+                        if companion is not None:
+                            beside.start_soon(companion.accompany, runtime, outcome, stop)
+                        with stop.draining(drain, offer):
+                            await _consume(runtime, starting, outcome, progress)
+                        beside.cancel_scope.cancel()
+
             with work:
-                with progress, stop.draining(drain):
-                    async with _accompanied(companion, runtime, outcome, stop):
-                        await _consume(runtime, start(runtime), outcome, progress)
-                # Outside of `progress`: its status would overwrite what the person types.
+                await work_on(start(runtime))
+                # Outside of `progress`: its rows would overwrite what the person types.
                 while not outcome.interrupted and await _answered(runtime, outcome.result):
                     # The earlier result says `suspended`; if the resumed run dies, its row is read
                     # instead.
                     resumed, outcome.result = resume(runtime, outcome.run_id), None
-                    with progress, stop.draining(drain):
-                        async with _accompanied(companion, runtime, outcome, stop):
-                            await _consume(runtime, resumed, outcome, progress)
+                    await work_on(resumed)
+            if outcome.result is not None and outcome.result.output is not None:
+                outcome.shown = progress.showed(str(outcome.result.output))
             if outcome.result is None and outcome.run_id:
                 # Outside of the cancelled scope, or this read would be cancelled too.
                 outcome.result = await _left(runtime, outcome.run_id)
@@ -170,41 +187,40 @@ COMPANION: ContextVar[Companion | None] = ContextVar("COMPANION", default=None)
 """The companion of the runs that begin from now on, whatever command begins them."""
 
 
-@asynccontextmanager
-async def _accompanied(
-    companion: Companion | None, runtime: Runtime, outcome: FollowedRun, stop: Stop
-) -> AsyncGenerator[None]:
-    """Let the companion work as long as the body."""
-    import anyio
-
-    from agent_runtime.concurrency import single_error
-
-    async with single_error(), anyio.create_task_group() as group:
-        if companion is not None:
-            group.start_soon(companion.accompany, runtime, outcome, stop)
-        yield
-        group.cancel_scope.cancel()
-
-
 @dataclass(slots=True)
 class Stop:
     """How a signal stops the work.
 
     Attributes:
         drain: suspends the run at its next step; None while there is none that it could suspend.
+        offer: asks a person for a message to the run; returns False where nobody can type one.
+        asking: whether a person is being asked.
     """
 
     work: anyio.CancelScope
     drain: Callable[[], None] | None = None
+    offer: Callable[[], bool] = lambda: False
+    asking: bool = False
 
     @contextmanager
-    def draining(self, drain: Callable[[], None]) -> Generator[None]:
-        """Let a signal drain, for as long as a run works."""
-        self.drain = drain
+    def draining(self, drain: Callable[[], None], offer: Callable[[], bool]) -> Generator[None]:
+        """Let a signal drain, or ask for a message, for as long as a run works."""
+        self.drain, self.offer = drain, offer
         try:
             yield
         finally:
-            self.drain = None
+            self.drain, self.offer = None, lambda: False
+
+    def offered(self, kind: signal.Signals) -> bool:
+        """Return whether the signal asks a person for a message instead of stopping the work."""
+        if kind != signal.SIGINT or self.asking:
+            return False
+        self.asking = self.offer()
+        return self.asking
+
+    def back(self) -> None:
+        """Let the next SIGINT ask again."""
+        self.asking = False
 
     def by(self, kind: signal.Signals) -> str:
         """Stop the work as the signal asks for; return what to say."""
@@ -241,6 +257,8 @@ async def _watch(
             if outcome.interrupted:
                 # Every step is written ahead, so nothing completed is lost.
                 os._exit(exits.INTERRUPTED)
+            if stop.offered(kind):
+                continue
             outcome.interrupted = True
             progress.say(stop.by(kind))
 
@@ -322,9 +340,9 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
     result = outcome.result
     if result is not None and as_json:
         write_json(result_json(result))
-    elif result is not None and result.output is not None:
-        write_output(str(result.output))
-    if result is not None:
+    elif result is not None and result.output is not None and not outcome.shown:
+        _write_answer(str(result.output))
+    if result is not None and not (result.ok and current_view().quiet):
         say(_summary(result))
     if outcome.error is not None:
         write_error(outcome.error)
@@ -343,6 +361,19 @@ def _next_steps(outcome: FollowedRun) -> list[str]:
         thread = "" if result is None else result.thread_id
         return after_error(outcome.error, run=outcome.run_id, thread=thread)
     return [] if result is None else after_result(result)
+
+
+def _write_answer(text: str) -> None:
+    """Write an answer to stdout: as it is to a pipe, its Markdown laid out on a terminal."""
+    if not stdout_is_terminal():
+        write_output(text)
+        return
+    from agent_runtime.cli.display.markdown import markdown_rows
+
+    color = current_view().color
+    write_styled(
+        row.shown(color=color) for row in markdown_rows(text, terminal_columns() - 1, indent=0)
+    )
 
 
 def _write_question(question: Question) -> None:
@@ -399,10 +430,7 @@ def _summary(result: RunResult) -> str:
 
 def usage_text(usage: UsageTotal) -> str:
     """Return tokens, cache share and cost on one line."""
-    text = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
-    if usage.prompt_tokens:
-        text += f", {usage.cached_tokens / usage.prompt_tokens:.0%} of input cached"
-    return f"{text}, {cost_text(usage.cost, usage.unpriced_calls)}"
+    return Spent.of(usage).text()
 
 
 def finish(outcome: FollowedRun, *, as_json: bool) -> None:

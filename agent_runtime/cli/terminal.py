@@ -6,18 +6,31 @@ text of a model, a tool, a file or another user can control the terminal.
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import logging
+import os
+import shutil
 import sys
 import traceback
 import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+SUBSTITUTES = {
+    "…": "...", "·": "-", "✓": "+", "✗": "x", "●": "*", "│": "|", "→": "->", "−": "-", "↵": "\\n",
+    "•": "*", "▌": "|", "─": "-", "━": "=", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-",
+    "—": "-",
+}  # fmt: skip
+"""What is written for characters that the terminal's encoding lacks; a `?` for others."""
+HANGING = 2
+"""Columns before the further rows of a line, which so never begin like a line of ours."""
 
 
 def printable(text: str, *, lines: bool = True) -> str:
@@ -34,6 +47,64 @@ def shorten(text: str, width: int) -> str:
     """Return the text on one line, at most `width` characters long."""
     line = printable(" ".join(text.split()), lines=False)
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def wrap(line: str, width: int, *, indent: int = 0) -> Iterator[str]:
+    """Yield the rows of a line, broken at blanks; only a longer word is broken itself.
+
+    Args:
+        indent: columns before each row but the first, in addition to the line's own.
+    """
+    line = line.expandtabs(4).rstrip()
+    if cells(line) <= width:
+        yield line
+        return
+    own = len(line) - len(line.lstrip())
+    before = " " * min(own + indent, width // 2)
+    row = " " * min(own, width // 2)
+    empty = True
+    for word in line.split():
+        for piece in _pieces(word, max(2, width - len(before))):
+            if not empty and cells(row) + 1 + cells(piece) > width:
+                yield row
+                row, empty = before, True
+            row += piece if empty else f" {piece}"
+            empty = False
+    yield row
+
+
+def break_line(line: str, width: int) -> list[str]:
+    """Return the rows of a line, broken after blanks where they are; no character is lost."""
+    from rich.cells import chop_cells
+
+    rows: list[str] = []
+    at = 0
+    # Only a part is looked at, since arguments of calls may be long.
+    while cells(part := line[at : at + 4 * width]) > width:
+        row = chop_cells(part, width)[0]
+        place = row.rfind(" ") + 1
+        # A long word may be broken, or there would be rows with hardly anything.
+        row = row[:place] if place > len(row) // 3 else row
+        rows.append(row)
+        at += len(row)
+    return [*rows, line[at:]]
+
+
+def _pieces(word: str, width: int) -> Sequence[str]:
+    if cells(word) <= width:
+        return [word]
+    from rich.cells import chop_cells
+
+    return chop_cells(word, width)
 
 
 def short_arguments(arguments: dict[str, Any], width: int = 80) -> str:
@@ -68,6 +139,12 @@ def write_output(text: str) -> None:
     click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
+def write_styled(rows: Iterable[str]) -> None:
+    """Write rows with styles of our own to stdout, a terminal; their texts must be printable."""
+    for row in rows:
+        click.echo(row, color=True)
+
+
 def write_row(text: str) -> None:
     """Write a result of one line to stdout, which stays one line whatever it holds."""
     click.echo(printable(text, lines=False))
@@ -89,17 +166,52 @@ def write_json(value: object) -> None:
     import orjson
 
     text = orjson.dumps(value, default=str).decode()
-    # Escapes are valid JSON, and cannot control a terminal.
-    click.echo(text if text.isprintable() else "".join(map(_escaped, text)))
+    # Escapes are valid JSON, cannot control a terminal, and fit any encoding.
+    known = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    if text.isprintable() and (known or text.isascii()):
+        click.echo(text)
+        return
+    fits = (one.isprintable() and (known or one.isascii()) for one in text)
+    click.echo("".join(one if fit else _escaped(one) for one, fit in zip(text, fits, strict=True)))
 
 
 def _escaped(one: str) -> str:
-    return one if one.isprintable() else json.dumps(one)[1:-1]
+    return json.dumps(one)[1:-1]
 
 
 def say(text: str, *, end: str = "\n") -> None:
-    """Write a line for the user to stderr."""
-    click.echo(printable(text) + end, nl=False, err=True)
+    """Write a line for the user to stderr; on a terminal it is broken between words."""
+    shown = printable(text)
+    if is_terminal():
+        # One column less: some terminals wrap a row that fills all of them.
+        room = terminal_columns() - 1
+        rows = [row for line in shown.split("\n") for row in wrap(line, room, indent=HANGING)]
+        # A prompt keeps the blank after it, where the person types.
+        shown = "\n".join(rows) + (" " if not end and shown.endswith(" ") else "")
+    _to_stderr(shown + end)
+
+
+def write_frame(text: str) -> None:
+    """Write rows with control sequences of our own to stderr, at once.
+
+    Everything in it that is not ours must have been made `printable`.
+    """
+    _to_stderr(text)
+
+
+def _to_stderr(text: str) -> None:
+    try:
+        click.echo(text, nl=False, err=True, color=True)
+    except BrokenPipeError:
+        # As by `2>&1 | head`.  The run goes on: whoever has seen enough did not ask to stop it.
+        _discard(2)
+
+
+def _discard(number: int) -> None:
+    """Let what is written to a file descriptor from now on go nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, number)
+    os.close(null)
 
 
 def error_stream() -> TextIO:
@@ -109,22 +221,57 @@ def error_stream() -> TextIO:
 
 def is_terminal() -> bool:
     """Return whether stderr, where progress and questions go, is a terminal."""
-    return sys.stderr.isatty()
+    # It is None where the process was started with it closed.
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def can_write(text: str) -> bool:
+    """Return whether stderr's encoding has these characters."""
+    try:
+        text.encode((sys.stderr and sys.stderr.encoding) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def stdout_is_terminal() -> bool:
+    """Return whether stdout, where results go, is a terminal that shows styles."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return False
+    return os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def moves_cursor() -> bool:
+    """Return whether stderr is a terminal on which the cursor can be moved."""
+    return is_terminal() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def terminal_size() -> tuple[int, int]:
+    """Return the columns and rows of the terminal.
+
+    They are not those that the environment may hold since long ago: a row that the terminal wraps
+    by itself could begin with anything.
+    """
+    try:
+        size = os.get_terminal_size(sys.stderr.fileno())
+    except (OSError, ValueError):
+        size = os.terminal_size((0, 0))
+    # Some terminals, such as serial lines, report zeros.
+    fallback = shutil.get_terminal_size()
+    return size.columns or fallback.columns, size.lines or fallback.lines
 
 
 def terminal_columns() -> int:
-    """Return the width of the terminal, not the one that the environment may hold since long ago.
+    """Return the width of the terminal."""
+    return terminal_size()[0]
 
-    A row that the terminal wraps by itself could begin with anything.
-    """
-    import os
-    import shutil
 
-    try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):
-        columns = 0
-    return columns or shutil.get_terminal_size().columns
+def flush_typed() -> None:
+    """Discard what was typed before it was asked for, so that it cannot answer a question."""
+    import termios
+
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def say_usage_error(error: click.ClickException) -> None:
@@ -145,11 +292,13 @@ def confirm(question: str) -> None:
     click.confirm(printable(question), abort=True, err=True)
 
 
-def rich_console() -> Console:
-    """Return a rich console on stderr; give it `Text` of `printable` text only."""
+def rendering_console(width: int) -> Console:
+    """Return a rich console that renders at a width; it writes nowhere."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(
+        file=io.StringIO(), width=width, force_terminal=True, highlight=False, legacy_windows=False
+    )
 
 
 def leave_stdout() -> None:
@@ -157,15 +306,31 @@ def leave_stdout() -> None:
     sys.stdout = None
 
 
-def guard_messages() -> None:
-    """Make what libraries log or warn of printable as well, and no text an error to write."""
-    for stream in (sys.stdout, sys.stderr):
-        # An answer in another encoding than UTF-8 is kept, with escapes for what that lacks.
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
+def prepare_output() -> None:
+    """Make output fit any terminal and locale.
+
+    What libraries log or warn of becomes printable, too.  No character is an error: what an
+    encoding lacks is replaced.  Python's warnings are for developers, so only `-W` and
+    `PYTHONWARNINGS` show them.
+    """
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_PrintableFormatter())
     warnings.showwarning = _show_warning
+    if not sys.warnoptions:
+        # A run that is interrupted early may leave coroutines of libraries that never began.
+        warnings.filterwarnings("ignore", r"coroutine '.*' was never awaited", RuntimeWarning)
+    codecs.register_error("substitute", _substitute)
+    for stream in (sys.stdout, sys.stderr):
+        # In tests it may be something else, which takes any character.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="substitute")
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(SUBSTITUTES.get(one, "?") for one in lacking), error.end
 
 
 class _PrintableFormatter(logging.Formatter):

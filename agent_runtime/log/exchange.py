@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -76,6 +76,15 @@ class Exchange:
         if result.data:
             data["data"] = result.data
         return NewEvent("tool-finish", self.seq, data)
+
+
+def live_results(done: Mapping[int, ToolResult], first: int = 0) -> dict[int, dict[str, Any]]:
+    """Return what listeners get of results with their events, which the store does not repeat.
+
+    Args:
+        first: the index of the first result's event.
+    """
+    return {place: {"result": one.text} for place, one in enumerate(done.values(), first)}
 
 
 @dataclass(frozen=True, slots=True)

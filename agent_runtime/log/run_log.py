@@ -18,7 +18,7 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import BudgetExceeded
 from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
-from agent_runtime.log.exchange import Billing, Exchange
+from agent_runtime.log.exchange import Billing, Exchange, live_results
 from agent_runtime.log.lease_keeper import HeldRun
 from agent_runtime.messages import (
     AssistantMessage,
@@ -368,6 +368,7 @@ class RunLog:
         exchange = self.open_exchange()
         rows = [exchange.done_row(i, result) for i, result in done.items()]
         events, live = exchange.start_events(indices)
+        live |= live_results(done, first=len(events))
 
         def started() -> None:
             exchange.results.update(done)
@@ -395,6 +396,7 @@ class RunLog:
                 events=(exchange.finish_event(index, result, cut=False),),
             ),
             then=lambda: exchange.results.update({index: result}),
+            live=live_results({index: result}),
         )
 
     async def close(
@@ -455,14 +457,16 @@ class RunLog:
             undisturbed=undisturbed,
             events=(*events, *_end_events(finish)),
         )
-        await self._write_unplanned(commit, then=lambda: self._set(view, None))
+        await self._write_unplanned(commit, lambda: self._set(view, None), live_results(done))
 
-    async def _write_unplanned(self, commit: Commit, then: Callable[[], None]) -> None:
+    async def _write_unplanned(
+        self, commit: Commit, then: Callable[[], None], live: Mapping[int, Mapping[str, Any]]
+    ) -> None:
         try:
-            await self.write(commit, then)
+            await self.write(commit, then, live)
         except BudgetExceeded:
             # The results must not wait for the next call, which has to be planned again.
-            await self.write(replace(commit, reserve=None), then)
+            await self.write(replace(commit, reserve=None), then, live)
 
     def open_exchange(self) -> Exchange:
         """Return the open exchange."""

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import Signature, signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -20,7 +20,14 @@ from agent_runtime.human.gate import waits_for
 from agent_runtime.human.questions import Question
 from agent_runtime.models.cost import NANO
 from agent_runtime.tools.output import OutputType
-from agent_runtime_storage.contract.records.log import Finish, Lease, RunStatus, StopReason
+from agent_runtime_storage.contract.records.log import (
+    Finish,
+    Lease,
+    NewEvent,
+    Run,
+    RunStatus,
+    StopReason,
+)
 from agent_runtime_storage.contract.records.usage import UsageTotal
 from agent_runtime_storage.contract.store import UserStore
 
@@ -89,6 +96,21 @@ async def result_of(
         usage=UsageTotal.of(usage.values()),
         usage_by_purpose=usage,
     )
+
+
+async def with_used(store: UserStore, run: Run, start: NewEvent) -> NewEvent:
+    """Return the event of a resumed run's start with what the run used, unless it has a parent."""
+    if run.parent_run_id is not None:
+        return start
+    by_purpose = await store.spending.usage_by_purpose(root_run_id=run.id)
+    total = UsageTotal.of(by_purpose.values())
+    used = {
+        "prompt_tokens": total.prompt_tokens,
+        "cached_tokens": total.cached_tokens,
+        "completion_tokens": total.completion_tokens,
+        "cost": None if total.unpriced_calls else total.cost,
+    }
+    return replace(start, data={**start.data, "used": used})
 
 
 class RunStream:

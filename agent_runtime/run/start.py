@@ -39,6 +39,7 @@ from agent_runtime.prompt.view import Entry, View
 from agent_runtime.prompt.window import plan_activation
 from agent_runtime.run.guard.repeats import Resumed
 from agent_runtime.run.resolve import RunSetup
+from agent_runtime.run.results import with_used
 from agent_runtime.run.takeover import (
     check_resumable,
     end_dead,
@@ -378,6 +379,7 @@ async def take_over(
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
         start = run_start_event(agent, setup, taken.step_limit, made=run.steps, decided=decided)
+        start = await with_used(store, run, start)
         await log.tell_of(child_start_event(start, run.parent_run_id, RunSpec.of(run)))
     return taken
 

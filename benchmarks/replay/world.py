@@ -26,6 +26,7 @@ from agent_runtime.prompt.view import Entry, View
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.state import RunState
 from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from benchmarks.replay.bill import ACTOR, CACHE_SECONDS, OBSERVER, Bill, output_of
 from benchmarks.replay.clock import Clock, Hand, PacedObserver, PacedWorker, tell_time_by
 from benchmarks.replay.outcome import Outcome
@@ -191,11 +192,12 @@ class ReplayRuntime(Runtime):
         *,
         task: Entry | None,
         limit: int,
+        seen: SeenFiles | None = None,
     ) -> RunState:
         player = setup.model
         assert isinstance(player, MemoryPlayer)
         log.view = player.stamped(log.view)
-        state = super()._state(log, setup, spec, decisions, task=task, limit=limit)
+        state = super()._state(log, setup, spec, decisions, task=task, limit=limit, seen=seen)
         memory = state.memory
         assert memory is not None
         player.last_messages = memory.thresholds.last_messages

@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,19 @@ class Screen:
     """The screen of a command's terminal."""
 
     def __init__(
-        self, master: int, process: subprocess.Popen[bytes], columns: int, rows: int
+        self, master: int, process: subprocess.Popen[bytes], folder: Path, columns: int, rows: int
     ) -> None:
         self.process = process
+        self.folder = folder
+        self.written = b""
         self.master = master
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
+
+    @property
+    def buffer(self) -> Any:
+        """The characters of the screen with their styles, as pyte keeps them."""
+        return self._screen.buffer
 
     @property
     def rows(self) -> list[str]:
@@ -55,12 +63,39 @@ class Screen:
 
     def read(self) -> None:
         """Read what the command writes, for up to a second."""
-        if select.select([self.master], [], [], 1)[0]:
-            self._stream.feed(os.read(self.master, 10_000))
+        self._read(1)
 
-    def type(self, line: str) -> None:
-        """Type a line."""
-        os.write(self.master, f"{line}\n".encode())
+    def until_exit(self) -> int:
+        """Wait until the command has ended; return its exit code."""
+        deadline = time.monotonic() + SECONDS
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, "\n".join(self.rows)
+            self._read(0.1)
+        while self._read(0):
+            pass
+        return self.process.returncode
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self.master], [], [], seconds)[0]:
+            return False
+        data = os.read(self.master, 10_000)
+        self.written += data
+        self._stream.feed(data)
+        return True
+
+    def type(self, line: str, end: str = "\n") -> None:
+        """Type a line, or keys."""
+        os.write(self.master, f"{line}{end}".encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the window's size."""
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._screen.resize(rows, columns)
+
+
+def _own_terminal(slave: int) -> None:
+    """Make the terminal the one that controls the process, so that it gets Ctrl-C."""
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
 
 @contextmanager
@@ -78,7 +113,7 @@ def at_terminal(
     COLUMNS and LINES stay those of the default, as after a change of the window's size.
 
     Args:
-        stdout: whether the terminal shows stdout too; otherwise it is a pipe.
+        stdout: whether its stdout is the terminal, too; otherwise it is a pipe.
     """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -86,13 +121,15 @@ def at_terminal(
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=folder,
-        env=clean_environ({**environ, **size}),
+        env=clean_environ({**size, **environ}),
         stdin=slave,
         stdout=slave if stdout else subprocess.PIPE,
         stderr=slave,
+        preexec_fn=partial(_own_terminal, slave),
+        start_new_session=True,
     )
     try:
-        yield Screen(master, process, columns, rows)
+        yield Screen(master, process, folder, columns, rows)
     finally:
         process.kill()
         process.communicate()

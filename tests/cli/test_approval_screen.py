@@ -79,9 +79,8 @@ def test_no_row_can_be_forged_at_any_width(machine: Machine, columns: int) -> No
     machine.script = lambda request, n: HELLO if n else asks
     options = ("run", "Go.", "--workspace", ".", "--ask-shell")
 
-    with at_terminal(
-        machine.folder, machine.environ, *options, columns=columns, rows=600
-    ) as screen:
+    given = machine.folder, machine.environ, *options
+    with at_terminal(*given, columns=columns, rows=600) as screen:
         screen.until("  command", "  timeout: null", "Always would allow")
         shown = [row for row in screen.rows if row]
         first, last = (

@@ -404,9 +404,7 @@ def test_a_run_reports_memory_usage_separately(desk: Desk) -> None:
     assert apart["step"]["calls"] == 15 and apart["step"]["cached_tokens"] > 0
     calls = f"{apart['observe']['calls']} call"
     assert f"of these observe ({calls}" in result.stderr
-    assert re.search(
-        r"prompt [\d,]+ tokens \(\d+% cached\), raw \S+ of 2K, observed", result.stderr
-    )
+    assert re.search(r"prompt [\d,]+ tokens, \d+% cached · raw \S+ of 2K, observed", result.stderr)
     assert "memory: " in result.stderr and "observations replace them" in result.stderr
 
 

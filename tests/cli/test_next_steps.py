@@ -14,9 +14,9 @@ import pytest
 from agent_runtime import errors
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
-from agent_runtime.cli.report.costs import cost_text
+from agent_runtime.cli.display.figures import cost_text
 from agent_runtime.cli.report.next_steps import BY_ERROR, BY_REASON, after_error, near_names
-from agent_runtime.cli.terminal import guard_messages
+from agent_runtime.cli.terminal import prepare_output
 from agent_runtime.testing.model_server import Reply
 from agent_runtime_storage.contract.records.log import StopReason
 from tests.cli.test_runs import Machine
@@ -142,7 +142,7 @@ def test_only_a_dropped_coroutine_of_litellm_is_not_shown(
 ) -> None:
     # Restored at the end, for the other tests.
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    guard_messages()
+    prepare_output()
     for text in ("coroutine 'OpenAIChatCompletion.async_streaming' was never awaited", "shown"):
         warnings.showwarning(text, RuntimeWarning, "a.py", 1)
     written = capsys.readouterr().err

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from agent_runtime.cli import exit_codes as exits
-from agent_runtime.cli.checklist import MOST_SHOWN, Checklist
-from agent_runtime.cli.progress import LiveProgress, PlainProgress
+from agent_runtime.cli.display.checklist import MOST_SHOWN, Checklist
+from agent_runtime.cli.display.progress import PlainProgress
+from agent_runtime.cli.display.screen import LiveProgress
 from agent_runtime.events import Event, EventKind
 from agent_runtime.plan.model import PHASES, Plan, Step, create_plan, update_plan
 from agent_runtime.testing.model_server import Reply
@@ -64,7 +65,7 @@ def finished(call_id: str, outcome: str = "ok", node: int = 2) -> Event:
 
 def test_a_run_reports_only_changes_of_its_plan(planned: Machine) -> None:
     lines = (planned.folder / "stderr").read_text().splitlines()
-    updated = [line.removeprefix("  plan: ") for line in lines if line.startswith("  plan: ")]
+    updated = [line.removeprefix("plan: ") for line in lines if line.startswith("plan: ")]
     # The plan may be reported before or after the end of the call that `a` follows.
     assert [line for line in updated if not line.startswith("[>]")] == [
         "[ ] a (plan) Look",
@@ -161,8 +162,8 @@ def test_a_checklist_starts_from_the_stored_plan() -> None:
 def test_a_resumed_run_shows_its_plan_at_once(planned: Machine) -> None:
     planned.script = lambda request, n: HELLO
     result = planned.invoke("run", "Go on.", "--thread", "t")
-    lines = [line for line in result.stderr.splitlines() if line.startswith("  plan: ")]
-    assert lines == ["  plan: [x] a (plan) Look", "  plan: [ ] b (plan) Build [b] [2J"]
+    lines = [line for line in result.stderr.splitlines() if line.startswith("plan: ")]
+    assert lines == ["plan: [x] a (plan) Look", "plan: [ ] b (plan) Build [b] [2J"]
 
 
 def test_a_long_checklist_shows_the_items_in_progress() -> None:
@@ -194,4 +195,4 @@ def test_a_sub_agents_plan_is_not_shown_as_the_runs(capsys: pytest.CaptureFixtur
     progress.show(updated(plan_of(2), run="run-2"))
     assert "plan:" not in capsys.readouterr().err
     progress.show(updated(plan_of(2)))
-    assert "  plan: [ ] 1 (plan) Part 1" in capsys.readouterr().err
+    assert "plan: [ ] 1 (plan) Part 1" in capsys.readouterr().err

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.cli.progress import LiveProgress, PlainProgress, Tally
+from agent_runtime.cli.display.progress import PlainProgress
+from agent_runtime.cli.display.screen import LiveProgress
+from agent_runtime.cli.display.tally import Tally
 from agent_runtime.cli.terminal import printable, short_arguments, shorten
 from agent_runtime.events import Event, EventKind
 
@@ -32,89 +34,78 @@ def _answer(step: int, *, cost: int | None = 2_500_000, run: str = "run-1", **si
 START = _event("run-start", agent="agent", model="some/model", max_steps=500, resumed=False)
 
 
+def shown(tally: Tally, event: Event) -> list[str]:
+    """Return the lines of an event, whole."""
+    return [line.plain() for line in tally.update(event)]
+
+
 def test_the_start_names_model_thread_and_limit() -> None:
-    (line,) = Tally().update(START)
+    (line,) = shown(Tally(), START)
     assert line == "run run-1 starts: model some/model, thread thread-1, at most 500 steps"
 
 
 def test_a_resumed_run_continues_its_step_count() -> None:
     tally = Tally()
-    (line,) = tally.update(
-        _event("run-start", agent="a", model="m", max_steps=500, resumed=True, steps=16)
+    (line,) = shown(
+        tally, _event("run-start", agent="a", model="m", max_steps=500, resumed=True, steps=16)
     )
     assert line.startswith("run run-1 resumes") and line.endswith("16 of at most 500 steps made")
-    assert tally.status().startswith("step 16/500")
+    assert tally.status().plain().startswith("step 16/500")
 
 
 def test_a_step_shows_tokens_cache_share_and_cost_so_far() -> None:
     tally = Tally()
-    tally.update(START)
-    tally.update(_answer(1))
-    (line,) = tally.update(_answer(2))
-    assert line == (
-        "step 2/500: 1 tool call, prompt 1,000 tokens (90% cached); "
-        "2,100 tokens, 90% of input cached, $0.0050 so far"
-    )
+    shown(tally, START)
+    shown(tally, _answer(1))
+    (line,) = shown(tally, _answer(2))
+    assert line == ("step 2/500 · $0.0050 so far · 1 tool call · prompt 1,000 tokens, 90% cached")
+    assert tally.status().plain() == "step 2/500 · $0.0050 · 2.1K tokens · 90% of input cached"
 
 
 def test_an_unknown_price_is_never_shown_as_zero() -> None:
     tally = Tally()
-    tally.update(START)
-    (line,) = tally.update(_answer(1, cost=None))
-    assert line.endswith("cost unknown so far")
+    shown(tally, START)
+    (line,) = shown(tally, _answer(1, cost=None))
+    assert "cost unknown so far" in line and "$" not in line
 
 
 def test_missing_usage_is_not_an_error() -> None:
     tally = Tally()
     event = _event("answer", step=1, calls=0, prompt_tokens=None, cached_tokens=None,
                    completion_tokens=None, cost=None)  # fmt: skip
-    assert tally.update(event) == ["step 1/0: answer; 0 tokens, cost unknown so far"]
-
-
-def test_a_tool_call_is_shown_with_shortened_arguments() -> None:
-    tally = Tally()
-    tally.update(START)
-    arguments = {"path": "a.py", "content": "x" * 500}
-    (line,) = tally.update(_event("tool-start", call_id="c1", tool="write", arguments=arguments))
-    assert line.startswith('  write path="a.py" content="xxx') and len(line) < 100
-    assert tally.update(_event("tool-finish", call_id="c1", tool="write", outcome="ok")) == []
-    failed = _event("tool-finish", call_id="c1", tool="write", outcome="error")
-    assert tally.update(failed) == ["  write: error"]
+    assert shown(tally, event) == ["step 1/0 · cost unknown so far · answer"]
 
 
 def test_a_retry_shows_its_reason_and_wait() -> None:
-    (line,) = Tally().update(_event("model-retry", reason="rate limit", attempt=2, wait=1.5))
-    assert line == "  retry 2 in 1.5 s: rate limit"
+    (line,) = shown(Tally(), _event("model-retry", reason="rate limit", attempt=2, wait=1.5))
+    assert line == "retry 2 in 1.5 s: rate limit"
 
 
 def test_a_long_wait_for_a_rate_limit_is_shown_and_a_short_one_in_the_status() -> None:
     tally = Tally()
     reason = "the provider's rate limit leaves 0 of 50 requests"
-    (line,) = tally.update(_event("model-wait", reason=reason, wait=12.34))
-    assert line == f"  waits, up to 12.3 s until a reset: {reason}"
-    assert tally.update(_event("model-wait", reason="a limit", wait=0.2)) == []
-    assert tally.status().endswith("waiting: a limit")
+    (line,) = shown(tally, _event("model-wait", reason=reason, wait=12.34))
+    assert line == f"waits, up to 12.3 s until a reset: {reason}"
+    assert shown(tally, _event("model-wait", reason="a limit", wait=0.2)) == []
+    assert tally.now("").text == "waiting: a limit"
 
 
 def test_another_model_is_shown_with_the_reason_and_once_with_what_to_mend() -> None:
     tally = Tally()
-    tally.update(_event("text-delta", text="Not this."))
     given = {"from": "one", "to": "two", "why": "key", "reason": "one does not accept the key."}
-    expected = "  model two replaces one: one does not accept the key."
-    assert tally.update(_event("model-fallback", **given)) == [expected]
-    tally.update(_event("text-delta", text="But this."))
-    assert "Not this." not in tally.status() and "But this." in tally.status()
+    expected = "model two replaces one: one does not accept the key."
+    assert shown(tally, _event("model-fallback", **given)) == [expected]
     warned = _event("model-fallback", **given, warning="Check the key.")
-    assert tally.update(warned) == [expected, "  Check the key."]
+    assert shown(tally, warned) == [expected, "Check the key."]
 
 
 def test_an_activation_is_shown_if_messages_left_the_prompt() -> None:
     data: dict[str, Any] = {"cause": "window", "left_out": 12, "cut": 3, "tokens": 4000}
-    (line,) = Tally().update(_event("activation", **data))
+    (line,) = shown(Tally(), _event("activation", **data))
     assert "12 messages left the prompt, 3 tool results cut, 4,000 tokens stay" in line
     data |= {"left_out": 0, "cut": 0}
-    assert Tally().update(_event("activation", **data)) == []
-    (line,) = Tally().update(_event("activation", **(data | {"cause": "late"})))
+    assert shown(Tally(), _event("activation", **data)) == []
+    (line,) = shown(Tally(), _event("activation", **(data | {"cause": "late"})))
     assert line.endswith("(observations are late)")
 
 
@@ -134,36 +125,36 @@ def _observation(**data: Any) -> Event:
 
 
 def test_the_start_names_what_memory_lacks() -> None:
-    _, line = Tally().update(REMEMBERING)
-    assert line == "  memory: It needs a key. Rules observe instead."
+    _, line = shown(Tally(), REMEMBERING)
+    assert line == "memory: It needs a key. Rules observe instead."
 
 
 def test_a_step_shows_how_full_the_prompt_is() -> None:
     tally = Tally()
-    tally.update(REMEMBERING)
-    (line,) = tally.update(_answer(1, raw_tokens=12_340, observed_tokens=800))
-    assert "(90% cached), raw 12.3K of 30K, observed 800 of 950; " in line
-    assert "raw 12.3K of 30K, observed 800 of 950" in tally.status()
-    tally.update(_answer(1, run="child", raw_tokens=5, observed_tokens=5))
-    assert "raw 12.3K of 30K" in tally.status()
+    shown(tally, REMEMBERING)
+    (line,) = shown(tally, _answer(1, raw_tokens=12_340, observed_tokens=800))
+    assert "90% cached · raw 12.3K of 30K, observed 800 of 950" in line
+    assert "raw 12.3K of 30K, observed 800 of 950" in tally.status().plain()
+    shown(tally, _answer(1, run="child", raw_tokens=5, observed_tokens=5))
+    assert "raw 12.3K of 30K" in tally.status().plain()
 
 
 def test_the_status_shows_memory_work_until_it_ends() -> None:
     tally = Tally()
-    tally.update(REMEMBERING)
-    for purpose, shown in (("observe", "observing 2,000 tokens"), ("reflect", "condensing 2,000")):
-        tally.update(_event("memory", purpose=purpose, tokens=2000, again=False))
-        assert shown in tally.status()
-        tally.update(_event("memory", "child", purpose="observe", tokens=7, again=False))
-        assert shown in tally.status()
-        tally.update(_observation())
-        assert shown not in tally.status()
-    tally.update(_event("memory", purpose="observe", tokens=2000, again=True))
-    assert "observing 2,000 tokens again" in tally.status()
+    shown(tally, REMEMBERING)
+    for purpose, doing in (("observe", "observing 2,000 tokens"), ("reflect", "condensing 2,000")):
+        shown(tally, _event("memory", purpose=purpose, tokens=2000, again=False))
+        assert doing in tally.status().plain()
+        shown(tally, _event("memory", "child", purpose="observe", tokens=7, again=False))
+        assert doing in tally.status().plain()
+        shown(tally, _observation())
+        assert doing not in tally.status().plain()
+    shown(tally, _event("memory", purpose="observe", tokens=2000, again=True))
+    assert "observing 2,000 tokens again" in tally.status().plain()
 
 
 @pytest.mark.parametrize(
-    ("data", "shown"),
+    ("data", "expected"),
     [
         ({}, "2,000 tokens observed as 200 (by the model)"),
         (
@@ -178,27 +169,27 @@ def test_the_status_shows_memory_work_until_it_ends() -> None:
         ({"again": True}, "notes by rules for 2,000 tokens written again as 200 (by the model)"),
     ],
 )
-def test_an_observation_shows_who_wrote_it_and_why(data: dict[str, Any], shown: str) -> None:
-    assert Tally().update(_observation(**data)) == [f"  memory: {shown}"]
+def test_an_observation_shows_who_wrote_it_and_why(data: dict[str, Any], expected: str) -> None:
+    assert shown(Tally(), _observation(**data)) == [f"memory: {expected}"]
 
 
 def test_memory_usage_counts() -> None:
     tally = Tally()
-    tally.update(REMEMBERING)
-    tally.update(_answer(1))
-    tally.update(_observation())
-    assert tally.spent() == "2,650 tokens, 36% of input cached, $0.0035"
-    tally.update(_observation(calls=0, prompt_tokens=0, completion_tokens=0, cost=0))
-    assert tally.spent() == "2,650 tokens, 36% of input cached, $0.0035"
+    shown(tally, REMEMBERING)
+    shown(tally, _answer(1))
+    shown(tally, _observation())
+    assert tally.spent.text() == "2,650 tokens, 36% of input cached, $0.0035"
+    shown(tally, _observation(calls=0, prompt_tokens=0, completion_tokens=0, cost=0))
+    assert tally.spent.text() == "2,650 tokens, 36% of input cached, $0.0035"
 
 
-def test_streamed_text_changes_only_the_status() -> None:
+def test_streamed_text_changes_only_what_happens_now() -> None:
     tally = Tally()
-    tally.update(START)
-    assert tally.update(_event("text-delta", text="Hello")) == []
-    assert tally.status().endswith(" · Hello")
-    assert tally.update(_event("text-delta", text="x" * 500 + " end")) == []
-    assert tally.status().endswith("xxx end") and len(tally.status()) < 150
+    shown(tally, START)
+    assert shown(tally, _event("text-delta", text="Hello")) == []
+    assert tally.now("").text == "writing"
+    shown(tally, _event("tool-start", call_id="c", tool="look", arguments={"at": 1}))
+    assert tally.now("").text == "look at=1"
 
 
 def test_plain_progress_writes_lines_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,10 +222,10 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 def test_recall_shows_the_number_of_matches_and_any_failure() -> None:
     tally = Tally()
-    tally.update(START)
+    shown(tally, START)
     match = {"thread": "thread-1", "node": 3, "call": None}
-    assert tally.update(_event("recall", found=[match], why="")) == ["  recalled 1 earlier message"]
-    assert tally.update(_event("recall", found=[match, match], why="The embedder is down.")) == [
-        "  recall is degraded: The embedder is down.",
-        "  recalled 2 earlier messages",
+    assert shown(tally, _event("recall", found=[match], why="")) == ["recalled 1 earlier message"]
+    assert shown(tally, _event("recall", found=[match, match], why="The embedder is down.")) == [
+        "recall is degraded: The embedder is down.",
+        "recalled 2 earlier messages",
     ]

@@ -12,7 +12,7 @@ from tests.support.command import clean_environ
 
 STUCK = """
 import anyio
-from agent_runtime.cli.progress import PlainProgress
+from agent_runtime.cli.display.progress import PlainProgress
 from agent_runtime.cli.session import FollowedRun, Stop, _watch
 
 async def main():
@@ -47,7 +47,7 @@ def test_a_second_signal_exits_at_once(tmp_path: Path) -> None:
 
 HUNG_UP = """
 import anyio
-from agent_runtime.cli.progress import PlainProgress
+from agent_runtime.cli.display.progress import PlainProgress
 from agent_runtime.cli.session import FollowedRun, Stop, _watch
 
 async def main():

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from agent_runtime.cli.progress import LiveProgress, PlainProgress, Tally
-from agent_runtime.cli.sub_agents import MOST_SHOWN, SubAgents
+from agent_runtime.cli.display.progress import PlainProgress
+from agent_runtime.cli.display.screen import LiveProgress
+from agent_runtime.cli.display.sub_agents import MOST_SHOWN, SubAgents
+from agent_runtime.cli.display.tally import Tally
+from agent_runtime.cli.terminal import cells
 from agent_runtime.events import Event, EventKind
 from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
+from tests.support.emulator import Emulator
 
 
 class Clock:
@@ -53,13 +55,13 @@ def finish(run: str = "child", status: str = "succeeded", reason: str = "complet
 def test_a_sub_agent_is_reported_when_it_starts_and_ends() -> None:
     clock = Clock()
     agents = SubAgents(clock)
-    assert agents.update(start(key="part-1")) == ["  sub-agent reader [part-1] starts"]
+    assert agents.update(start(key="part-1")) == ["sub-agent reader [part-1] starts"]
     assert agents.update(answer(step=3)) == []
     assert agents.update(event("tool-start", call_id="c", tool="look", arguments={"at": 1})) == []
     clock.now = 1.5
-    assert agents.shown() == ["[>] reader [part-1] · step 3/10 · 1.2K tokens · 1.5 s · look at=1"]
+    assert agents.shown() == ["[>] reader [part-1] · look at=1 · step 3/10 · 1.2K tokens · 1.5 s"]
     assert agents.update(finish(status="failed", reason="max_steps")) == [
-        "  sub-agent [!] reader [part-1] · failed (max_steps) · 3 steps · 1.2K tokens · 1.5 s"
+        "sub-agent [!] reader [part-1] · failed (max_steps) · 3 steps · 1.2K tokens · 1.5 s"
     ]
     clock.now = 9
     assert agents.shown()[0].endswith("1.5 s")
@@ -69,12 +71,12 @@ def test_another_attempt_at_a_task_shows_its_number() -> None:
     agents = SubAgents(Clock())
     agents.update(start("one", "part-1"))
     agents.update(finish("one", "failed", "max_steps"))
-    assert agents.update(start("two", "part-1")) == ["  sub-agent reader [part-1] again (2) starts"]
+    assert agents.update(start("two", "part-1")) == ["sub-agent reader [part-1] again (2) starts"]
     # Resuming after a crash is the same attempt; the same key elsewhere is another task.
     assert agents.update(start("two", "part-1", resumed=True)) == [
-        "  sub-agent reader [part-1] again (2) resumes"
+        "sub-agent reader [part-1] again (2) resumes"
     ]
-    assert agents.update(start("three", "part-1", "two")) == ["  sub-agent reader [part-1] starts"]
+    assert agents.update(start("three", "part-1", "two")) == ["sub-agent reader [part-1] starts"]
     assert agents.shown()[1].startswith("  [>] reader [part-1] · ")
 
 
@@ -102,7 +104,7 @@ def test_a_sub_agent_counts_but_does_not_change_the_runs_step() -> None:
     tally.update(Event("answer", "t", "root", data=dict(answer(step=7).data)))
     tally.update(start())
     assert tally.update(answer(step=1)) == []
-    assert tally.step == 7 and tally.spent().startswith("2,400 tokens")
+    assert tally.step == 7 and tally.spent.text().startswith("2,400 tokens")
 
 
 def test_a_sub_agents_text_cannot_control_the_terminal() -> None:
@@ -116,19 +118,19 @@ def test_a_sub_agents_text_cannot_control_the_terminal() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(60, 20), (120, 40), (30, 5)])
 def test_the_display_never_exceeds_the_terminals_size(width: int, height: int) -> None:
-    progress = LiveProgress()
-    text = io.StringIO()
-    progress._console = Console(file=text, width=width, height=height)  # pyright: ignore[reportPrivateUsage]
+    terminal = Emulator(width, height)
+    progress = LiveProgress(size=terminal.size, write=terminal.write)
     progress.show(Event("run-start", "t", "root", data=dict(start().data)))
     for number in range(30):
         progress.show(start(f"run-{number}", f"task-{number} " + "wide 中文 " * 9))
-    text.truncate(0)
-    text.seek(0)
-    progress._console.print(progress._status_lines())  # pyright: ignore[reportPrivateUsage]
-    lines = text.getvalue().splitlines()
-    assert 1 < len(lines) < height
-    # The terminal writes `^C` after the last one, which must not wrap.
-    assert all(Console().measure(line).maximum <= width - 3 for line in lines)
+    progress.tick()
+    rows = terminal.rows
+    assert (
+        rows[int(terminal.screen.cursor.y)].startswith(("⠋", "|")) and terminal.screen.cursor.x == 0
+    )
+    assert sum("step" in row for row in rows) >= 1
+    # Some terminals wrap a row that fills all columns.
+    assert all(cells(row) < width for row in terminal.everything)
 
 
 def test_piped_output_reports_each_sub_agent_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,11 +54,19 @@ async def test_a_resume_after_max_steps_gives_as_many_again(runtime: Runtime) ->
     assert (first.status, first.stop_reason, first.steps) == ("failed", "max_steps", 2)
 
     last = bench.agent(call("work", n=3), say("done"), max_steps=2)
-    second = await runtime.resume(first.run_id, last)
+    events: list[Event] = []
+    second = await runtime.resume(first.run_id, last, on_event=events.append)
 
     assert (second.status, second.output, second.steps) == ("succeeded", "done", 4)
     assert bench.did == [1, 2, 3]
     assert results_in_prompt(last) == ["did 1", "did 2", "did 3"]
+    # Whoever adds up the events gets what the run used in all.
+    used = events[0].data["used"]
+    assert used["prompt_tokens"] == first.usage.prompt_tokens > 0
+    answers = [event.data for event in events if event.kind == "answer"]
+    for name in ("prompt_tokens", "completion_tokens"):
+        total = used[name] + sum(one[name] for one in answers)
+        assert total == getattr(second.usage, name)
 
 
 async def test_a_resume_after_a_model_error_continues_at_the_same_prompt(runtime: Runtime) -> None:

@@ -21,8 +21,8 @@ SCRIPT = [calls(raw_call("double", number=1), raw_call("double", number=2)), say
 
 
 def as_stored(event: Event | StoredEvent) -> tuple[object, ...]:
-    """Return the stored form of an event: arguments of calls are in the log only."""
-    data = {key: value for key, value in event.data.items() if key != "arguments"}
+    """Return the stored form of an event: arguments and results of calls are in the log only."""
+    data = {key: value for key, value in event.data.items() if key not in ("arguments", "result")}
     return event.id, event.kind, event.run_id, event.node_id, data
 
 
@@ -44,6 +44,7 @@ async def test_events_arrive_in_order_with_rising_ids(play: Play) -> None:
     ]
     text = "".join(event.data["text"] for event in events if event.kind == "text-delta")
     assert text == "All\ndone."
+    assert all(event.data["result"] for event in events if event.kind == "tool-finish")
     ids = [event.id for event in events if event.id]
     assert ids == list(range(1, len(kinds) + 1))
     assert {(event.run_id, event.thread_id) for event in events} == {

@@ -176,10 +176,16 @@ def test_globs_of_an_attacker_take_no_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("preset", "names"),
     [
-        ("coding", {"read_file", "search", "glob", "edit_file", "write_file", "bash", "bash_output"}),
+        (
+            "coding",
+            {"read_file", "search", "glob", "edit_file", "write_file", "bash", "bash_output"},
+        ),
         ("reading", {"read_file", "search", "glob", "bash", "bash_output"}),
         ("minimal", {"bash", "bash_output"}),
-        ("reading, apply_patch", {"read_file", "search", "glob", "apply_patch", "bash", "bash_output"}),
+        (
+            "reading, apply_patch",
+            {"read_file", "search", "glob", "apply_patch", "bash", "bash_output"},
+        ),
     ],
 )
 def test_a_preset_chooses_the_tools(tmp_path: Path, preset: str, names: set[str]) -> None:

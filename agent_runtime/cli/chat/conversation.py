@@ -10,8 +10,8 @@ from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec
 from agent_runtime.cli.chat.slash import SLASH, arguments_of, help_lines
+from agent_runtime.cli.display.view import View
 from agent_runtime.cli.parameters.run_options import NO_MODEL
-from agent_runtime.cli.report.display import Display
 from agent_runtime.cli.report.next_steps import after_error
 from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import say, write_row
@@ -39,7 +39,7 @@ class Conversation:
         settings: Settings,
         spec: Spec,
         thread: str,
-        display: Display,
+        view: View,
         steering: Steering | None,
     ) -> None:
         self.code = exits.SUCCESS
@@ -47,7 +47,7 @@ class Conversation:
         self._settings = settings
         self._spec = spec
         self._thread = thread
-        self._display = display
+        self._view = view
         self._steering = steering
 
     def hold(self, lines: Lines) -> None:
@@ -186,6 +186,6 @@ class Conversation:
 
         with suppress(SystemExit):
             code = main.main(
-                arguments, prog_name="agent-runtime", standalone_mode=False, obj=self._display
+                arguments, prog_name="agent-runtime", standalone_mode=False, obj=self._view
             )
             self.code = code if isinstance(code, int) else exits.SUCCESS

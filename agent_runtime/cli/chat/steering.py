@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import anyio
 
 from agent_runtime.cli.chat.editor import Editor
-from agent_runtime.cli.progress import PlainProgress
+from agent_runtime.cli.display.progress import PlainProgress
+from agent_runtime.cli.display.view import current_view
 from agent_runtime.cli.terminal import say
 from agent_runtime.concurrency import single_error
 
 if TYPE_CHECKING:
-    from agent_runtime.cli.progress import Progress
+    from agent_runtime.cli.display.progress import Progress
     from agent_runtime.cli.session import FollowedRun, Stop
     from agent_runtime.events import Event
     from agent_runtime.runtime import Runtime
@@ -30,7 +31,7 @@ class ChatProgress(PlainProgress):
     """Lines and the status, above the line that is being edited."""
 
     def __init__(self, editor: Editor) -> None:
-        super().__init__()
+        super().__init__(current_view())
         self._editor = editor
         self._above: AbstractContextManager[None] | None = None
 
@@ -45,7 +46,7 @@ class ChatProgress(PlainProgress):
     def show(self, event: Event) -> None:
         """Write the lines of the event, and update the status."""
         super().show(event)
-        self._editor.show(f"{KEYS} · {self.tally.status()}")
+        self._editor.show(f"{KEYS} · {self.tally.status().plain()}")
 
 
 class Steering:

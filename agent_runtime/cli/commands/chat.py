@@ -9,8 +9,8 @@ import click
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
 from agent_runtime.cli.commands.run import thread_option
+from agent_runtime.cli.display.view import current_view
 from agent_runtime.cli.parameters.run_options import RunOptions, run_options
-from agent_runtime.cli.report.display import current_display
 from agent_runtime.cli.terminal import say
 
 
@@ -54,7 +54,7 @@ def chat(thread: str | None, options: RunOptions) -> None:
         lines, steering = editor, Steering(editor)
     else:
         lines, steering = PlainLines(), None
-    conversation = Conversation(settings, spec, thread, current_display(), steering)
+    conversation = Conversation(settings, spec, thread, current_view(), steering)
     token = session.COMPANION.set(steering)
     try:
         conversation.hold(lines)

@@ -229,7 +229,7 @@ async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent:
 
 def _event_writer() -> Callable[[Event], None]:
     """Return a function that writes events to stderr, except the start and end of the run."""
-    from agent_runtime.cli.progress import Tally
+    from agent_runtime.cli.display.tally import Tally
 
     tally = Tally()
 
@@ -238,7 +238,7 @@ def _event_writer() -> Callable[[Event], None]:
         # A maintenance run is an internal matter; it makes no steps.
         if event.kind not in ("run-start", "run-finish"):
             for line in lines:
-                say(line.strip())
+                say(line.plain())
 
     return write
 

@@ -10,10 +10,10 @@ from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import build_agent, is_of_command
 from agent_runtime.cli.commands.resume import respecified
+from agent_runtime.cli.display.figures import cost_text
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.parameters.ids import RUN, THREAD, short_id
 from agent_runtime.cli.parameters.run_options import RunOptions
-from agent_runtime.cli.report.costs import cost_text
 from agent_runtime.cli.runtime_calls import user_store, with_runtime, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 from agent_runtime.cli.workspaces import describe_folder, is_other_folder, workspaces

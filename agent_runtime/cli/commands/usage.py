@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_runtime.cli.display.figures import cost_text, cost_usd
 from agent_runtime.cli.options import Positive, json_object_option
 from agent_runtime.cli.parameters.ids import RUN, THREAD
-from agent_runtime.cli.report.costs import cost_text, cost_usd
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import write_json, write_row
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS

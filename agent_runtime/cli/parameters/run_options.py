@@ -12,6 +12,7 @@ import click
 
 from agent_runtime.cli.agents import Spec
 from agent_runtime.cli.answer_prompt import can_ask
+from agent_runtime.cli.display.view import view_options
 from agent_runtime.cli.options import Positive
 from agent_runtime.cli.parameters.confinement import Confinement, confinement_parameters
 from agent_runtime.cli.parameters.env_file import env_file_option
@@ -163,7 +164,7 @@ def run_options(function: F) -> F:
         options = RunOptions(**own, confinement=confinement, mcp=McpChoice(mcp_config, no_mcp))
         return function(*args, options=options, **given)
 
-    decorated: Any = with_options
+    decorated: Any = view_options(with_options)
     others = (*confinement_parameters(), *MCP_PARAMETERS, *_FILES)
     for one in reversed((*_PARAMETERS, *others)):
         decorated = one(decorated)

@@ -79,7 +79,7 @@ class Skill:
             ToolError: the folder cannot be listed.
         """
         deadline = time.monotonic() + LIST_SECONDS
-        walk = _root(self.folder).walk(".", recursive=True, deadline=deadline)
+        walk = _root(self.folder).walk(".", deadline=deadline)
         paths = (one.path for one in walk.found if one.kind == "file" and one.path != FILE)
         return sorted(paths, key=lambda path: (path.count("/"), path))[:most]
 

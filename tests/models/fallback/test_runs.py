@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, FallbackModel, NativeModel, RunResult, Runtime, Settings
-from agent_runtime.cli.progress import Tally
+from agent_runtime.cli.display.tally import Tally
 from agent_runtime.errors import (
     ConfigError,
     ModelError,
@@ -85,7 +85,7 @@ class Session:
     def lines(self) -> str:
         """Return what the command line shows of all events."""
         tally = Tally()
-        return "\n".join(line for event in self.events for line in tally.update(event))
+        return "\n".join(line.plain() for event in self.events for line in tally.update(event))
 
 
 def bill(server: OpenAIServer, price: Price) -> Amount:

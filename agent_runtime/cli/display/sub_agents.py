@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime.cli.terminal import short_arguments, short_number, shorten
+from agent_runtime.cli.display.calls import call_text
+from agent_runtime.cli.display.figures import seconds_text
+from agent_runtime.cli.terminal import short_number, shorten
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
@@ -44,10 +46,10 @@ class SubAgent:
     def line(self, now: float) -> str:
         """Return it as one line."""
         seconds = (now if self.ended is None else self.ended) - self.began
-        used = f"{short_number(self.tokens)} tokens · {seconds:.1f} s"
+        used = f"{short_number(self.tokens)} tokens · {seconds_text(seconds)}"
         if self.status == "running":
-            at = f"step {self.steps}/{self.max_steps} · {used} · {self.doing}"
-            return f"[>] {self.name} · {at}"
+            at = f"step {self.steps}/{self.max_steps} · {used}"
+            return f"[>] {self.name} · {self.doing} · {at}"
         mark = MARKS.get(self.status, "[-]")
         return f"{mark} {self.name} · {self.how} · {self.steps} steps · {used}"
 
@@ -82,8 +84,9 @@ class SubAgents:
             case "text-delta":
                 one.doing = "answering"
             case "tool-start":
-                arguments = short_arguments(data.get("arguments") or {})
-                one.doing = shorten(f"{data['tool']} {arguments}".strip(), DOING_WIDTH)
+                one.doing = shorten(
+                    call_text(data["tool"], data.get("arguments") or {}), DOING_WIDTH
+                )
             case "tool-finish":
                 one.doing = "thinking"
             case "model-retry":
@@ -133,11 +136,11 @@ class SubAgents:
             steps=known.steps if known else 0,
             tokens=known.tokens if known else 0,
         )
-        return [f"  sub-agent {name} {'resumes' if data.get('resumed') else 'starts'}"]
+        return [f"sub-agent {name} {'resumes' if data.get('resumed') else 'starts'}"]
 
     def _stop(self, one: SubAgent, data: dict[str, Any]) -> list[str]:
         reason = data.get("stop_reason") or ""
         one.status, one.ended = data["status"], self.clock()
         plain = reason in ("", "completed", one.status)
         one.how = one.status if plain else f"{one.status} ({reason})"
-        return [f"  sub-agent {one.line(one.ended)}"]
+        return [f"sub-agent {one.line(one.ended)}"]

@@ -55,6 +55,11 @@ class Checklist:
         if plan is not None and (self._plan is not None or plan.settled < len(plan.items)):
             self._plan, self._followed = stop_following(plan), ()
 
+    def progress(self) -> str:
+        """Return how many items are over: `plan 3/8`; empty without a plan."""
+        plan = self._resolved()
+        return f"plan {plan.settled}/{len(plan.items)}" if plan and plan.items else ""
+
     def changed(self) -> list[str]:
         """Return the lines of the items that changed since the last call."""
         lines: list[str] = []

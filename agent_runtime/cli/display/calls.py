@@ -1,0 +1,196 @@
+"""Calls of tools as lines: what is called, how it ended, the end of its output, its changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent_runtime.cli.display.diffs import CHANGING, change_of
+from agent_runtime.cli.display.figures import seconds_text
+from agent_runtime.cli.display.rows import Line
+from agent_runtime.cli.terminal import shorten
+
+SHELLS = frozenset({"bash", "run_command"})
+"""The tools whose results are the output of a program."""
+OBJECTS = ("command", "pattern", "query", "url", "file_path", "path", "role", "name", "id")
+"""The arguments that say what a call is about; they are shown first, without their name."""
+PATHS = frozenset({"path", "file_path"})
+BULKY = frozenset({"content", "instructions", "input", *CHANGING})
+"""Arguments that are too long for one line, or are shown as a change."""
+DELEGATED = ("role", "task_key", "background")
+"""The arguments to show of a call of `delegate`."""
+CALL_WIDTH = 400
+VALUE_WIDTH = 48
+RESULT_WIDTH = 60
+"""Results of one line are shown whole up to this length."""
+LOOKED_AT = 64 << 10
+"""Characters at the end of an output that are looked at, however long it is."""
+INSET = 4
+"""Columns before what a tool or a model wrote, which so never looks like a line of ours."""
+
+# What a program writes for a terminal: colours, titles, movements of the cursor.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_EXIT_CODE = re.compile(r"\W*exit(?:ed with)?(?: code)?:? (-?\d+)\b", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Detail:
+    """How much is shown of results.
+
+    Attributes:
+        output: lines of the output of a command that succeeded.
+        failed: lines of one that failed, or of an error.
+        change: lines of a change to a file.
+    """
+
+    output: int = 3
+    failed: int = 10
+    change: int = 14
+
+
+VERBOSE = Detail(output=20, failed=60, change=100)
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that was started.
+
+    Attributes:
+        began: seconds on the clock of the display.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    began: float = 0.0
+
+    def line(self, before: str, mark: str) -> Line:
+        """Return the call on one line after a mark and a few words: `● 3 bash pytest -q`."""
+        text = f"{before} {call_text(self.tool, self.arguments)}".strip()
+        # The end of a path tells more than its beginning.
+        path = next((self.arguments[one] for one in OBJECTS if one in self.arguments), "")
+        keeps_end = any(self.arguments.get(one) == path for one in PATHS) and bool(path)
+        return Line(
+            text, mark, cut_at=len(f"{before} {self.tool} ".lstrip()) if keeps_end else None
+        )
+
+
+def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call on one line, its most telling argument first."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if tool == "delegate":
+        given = {name: given[name] for name in DELEGATED if name in given}
+    first = next((name for name in OBJECTS if name in given), None)
+    parts = [tool]
+    if first is not None:
+        parts.append(_value(given.pop(first), CALL_WIDTH))
+    parts += [
+        f"{name}={_value(value, VALUE_WIDTH, quoted=True)}"
+        for name, value in given.items()
+        if name not in BULKY
+    ]
+    return shorten(" ".join(parts), CALL_WIDTH)
+
+
+def _value(value: Any, width: int, *, quoted: bool = False) -> str:
+    if isinstance(value, str) and not quoted:
+        # The rest of a very long text is not looked at.
+        return shorten(" ↵ ".join(value[: 4 * width].strip().splitlines()), width)
+    return shorten(json.dumps(value, ensure_ascii=False, default=str), width)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call ended, as its event says.
+
+    Attributes:
+        result: the result's text; None where it is not known.
+        seconds: how long it took; None where its beginning was not seen.
+    """
+
+    call: Call
+    outcome: str
+    result: str | None = None
+    seconds: float | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the program that it ran; None if there is none."""
+        if self.call.tool not in SHELLS or self.result is None:
+            return None
+        first, last = self.result[:200].lstrip(), self.result[-200:].rstrip().rpartition("\n")[2]
+        found = _EXIT_CODE.match(first) or _EXIT_CODE.match(last)
+        return int(found[1]) if found else None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it did what was asked: a program that fails did not."""
+        return self.outcome == "ok" and not self.exit_code
+
+    def lines(self, number: str, detail: Detail) -> Iterator[Line]:
+        """Yield the call's line, and those of its error, its output or its change.
+
+        Args:
+            number: of the step.
+        """
+        facts = list(self._facts())
+        if self.seconds is not None and self.seconds >= 1:
+            facts.append(seconds_text(self.seconds))
+        mark, style = ("✓", "green") if self.ok else ("✗", "bad")
+        change = change_of(self.call.tool, self.call.arguments) if self.ok else None
+        if change is not None:
+            facts[:1] = [change.counts()]
+        yield replace(self.call.line(number, mark), facts=tuple(facts), mark_style=style)
+        if change is not None:
+            yield from change.lines(detail.change, INSET)
+        elif self.call.tool in SHELLS and self.outcome in ("ok", "error"):
+            yield from self._output(detail)
+        elif not self.ok:
+            yield from self._error(detail)
+
+    def _facts(self) -> Iterator[str]:
+        if self.exit_code:
+            yield f"exit code {self.exit_code}"
+        elif self.outcome != "ok":
+            yield self.outcome
+        elif self.result is not None and self.call.tool not in SHELLS:
+            text = self.result.strip()
+            one_line = "\n" not in text and len(text) <= RESULT_WIDTH
+            lines = text.count("\n") + 1
+            yield text if one_line else f"{lines:,} line{'s' * (lines > 1)}"
+
+    def _output(self, detail: Detail) -> Iterator[Line]:
+        """Yield the last lines of a program's output."""
+        most = detail.output if self.ok else detail.failed
+        lines = output_lines(self.result or "")
+        if self.outcome != "ok" and lines:
+            # It says why there is no exit code.
+            yield Line(lines.pop(0), indent=INSET, style="red", wrapped=True)
+        if (left := len(lines) - most) > 0:
+            # Counted in the part that is looked at.
+            some = "more" if len(self.result or "") > LOOKED_AT else f"{left:,} earlier"
+            yield Line(f"… {some} line{'s' * (left > 1)}", indent=INSET, style="dim")
+        for line in lines[max(0, len(lines) - most) :]:
+            yield Line(line, indent=INSET, style="dim")
+
+    def _error(self, detail: Detail) -> Iterator[Line]:
+        lines = output_lines(self.result or "")
+        for line in lines[: detail.failed]:
+            yield Line(line, indent=INSET, style="red", wrapped=True)
+        if (left := len(lines) - detail.failed) > 0:
+            yield Line(f"… {left:,} more line{'s' * (left > 1)}", indent=INSET, style="dim")
+
+
+def output_lines(text: str) -> list[str]:
+    """Return the lines of an output as they were last seen on its terminal, without the code."""
+    plain = _ESCAPES.sub("", text[-LOOKED_AT:])
+    # Progress bars write a line again and again.
+    lines = [line.rstrip("\r").rpartition("\r")[2].expandtabs(4) for line in plain.split("\n")]
+    lines = [line.rstrip() for line in lines if line.strip()]
+    if lines and _EXIT_CODE.match(lines[0]):
+        lines = lines[1:]
+    if lines and _EXIT_CODE.match(lines[-1]):
+        lines = lines[:-1]
+    return lines

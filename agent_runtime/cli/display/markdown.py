@@ -1,0 +1,105 @@
+"""Markdown as rows of a terminal."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from markdown_it import MarkdownIt
+from rich.color import ColorSystem
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.theme import Theme
+
+from agent_runtime.cli.display.rows import Row
+from agent_runtime.cli.terminal import printable, rendering_console
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult  # noqa: TID251  (types only)
+
+# The terminal's own colours, which fit its background.
+THEME = Theme(
+    {
+        "markdown.code": "cyan",
+        "markdown.code_block": "default",
+        "markdown.h1": "bold underline",
+        "markdown.h2": "bold underline",
+        "markdown.h3": "bold",
+        "markdown.h4": "bold",
+        "markdown.item.number": "default",
+        "markdown.item.bullet": "default",
+        "markdown.block_quote": "default",
+    }
+)
+CODE_THEME = "ansi_dark"
+
+
+class _Heading(Heading):
+    """A heading at the left, without a frame."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console, options
+        self.text.justify = "left"
+        yield self.text
+
+
+class _CodeBlock(CodeBlock):
+    """Code on the terminal's own background."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console, options
+        yield Syntax(
+            str(self.text).rstrip(),
+            self.lexer_name,
+            theme=self.theme,
+            word_wrap=True,
+            background_color="default",
+        )
+
+
+class _Markdown(Markdown):
+    elements = {  # noqa: RUF012
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", code_theme=CODE_THEME, hyperlinks=False)
+        self.parsed = parser().parse(text)
+
+
+@functools.cache
+def parser() -> MarkdownIt:
+    """Return the parser; what looks like HTML is text to it, since rich would leave it out."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+def markdown_rows(text: str, width: int, indent: int) -> list[Row]:
+    """Return the rows of a text, each after some blanks and none wider than `width`."""
+    console = rendering_console(max(1, width - indent))
+    console.push_theme(THEME)
+    # Entities of Markdown can stand for any character, so the rows are made printable as well.
+    lines = console.render_lines(_Markdown(printable(text)), pad=False)
+    return [_row(line, " " * indent) for line in lines]
+
+
+def _row(segments: list[Segment], before: str) -> Row:
+    plain, styled = before, before
+    for segment in segments:
+        text = printable(segment.text, lines=False)
+        plain += text
+        styled += (
+            segment.style.render(text, color_system=ColorSystem.STANDARD) if segment.style else text
+        )
+    return Row(plain.rstrip(), styled)
+
+
+def block_starts(text: str) -> list[int]:
+    """Return the numbers of the lines at which the text's top-level blocks begin."""
+    tokens: list[Any] = list(parser().parse(text))
+    return [
+        token.map[0] for token in tokens if token.level == 0 and token.nesting >= 0 and token.map
+    ]
