@@ -140,19 +140,19 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
 
             async def work_on(starting: AbstractAsyncContextManager[RunStream]) -> None:
                 with progress:
-                    async with single_error(), anyio.create_task_group() as beside:
+                    async with single_error(), anyio.create_task_company() as company:
 
                         def offer() -> bool:
                             if companion or not outcome.run_id or not can_steer():
                                 return False
-                            beside.start_soon(steer, runtime, outcome.run_id, progress, stop.back)
+                            company.start_soon(steer, runtime, outcome.run_id, progress, stop.back)
                             return True
 
                         if companion is not None:
-                            beside.start_soon(companion.accompany, runtime, outcome, stop)
+                            company.start_soon(companion.accompany, runtime, outcome, stop)
                         with stop.draining(drain, offer):
                             await _consume(runtime, starting, outcome, progress)
-                        beside.cancel_scope.cancel()
+                        company.cancel_scope.cancel()
 
             with work:
                 await work_on(start(runtime))

@@ -56,6 +56,7 @@ PROTECTED = (
     ".nvim.lua",
     ".emacs*",
     ".dir-locals.el",
+    ".agents",
     ".claude",
     ".cursor",
     ".codex",
