@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 
-from agent_runtime import Event, Runtime
+from agent_runtime import Event, Runtime, StoreError
 from benchmarks.proof.soak_agents import agent, settings
 
 CLIENTS = 3
@@ -42,7 +43,9 @@ async def _work(database: str, path: Path, name: str) -> None:
                 while True:
                     number += 1
                     thread = f"{name}-{client}-{number}"
-                    await runtime.run(agent("steps"), "Read.", thread=thread, on_event=listen)
+                    # Postgres may be killed while a run begins; that must not cancel the others.
+                    with suppress(StoreError):
+                        await runtime.run(agent("steps"), "Read.", thread=thread, on_event=listen)
 
             async with anyio.create_task_group() as group:
                 for client in range(CLIENTS):
