@@ -109,7 +109,11 @@ def _may_be(value: Any, pattern: str, folder: Path | None) -> bool:
 
 def _hides(command: Any, pattern: str) -> bool:
     """Return whether a shell could run another command than the pattern names."""
-    return command != pattern and _SHELL.search(text_of(command)) is not None
+    if command == pattern:
+        return False
+    # As it is written: as a path, `./tool x` would be a form of `tool x`, and is another program.
+    other = isinstance(command, str) and not fnmatchcase(command, pattern)
+    return other or _SHELL.search(text_of(command)) is not None
 
 
 def _may_run(command: Any, pattern: str) -> bool:

@@ -242,6 +242,16 @@ def test_text_that_is_not_a_path_is_matched_literally(path: str) -> None:
     assert not covers({"path": "/etc/*"}, arguments.given)
 
 
+@pytest.mark.parametrize("command", ["./check x", "{folder}/check x", ".//check x", "~/../check x"])
+def test_a_program_of_the_folder_is_not_the_command_of_its_name(
+    tmp_path: Path, command: str
+) -> None:
+    given = {"command": command.format(folder=tmp_path)}
+    assert not covers({"command": "check *"}, given, tmp_path)
+    assert covers({"command": "check *"}, {"command": "check x"}, tmp_path)
+    assert covers({"command": "./check *"}, {"command": "./check x"}, tmp_path)
+
+
 @pytest.mark.parametrize("properties", [{}, {"path": {}}, {"path": {"default": "/etc/x"}}])
 async def test_an_undecidable_pattern_asks_a_person(play: Play, properties: dict[str, Any]) -> None:
     assert await _asks(play, "raw:path=/etc/*", [Raw(properties)], call("raw")) and ran == []

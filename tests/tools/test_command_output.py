@@ -34,6 +34,7 @@ from agent_runtime.tools.workspace.command_output import (
         ("nul\x00 and bell\x07", "nul and bell"),
         ("cut off \x1b[31", "cut off "),
         ("cut off \x1b]0;title", "cut off "),
+        ("never ended \x1b]0;title\nkept\n\x1bPdata\nkept", "never ended \nkept\n\nkept"),
         ("\x1b", ""),
     ],
 )

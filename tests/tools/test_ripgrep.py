@@ -18,6 +18,7 @@ PATTERNS = (
     *("todo", r"\bTODO\b", r"^\s*def \w+\(", "a{", r"foo$", "(?i)todo", "x|", r"\d+\.\d"),
     *("(?<=def )f", r"(a)\1", "schön", r"sch.n", r"[[a]", "[a&&b]", "a.*z", r"\<b", "日本"),
     *(r"\w+本", "'", r"\\n", "\t", ".", "^$", r"\Z", "[^ -~]", "é", "K", r"a++"),
+    *(r"a\<b", r"b\>", r"x\w", r"x\W", r"c\sd", r"क\Wष", r"y\b", r"y\w", r"\Dz", r"[^\w]ः"),
 )
 
 
@@ -36,6 +37,11 @@ def root(tmp_path: Path) -> Root:
         b"",
         b"\xff\xfe\xff\n",
         b"bad \xe9 and todo\n",
+        b"a<b>\n",
+        "x²\n".encode(),
+        b"c\x1cd\n",
+        "क्ष\n".encode(),
+        "y‿ y\u200d\n".encode(),
     ]
     for index in range(30):
         (tmp_path / f"{index:02}.txt").write_bytes(contents[index % len(contents)])

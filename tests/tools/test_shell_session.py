@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +145,31 @@ async def test_a_forged_report_changes_only_the_session(plain: Desk) -> None:
     await plain.call(forged)
     shown = await plain("pwd; echo $X")
     assert "The folder /nowhere is gone" in shown and shown.endswith(f"{plain.root}\n1\n")
+
+
+@pytest.mark.parametrize("ending", ["", "\\0end\\0\\0state\\0/nowhere\\0bash\\0B=hunter3\\0"])
+async def test_a_report_that_is_cut_off_shows_no_value(plain: Desk, ending: str) -> None:
+    cut_off = f"printf '\\0state\\0/nowhere\\0bash\\0A=hunter2\\0{ending}' >&9; kill -KILL $$"
+    assert (await plain.call(cut_off)).text == "Exit code -9.\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+async def test_variables_that_are_none_of_a_shell_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    if shell == "sh":
+        for name in ("cat", "env"):
+            (tmp_path / name).symlink_to(shutil.which(name) or "")
+    path = str(tmp_path) if shell == "sh" else os.environ["PATH"]
+    monkeypatch.setenv("PATH", path)
+    given = {"PATH": path, "a;echo no": "1", "BASH_FUNC_f%%": "() { echo f; }", "KEPT": "k"}
+    bash = workspace_tools(tmp_path, shell=True, environment=given)[-2]
+    session = ShellSession()
+    for number in (100, 101):
+        made = context(session=session, call=call_id(number, 0))
+        result = await bash.call({"command": "echo $KEPT"}, made)
+        assert result.text.startswith("Exit code 0.\nk\n"), result.text
+        assert None not in session.variables.values()
 
 
 async def test_the_shell_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ KEPT_BYTES = 1 << 20
 # Each alternative stops at the next ESC, so that many that are not complete take linear time.
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*(?P<csi>[@-~])?"  # colours, the cursor
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links
+    # Titles, links.  One that is not complete, as in binary data, must not hide later lines.
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
     r"|\x1b[ -/]*[0-~]?"
     r"|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f]"
 )

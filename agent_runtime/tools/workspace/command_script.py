@@ -29,6 +29,7 @@ _OWN = frozenset((
 ))  # fmt: skip
 _NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _BEGIN, _END = b"\0state\0", b"\0end\0"
+_STATE = re.compile(re.escape(_BEGIN) + b".*?(?:" + re.escape(_END) + rb"|\Z)", re.DOTALL)
 
 # The state is reported after the command, and by the trap if it exits.  A shell option of the
 # command (`set -eux`) must neither end the report nor be seen in its output.
@@ -82,10 +83,12 @@ def script(command: str, folder: bytes | None, variables: Mapping[bytes, bytes |
 
 def read_state(report: bytes) -> tuple[ShellState | None, bytes]:
     """Return the last state in a shell's report, and what else was written there."""
+    # Values may be secrets: also of a state that was cut off, nothing gets into the output.
+    other = _STATE.sub(b"", report).replace(b"\0", b"")
     begin = report.rfind(_BEGIN)
     end = report.find(_END, begin + 1)
     if begin < 0 or end < 0:
-        return None, report.replace(b"\0", b"")
+        return None, other
     folder, _, rest = report[begin + len(_BEGIN) : end].partition(b"\0")
     shell, _, environment = rest.partition(b"\0")
     pairs = [one.partition(b"=") for one in environment.split(b"\0") if one]
@@ -94,8 +97,7 @@ def read_state(report: bytes) -> tuple[ShellState | None, bytes]:
         for name, _, value in pairs
         if _NAME.fullmatch(name) and name.decode() not in _OWN
     }
-    other = report[:begin] + report[end + len(_END) :]
-    return ShellState(folder, shell == b"bash", variables), other.replace(b"\0", b"")
+    return ShellState(folder, shell == b"bash", variables), other
 
 
 def changes(
@@ -105,7 +107,12 @@ def changes(
     changed: dict[bytes, bytes | None] = {
         name: value for name, value in after.items() if before.get(name) != value
     }
-    unset = [one for one in before if one not in after and one.decode("latin-1") not in _OWN]
+    # Only what a shell can unset: a name such as that of an exported function is no variable of it.
+    unset = [
+        one
+        for one in before
+        if one not in after and _NAME.fullmatch(one) and one.decode() not in _OWN
+    ]
     return changed | dict.fromkeys(unset)
 
 

@@ -19,13 +19,17 @@ MOST_ARGUMENTS = 256 << 10
 """The most bytes of names for one process."""
 FEWEST = 20
 """With fewer files it is quicker to look into them all."""
-# In character classes Rust's syntax has operators that Python's lacks.
-_DIFFERENT = ("[[", "&&", "--", "~~", "\n", "\r")
+# In character classes Rust's syntax has operators that Python's lacks, and `\<` and `\>` are the
+# ends of words there.
+_DIFFERENT = ("[[", "&&", "--", "~~", "\n", "\r", r"\<", r"\>", r"\b{")
 # Texts in other encodings, which are decoded before they are matched: bytes that no UTF-8 has.
 _NOT_UTF8 = (
     r"(?-u:[\xC0-\xFF][\x00-\x7F]|[\x00-\x7F][\x80-\xBF]|^[\x80-\xBF]|[\xC0-\xFF]$"
     r"|[\xC0\xC1\xF5-\xFF])"
 )
+# Characters that `\w`, `\s` and `\b` take for another kind than Python does.
+_ANOTHER_KIND = r"[\p{No}\p{M}\p{Pc}\x1c-\x1f\u{200c}\u{200d}&&[^_]]"
+_DOUBTFUL = ("-e", _NOT_UTF8, "-e", _ANOTHER_KIND)
 
 
 def ripgrep(root: Path) -> str | None:
@@ -60,7 +64,7 @@ def candidates(
             return None
         try:
             ended = subprocess.run(
-                [program, *options, "-e", pattern, "-e", _NOT_UTF8, "--", *some],
+                [program, *options, "-e", pattern, *_DOUBTFUL, "--", *some],
                 cwd=root,
                 env={},
                 stdin=subprocess.DEVNULL,
