@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime import Agent, ConfigError, Runtime, ScriptedModel, Settings, Skill, SkillFolder
+from agent_runtime import (
+    Agent,
+    ConfigError,
+    ContextRequest,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    Skill,
+    SkillFolder,
+)
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.models.tokens import count_text
 from agent_runtime.tools.skills.find import find_skills, skill_folders
-from agent_runtime.tools.skills.open_skill import NAME, OpenSkill
+from agent_runtime.tools.skills.open_skill import NAME, OpenSkill, SkillList
 
 HEADER = "---\nname: {name}\ndescription: {description}\n---\n"
 
@@ -42,6 +52,9 @@ def test_a_skill_is_read_as_the_specification_says(tmp_path: Path) -> None:
         ("---\nname: [\n---\n", "not valid YAML"),
         ("---\nx: !!python/object/apply:os.system [id]\n---\n", "not valid YAML"),
         (f"---\nx: {'[' * 5000}\n---\n", "not valid YAML"),
+        ("---\nx: !!bool perhaps\n---\n", "not valid YAML"),
+        ("---\nx: !!int ''\n---\n", "not valid YAML"),
+        ("---\nx: !!timestamp now\n---\n", "not valid YAML"),
         (f"---\n# {'x' * 20_000}\n---\n", "too long"),
         ("---\ndescription: D.\n---\n", "no name"),
         ("---\nname: 3\ndescription: D.\n---\n", "no name"),
@@ -187,6 +200,13 @@ async def test_prompts_list_skills_within_bounds_and_have_the_tool_only_then(
     assert [one.name for one in requests[0].tools] == [NAME, "recall"]
     assert requests[1].tools == ()
     assert "the skills said holds no longer" in "".join(one.text for one in requests[1].messages)
+
+
+async def test_names_of_very_many_skills_are_bounded_too(tmp_path: Path) -> None:
+    many = [Skill(f"{number:04}-{'x' * 59}", "Does it.", tmp_path) for number in range(1000)]
+    [note] = await SkillList(many).notes(ContextRequest(Settings(), 4000))
+    assert count_text(note.text) < 2000
+    assert "- 0000-xxx" in note.text and "(and 9" in note.text
 
 
 def test_the_schema_is_small() -> None:

@@ -259,6 +259,7 @@ async def test_redirects_stay_on_the_host_and_are_bounded() -> None:
         assert "more than 5 times" in await error(fetch, url=url)
         for target, problem in (
             ("file:///etc/passwd", "must begin"),
+            ("http://localhost:99999/", "has a port"),
             ("//a:b@c/", "must not hold"),
         ):
             url = there.add("/bad", "", {"location": target}, status=302)

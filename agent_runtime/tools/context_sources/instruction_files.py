@@ -40,8 +40,8 @@ class InstructionFile:
 
     Attributes:
         path: for a file of a project, relative to the workspace; else how the user writes it.
-        text: with what it includes; empty if it was refused.
-        problem: why it, or a file that it includes, was not read, or not whole; else empty.
+        text: with what it includes, or why that is not included; empty if it was refused.
+        problem: why it was not read, or not whole; else empty.
     """
 
     path: str
@@ -207,7 +207,6 @@ def _with_includes(
 ) -> InstructionFile:
     """Return a file with the files in place of the lines that include them, one level deep."""
     lines: list[str] = []
-    problems = [problem] if problem else []
     fenced, count = False, 0
     for line in text.splitlines():
         fenced ^= bool(_FENCE.match(line))
@@ -216,16 +215,20 @@ def _with_includes(
         if found is None:
             continue
         count += 1
+        # What is said of an included file stands with its line: the line is of the file's author,
+        # and so belongs between the marks of the note.
+        if count > INCLUDES:
+            if count == INCLUDES + 1:
+                lines.append(f"(not included, like all that follow: it is more than {INCLUDES})")
+            continue
         try:
-            if count > INCLUDES:
-                raise ToolError(f"{found[1]} is one more than {INCLUDES} included files")
             included, cut = read(found[1])
         except ToolError as error:
-            problems.append(f"not included: {error.message.rstrip('.')}")
+            lines.append(f"(not included: {error.message.rstrip('.')})")
             continue
         lines[-1:] = [f"({found[1]}:)", included]
-        problems += [f"{found[1]}: {cut}"] if cut else []
-    return InstructionFile(path, "\n".join(lines).strip(), "; ".join(problems))
+        lines += [f"({cut})"] if cut else []
+    return InstructionFile(path, "\n".join(lines).strip(), problem)
 
 
 def _from_home(path: Path, home: Path | None) -> str:

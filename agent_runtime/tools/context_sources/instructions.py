@@ -151,7 +151,7 @@ def _fitted(files: Sequence[_Noted], tokens: int) -> Iterator[tuple[str, str]]:
     for one in files:
         text = cleaned(one.file.text)
         shown = fitting(text, left) if left >= _LEAST else ""
-        remarks = [one.file.problem] if one.file.problem else []
+        remarks = [shown_name(one.file.problem)] if one.file.problem else []
         if len(shown) < len(text):
             part = f"{len(text) - len(shown):,} of its {len(text):,} characters are not shown"
             remarks.append(f"{part}: read the file before you work there")

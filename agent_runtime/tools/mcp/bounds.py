@@ -17,7 +17,8 @@ MAX_MESSAGE_BYTES = 8 << 20
 MAX_NOTICES = 100_000
 """How many notifications a server may send between two answers."""
 MAX_REQUESTS = 100
-"""How many requests a server may send between two answers."""
+"""How many requests a server may send between two answers within `REQUEST_SECONDS`."""
+REQUEST_SECONDS = 60.0
 PASSED = ("notifications/progress", "notifications/tools/list_changed")
 """The notifications that are used; others, such as those for a log, are dropped."""
 _SUBSCRIPTIONS = "notifications/subscriptions/"
@@ -35,6 +36,7 @@ class _Budget:
 
     notices: int = 0
     requests: int = 0
+    since: float = -REQUEST_SECONDS
 
     def admits(self, received: Received) -> bool:
         """Return whether to pass a message on.  Raises `ServerMisbehaves` for one too many."""
@@ -47,6 +49,10 @@ class _Budget:
             passed = method in PASSED or method.startswith(_SUBSCRIPTIONS)
             self.notices += 1
         elif isinstance(received.message, JSONRPCRequest):
+            # Some servers ping every few seconds, however long nothing is asked of them.
+            now = anyio.current_time()
+            if now - self.since >= REQUEST_SECONDS:
+                self.requests, self.since = 0, now
             self.requests += 1
         else:
             self.notices = self.requests = 0

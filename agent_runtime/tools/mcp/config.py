@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from agent_runtime.errors import ConfigError
 from agent_runtime.tools.fingerprint import json_digest
+from agent_runtime.tools.mcp.definitions import MAX_DEPTH, depth_of
 from agent_runtime.tools.mcp.records import TRUSTED, delete_record, read_record, write_record
 from agent_runtime.tools.mcp.server import MAX_NAME, START_SECONDS, McpServer
 from agent_runtime_config import load_settings
@@ -294,6 +295,12 @@ def _parsed(data: bytes, origin: Origin, file: Path | None) -> list[ServerEntry]
                 f"The MCP server {name[:80]!r} in {where} is not an object.", cure="Correct it."
             )
         given = cast("dict[str, Any]", definition)
+        if depth_of(given) > MAX_DEPTH:
+            # Nothing needs it, and what digests or shows it would exhaust the stack.
+            raise ConfigError(
+                f"The MCP server {name[:80]!r} in {where} has more than {MAX_DEPTH} levels.",
+                cure="Correct it.",
+            )
         found.append(ServerEntry(plain_name(name), given, origin, file))
     _check_names(found, where)
     return found

@@ -49,6 +49,10 @@ NO_SESSION = 404
 T = TypeVar("T")
 
 
+class ToolChanged(Exception):
+    """A tool is not what it was when its call was checked: nothing was sent."""
+
+
 class CallLost(Exception):
     """The connection ended while a request was on its way: its effect is not known."""
 
@@ -148,13 +152,14 @@ class McpConnection:
         return self.listing
 
     async def call(
-        self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT
+        self, tool: str, digest: str | None, arguments: dict[str, Any], on_progress: ProgressFnT
     ) -> types.CallToolResult:
-        """Call a tool.
+        """Call a tool, if its definition still has this digest.
 
         Cancellation: the server is notified.
 
         Raises:
+            ToolChanged: the definition has another one; the call was not made.
             CallLost: the connection ended during the call.
             McpServerFailed: the server cannot be started; the call was not made.
             ServerError: the server answers with an error.
@@ -163,11 +168,17 @@ class McpConnection:
         # The session's own `call_tool` checks results against the server's schema, whose patterns
         # may keep the event loop busy without an end.
         request = types.CallToolRequest(params=params)
-        return await self._request(
-            lambda client: client.session.send_request(
+
+        async def send(client: Client) -> types.CallToolResult:
+            # Only now: the server may have ended, and been started again, since any check before.
+            if self.listing.digests.get(tool) != digest:
+                raise ToolChanged
+            return await client.session.send_request(
                 request, types.CallToolResult, progress_callback=on_progress
             )
-        )
+
+        await self.current()
+        return await self._request(send)
 
     async def read_resource(self, uri: str) -> types.ReadResourceResult:
         """Read a resource.  Raises as `call` does."""

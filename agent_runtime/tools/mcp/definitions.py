@@ -112,7 +112,7 @@ def _check(server: McpServer, tool: str, schema: Any) -> None:
     if not isinstance(schema, dict) or cast("dict[str, Any]", schema).get("type") != "object":
         raise refused(server, tool, "has no schema of an object")
     whole = cast("dict[str, Any]", schema)
-    if _depth(whole) > MAX_DEPTH:
+    if depth_of(whole) > MAX_DEPTH:
         raise refused(server, tool, f"has a schema of more than {MAX_DEPTH} levels")
     if len(orjson.dumps(whole)) > MAX_SCHEMA_BYTES:
         raise refused(server, tool, f"has a schema of more than {MAX_SCHEMA_BYTES:,} bytes")
@@ -124,7 +124,8 @@ def _check(server: McpServer, tool: str, schema: Any) -> None:
     _check_references(server, tool, whole)
 
 
-def _depth(schema: Any) -> int:
+def depth_of(schema: Any) -> int:
+    """Return how many levels JSON has; at most one more than `MAX_DEPTH`."""
     # Without recursion: what nests a million levels must not end the interpreter.
     deepest, waiting = 0, [(schema, 1)]
     while waiting and deepest <= MAX_DEPTH:

@@ -1,9 +1,9 @@
 """A program that becomes the program of an MCP server.
 
-    launcher.py -c '{"argv": ["npx", …], "stdin": 7}'
+    echo '{"argv": ["npx", …], "stdin": 7}' | launcher.py
 
-The supervisor closes the standard input of what it runs, and a server needs one: file `stdin`
-becomes it.  Only the standard library is used (`python -I -S`).
+The supervisor gives a script as the standard input of what it runs.  A server needs another one:
+file `stdin` becomes it.  Only the standard library is used (`python -I -S`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 
 def main() -> None:
     """Become the program."""
-    what = json.loads(sys.argv[2])
+    what = json.loads(sys.stdin.buffer.read())
     argv = what["argv"]
     os.dup2(what["stdin"], 0)
     os.close(what["stdin"])

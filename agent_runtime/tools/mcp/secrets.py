@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from agent_runtime.tools.mcp.definitions import clean
 from agent_runtime.tools.mcp.server import McpServer
@@ -15,6 +15,8 @@ MAX_SHOWN = 800
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE|DSN|_PAT\b", re.IGNORECASE
 )
+_NAMED = re.compile(r"([\w-]+)\s*[=:]\s*(.*)", re.DOTALL)
+_PASSWORD = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
 _QUERY = re.compile(r"(\?)[^\s'\"]+")
 _LOGGERS = (
     "client", "httpx2", "httpcore2", "mcp.client.streamable_http", "mcp.client.auth.oauth2",
@@ -30,7 +32,8 @@ class Secrets:
         headers = [part for value in server.headers.values() for part in (value, *value.split())]
         named = [value for name, value in server.env.items() if _SECRET_NAME.search(name)]
         self._known = _longest(headers + named)
-        self._all = _longest([*headers, *server.env.values()])
+        # Arguments may be paths and numbers, which results need.
+        self._all = _longest([*headers, *server.env.values(), *_in_arguments(server.args)])
 
     def mask(self, text: str) -> str:
         """Return a result's text without credentials."""
@@ -44,6 +47,19 @@ class Secrets:
             text = text.replace(value, "***")
         text = " ".join(clean(_QUERY.sub(r"\1***", text)).split())
         return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} …"
+
+
+def _in_arguments(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield the values of options, variables and headers with secret names, and passwords."""
+    option = ""
+    for one in arguments:
+        named = _NAMED.fullmatch(one)
+        if named is not None and _SECRET_NAME.search(named[1]):
+            yield from (named[2], *named[2].split())
+        elif option.startswith("-") and _SECRET_NAME.search(option):
+            yield from (one, *one.split())
+        yield from _PASSWORD.findall(one)
+        option = one
 
 
 def _longest(values: Iterable[str]) -> list[str]:

@@ -118,12 +118,11 @@ class McpTool(_ServerTool):
         return (self.server.pin_key, self.definition.digest, digests.get(self.tool, ""))
 
     async def _made(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        from agent_runtime.tools.mcp.connection import ToolChanged
         from agent_runtime.tools.mcp.content import call_result
 
+        # What was checked before the call, and perhaps approved.
         seen = self.connection.listing.digests.get(self.tool)
-        if (await self.connection.current()).digests.get(self.tool) != seen:
-            # What was checked before the call, and perhaps approved, is not what would run.
-            return ToolResult(JUST_CHANGED, outcome="error")
         reported = -PROGRESS_PAUSE
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -133,7 +132,10 @@ class McpTool(_ServerTool):
                 reported = now
                 context.progress(progress, total, self.connection.secrets.shown(message or ""))
 
-        result = await self.connection.call(self.tool, arguments, on_progress)
+        try:
+            result = await self.connection.call(self.tool, seen, arguments, on_progress)
+        except ToolChanged:
+            return ToolResult(JUST_CHANGED, outcome="error")
         return await call_result(result, context.keep, self.connection.secrets.mask)
 
 

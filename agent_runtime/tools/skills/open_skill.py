@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from agent_runtime.errors import ToolError
 from agent_runtime.tools.context_sources.base import (
@@ -33,7 +34,8 @@ _PROJECT_TRUST = (
 class SkillList(ContextSource):
     """Lists the names and descriptions of an agent's skills.
 
-    Descriptions are shortened, all alike, where there is no room for them.
+    Descriptions are shortened, all alike, where there is no room for them; names of the last
+    skills, which are the project's, are left out where there is none for these.
     """
 
     def __init__(self, skills: Iterable[Skill]) -> None:
@@ -44,8 +46,13 @@ class SkillList(ContextSource):
         if not self.skills:
             return ()
         # Without counting: about three characters a token, or less.
-        room = request.tokens * 3 // SHARE // len(self.skills)
-        lines = [_line(one, max(0, room - len(one.name) - 20)) for one in self.skills]
+        room = request.tokens * 3 // SHARE
+        each = room // len(self.skills)
+        lines = [_line(one, max(0, each - len(one.name) - 20)) for one in self.skills]
+        ends = accumulate(len(one) + 1 for one in lines)
+        shown = sum(1 for end in ends if end <= room)
+        if (more := len(lines) - shown) > 0:
+            lines[shown:] = [f"(and {more:,} more, for whose names there is no room)"]
         header = (
             f"Skills: texts on how to do certain things. Before you begin something that one of "
             f"them is for, open it with `{NAME}`."
@@ -80,7 +87,7 @@ class OpenSkill(FunctionTool[..., str]):
         """
         skill = self.skills.get(name)
         if skill is None:
-            names = ", ".join(self.skills)
+            names = ", ".join(list(self.skills)[:MOST_FILES])
             raise ToolError(f"There is no skill {name[:80]!r}.", cure=f"The skills are: {names}.")
         if file and file != FILE:
             return f"{shown_name(file)}:\n{quoted('skill-file', skill.file(file))}"

@@ -122,9 +122,9 @@ def _parsed(text: str) -> tuple[Mapping[str, Any], str]:
     if len(found[1]) > _HEADER_BYTES:
         raise ValueError("its front matter is too long")
     try:
-        # Deeply nested lists exhaust the stack.
         fields: object = yaml.safe_load(found[1])
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except Exception as error:
+        # Not only its own errors: `!!bool x` is a KeyError, deep nesting a RecursionError.
         problem = getattr(error, "problem", None) or type(error).__name__
         raise ValueError(f"its front matter is not valid YAML ({problem})") from None
     if not isinstance(fields, dict):

@@ -12,6 +12,7 @@ from agent_runtime_config import Settings
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 LONGEST_URL = 4000
+MOST_PORT = 65_535
 PORTS = (80, 443)
 """The ports below 1024 that may be used; others belong to mail, shells, databases."""
 
@@ -96,6 +97,8 @@ def canonical_url(text: str) -> str:
     host = url.raw_host.decode("ascii").lower().rstrip(".")
     if not host:
         raise ValueError("names no host")
+    if url.port is not None and not 0 < url.port <= MOST_PORT:
+        raise ValueError(f"has a port that is not 1 to {MOST_PORT}")
     usual = url.port in (None, 443 if url.scheme == "https" else 80)
     port = "" if usual else f":{url.port}"
     return f"{url.scheme}://{_bracketed(host)}{port}{url.raw_path.decode('ascii')}"

@@ -49,6 +49,12 @@ def result(tool: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
         case "notices":
             while True:
                 send(method="notifications/progress", params={"progressToken": 1, "progress": 1})
+        case "pings":
+            for number in range(20):
+                send(id=f"ping-{number}", method="ping")
+        case "requests":
+            while True:
+                send(id="ping", method="ping")
         case "noise":
             sys.stdout.write("not a message\n" * 10)
         case "change":
@@ -56,6 +62,9 @@ def result(tool: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
             changed[0]["description"] = "Now something else."
             (folder / "tools.json").write_text(json.dumps(changed))
             send(method="notifications/tools/list_changed")
+        case "complain":
+            sys.stderr.write(f"cannot use {sys.argv[2:]}\n")
+            os._exit(3)
         case "secret":
             text = os.environ.get("API_TOKEN", "none")
         case "environment":
@@ -86,6 +95,10 @@ def answer(message: dict[str, Any]) -> None:
             if (folder / "how").read_text() == "endless":
                 send(id=message["id"], result={"tools": tools, "nextCursor": "more"})
                 return
+            if (folder / "how").read_text() == "dies listing":
+                (folder / "how").write_text("")
+                time.sleep(0.3)
+                os._exit(3)
             send(id=message["id"], result={"tools": tools})
         case "tools/call":
             found = result(params["name"], params.get("arguments") or {})

@@ -59,6 +59,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no JSON": ("{", "is no JSON"),
     "no servers": ("[]", "no object `mcpServers`"),
     "no object": ('{"mcpServers": {"a": 3}}', "not an object"),
+    "deep": ('{"mcpServers": {"a": {"x": ' + "[" * 1000 + "]" * 1000 + "}}}", "levels"),
     "misspelt": ('{"mcpServers": {"a": {"command": "x", "denny": ["*"]}}}', "not known"),
     "a number": ('{"mcpServers": {"a": {"command": 3}}}', "wrong command"),
     "neither": ('{"mcpServers": {"a": {}}}', "neither a command"),

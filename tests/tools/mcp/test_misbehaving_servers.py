@@ -165,6 +165,16 @@ async def test_a_tool_that_changed_since_it_was_checked_is_not_called(tmp_path: 
         assert noted(tmp_path, "calls") == ['["die", {}]']
 
 
+async def test_a_tool_that_changes_as_its_server_dies_is_not_called(tmp_path: Path) -> None:
+    async with opened(raw(tmp_path, "echo", "change")) as tools:
+        (tmp_path / "how").write_text("dies listing")
+        await call(tools["raw__change"])
+        # The call waits for the list, and the server dies instead of giving it.
+        result = await call(tools["raw__echo"])
+        assert result.outcome == "error" and "just changed" in result.text
+        assert noted(tmp_path, "calls") == ['["change", {}]']
+
+
 async def test_a_server_that_dies_in_each_call_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +214,7 @@ async def test_a_server_that_reads_nothing_holds_nobody_up(
     await ended(int(noted(tmp_path, "pids")[0]))
 
 
-@pytest.mark.parametrize("how", ["flood", "notices"])
+@pytest.mark.parametrize("how", ["flood", "notices", "requests"])
 async def test_a_flood_ends_the_connection(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +226,15 @@ async def test_a_flood_ends_the_connection(
         assert ("at once" if how == "flood" else "without an end") in result.text
         await ended(int(noted(tmp_path, "pids")[0]))
         assert (await call(tools["raw__echo"])).text == "{}"
+
+
+async def test_pings_over_a_long_time_are_no_flood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_REQUESTS", 5)
+    monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.0)
+    async with opened(raw(tmp_path, "pings")) as tools:
+        assert (await call(tools["raw__pings"])).outcome == "ok"
 
 
 async def test_lines_that_are_no_messages_are_skipped(tmp_path: Path) -> None:
@@ -237,6 +256,24 @@ async def test_secrets_stay_out_of_results_logs_and_reprs(
     async with opened(server) as tools:
         assert (await call(tools["raw__secret"])).text == "***"
     assert SECRET not in caplog.text + repr(server)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--api-key", SECRET],
+        [f"--token={SECRET}"],
+        ["-e", f"API_KEY={SECRET}"],
+        ["--header", f"Authorization: Bearer {SECRET}"],
+        [f"postgresql://me:{SECRET}@host/db"],
+    ],
+)
+async def test_secret_arguments_stay_out_of_errors(arguments: list[str], tmp_path: Path) -> None:
+    server = raw(tmp_path, "complain")
+    server = replace(server, args=[*server.args, *arguments])
+    async with opened(server) as tools:
+        text = (await call(tools["raw__complain"])).text
+    assert "cannot use" in text and "***" in text and SECRET not in text
 
 
 async def test_a_program_gets_no_other_variables(
