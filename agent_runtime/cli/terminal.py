@@ -320,10 +320,11 @@ def prepare_output() -> None:
         # A run that is interrupted early may leave coroutines of libraries that never began.
         warnings.filterwarnings("ignore", r"coroutine '.*' was never awaited", RuntimeWarning)
     codecs.register_error("substitute", _substitute)
-    for stream in (sys.stdout, sys.stderr):
+    # Nothing of a result is lost on stdout; on stderr rows keep their width.
+    for stream, errors in ((sys.stdout, "backslashreplace"), (sys.stderr, "substitute")):
         # In tests it may be something else, which takes any character.
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="substitute")
+            stream.reconfigure(errors=errors)
 
 
 def _substitute(error: UnicodeError) -> tuple[str, int]:

@@ -21,7 +21,7 @@ OPTIONS = ("run", "Go.", "--workspace", ".", "--allow-shell")
 
 def waits_for_a_file(machine: Machine) -> None:
     """Let the agent run a command that ends when the file `go` exists."""
-    command = Reply(calls=(("run_command", {"command": WAIT}),))
+    command = Reply(calls=(("bash", {"command": WAIT}),))
     machine.script = lambda request, n: HELLO if n else command
 
 
@@ -33,7 +33,7 @@ def let_go(folder: Path) -> None:
 def test_ctrl_c_sends_a_message_to_the_agent_at_work(machine: Machine) -> None:
     waits_for_a_file(machine)
     with at_terminal(machine.folder, machine.environ, *OPTIONS) as screen:
-        screen.until("run_command while", "step 1/")
+        screen.until("bash while", "step 1/")
         screen.type(CTRL_C, end="")
         screen.until(PROMPT, ">")
         screen.type("Only the tests, please.")
@@ -49,34 +49,34 @@ def test_ctrl_c_sends_a_message_to_the_agent_at_work(machine: Machine) -> None:
 def test_an_empty_message_goes_on_and_nothing_is_lost_meanwhile(machine: Machine) -> None:
     waits_for_a_file(machine)
     with at_terminal(machine.folder, machine.environ, *OPTIONS) as screen:
-        screen.until("run_command while", "step 1/")
+        screen.until("bash while", "step 1/")
         screen.type(CTRL_C, end="")
         screen.until(PROMPT)
         screen.type("")
         let_go(machine.folder)
         assert screen.until_exit() == 0, screen.rows
-        assert screen.row("✓ 1 run_command") > screen.row(PROMPT), screen.rows
+        assert screen.row("✓ 1 bash") > screen.row(PROMPT), screen.rows
     assert "Sent:" not in "\n".join(screen.rows)
 
 
 def test_a_run_that_ends_meanwhile_takes_no_message(machine: Machine) -> None:
     waits_for_a_file(machine)
     with at_terminal(machine.folder, machine.environ, *OPTIONS) as screen:
-        screen.until("run_command while", "step 1/")
+        screen.until("bash while", "step 1/")
         screen.type(CTRL_C, end="")
         screen.until(PROMPT)
         screen.type("not yet", end="")
         let_go(machine.folder)
         assert screen.until_exit() == 0, screen.rows
         assert screen.row("No message was sent.") > screen.row("> not yet") >= 0
-        assert screen.row("✓ 1 run_command") > screen.row(PROMPT), screen.rows
+        assert screen.row("✓ 1 bash") > screen.row(PROMPT), screen.rows
 
 
 @pytest.mark.parametrize("typed", ["", "half a mess"])
 def test_a_second_ctrl_c_stops_the_run(machine: Machine, typed: str) -> None:
     waits_for_a_file(machine)
     with at_terminal(machine.folder, machine.environ, *OPTIONS) as screen:
-        screen.until("run_command while", "step 1/")
+        screen.until("bash while", "step 1/")
         screen.type(CTRL_C, end="")
         screen.until(PROMPT)
         screen.type(typed + CTRL_C, end="")
