@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_runtime.errors import ToolError
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace.editing.patch import read_patch
 from agent_runtime.tools.workspace.editing.patch_file import apply_hunks
 from agent_runtime.tools.workspace.editing.text_file import TextFile
 from agent_runtime.tools.workspace.files import workspace_tools
-from agent_runtime.tools.workspace.root import StagedFile
+from agent_runtime.tools.workspace.root import Root, StagedFile
 from tests.tools.calling import error, text
 
 A = "one\ntwo\nthree\nfour\nfive\n"
@@ -130,6 +132,66 @@ async def test_files_are_put_back_when_one_cannot_be_written(
     monkeypatch.setattr(StagedFile, "commit", fails)
     await error(patch, patch=UNIFIED)
     assert len(done) > 2 and contents(tmp_path) == before
+
+
+async def test_what_cannot_be_put_back_is_told_and_the_rest_is(
+    tmp_path: Path, patch: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, commit, done = contents(tmp_path), StagedFile.commit, list[str]()
+
+    def fails(self: StagedFile) -> None:
+        done.append(self.path)
+        if len(done) in (3, 4):
+            raise ToolError(f"{self.path} is on a full disk.")
+        commit(self)
+
+    monkeypatch.setattr(StagedFile, "commit", fails)
+    three = "".join(f"--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n" + change for name, change in (
+        ("a.txt", "-one\n+1\n"), ("b.txt", "-b\n+B\n"), ("old.txt", "-x\n+y\n"),
+    ))  # fmt: skip
+    shown = await error(patch, patch=three)
+    assert "not all is as before: b.txt is on a full disk." in shown, shown
+    assert contents(tmp_path) == before | {"b.txt": b"B\r\nc\r\n"}
+
+
+async def test_a_moved_or_restored_file_keeps_its_permissions(
+    tmp_path: Path, patch: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old.txt").chmod(0o750)
+    move = "*** Begin Patch\n*** Update File: old.txt\n*** Move to: new/run.sh\n-x\n+y\n"
+    remove = Root.remove
+
+    def fails(self: Root, path: str, *args: Any, **named: Any) -> None:
+        remove(self, path, *args, **named)
+        if path == "a.txt":
+            raise ToolError("The disk is gone.")
+
+    monkeypatch.setattr(Root, "remove", fails)
+    await error(patch, patch=f"{move}*** Delete File: a.txt\n")
+    assert (tmp_path / "old.txt").stat().st_mode & 0o777 == 0o750
+    monkeypatch.setattr(Root, "remove", remove)
+    (tmp_path / "a.txt").write_text(A)
+    await text(patch, patch=move)
+    assert (tmp_path / "new/run.sh").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize("name", ["n.txt", "old.txt"])
+async def test_what_another_program_writes_meanwhile_is_not_lost(
+    tmp_path: Path, patch: Tool, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A file that the patch makes, and one that it deletes."""
+    before, commit = contents(tmp_path), StagedFile.commit
+
+    def meanwhile(self: StagedFile) -> None:
+        if self.path == "a.txt":
+            (tmp_path / name).write_text("theirs")
+        commit(self)
+
+    monkeypatch.setattr(StagedFile, "commit", meanwhile)
+    head = "*** Begin Patch\n*** Update File: a.txt\n-one\n+1\n"
+    rest = "*** Add File: n.txt\n+ours\n" if name == "n.txt" else "*** Delete File: old.txt\n"
+    assert "another program" in await error(patch, patch=head + rest)
+    assert contents(tmp_path) == before | {name: b"theirs"}
 
 
 async def test_a_place_that_is_not_unique_is_refused(tmp_path: Path, patch: Tool) -> None:

@@ -327,6 +327,14 @@ async def test_replacing_a_file_preserves_its_permissions(root: Path, tools: Too
     assert (root / "run.sh").stat().st_mode & 0o777 == 0o751
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+async def test_a_changed_file_keeps_its_owner(root: Path, tools: Tools) -> None:
+    os.chown(root / "README.md", NOBODY, NOBODY)
+    await text(tools["edit_file"], path="README.md", edits=[{"old": "Text", "new": "Words"}])
+    status = (root / "README.md").stat()
+    assert (status.st_uid, status.st_gid) == (NOBODY, NOBODY)
+
+
 async def test_readers_see_the_old_file_or_the_new_one_but_never_a_part(
     root: Path, tools: Tools
 ) -> None:

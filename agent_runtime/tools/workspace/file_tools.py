@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -34,7 +35,7 @@ from agent_runtime.tools.workspace.reading.pages import (
     render,
 )
 from agent_runtime.tools.workspace.reading.seen_files import SeenFiles, digest_of
-from agent_runtime.tools.workspace.root import FileState, Root
+from agent_runtime.tools.workspace.root import MISSING, FileState, Root
 from agent_runtime.tools.workspace.searching.search import Query, search_files
 
 EDITED_BYTES = 16 << 20
@@ -71,6 +72,7 @@ class _Loaded:
 
     data: bytes
     state: FileState
+    mode: int
 
 
 @dataclass(slots=True)
@@ -80,10 +82,17 @@ class _Patched:
     Attributes:
         loaded: the file there before; None if there was none.
         file: the file afterwards; None if it is deleted.
+        mode: its permissions where there was none; None for the usual ones.
     """
 
     loaded: _Loaded | None
     file: TextFile | None
+    mode: int | None = None
+
+    @property
+    def read(self) -> FileState:
+        """The state of the file there before."""
+        return MISSING if self.loaded is None else self.loaded.state
 
 
 class FileTools:
@@ -261,7 +270,7 @@ class FileTools:
                 if loaded is not None:
                     self._check_unchanged(context, path, loaded)
                 whole = (old or TextFile()).rewritten(content).encode()
-                state = loaded and loaded.state
+                state = MISSING if loaded is None else loaded.state
                 before = self._root.replace(path, whole, rules, read=state)
                 was = "a new file" if before is None else f"it had {before:,} bytes before"
                 text = f"Wrote {len(whole):,} bytes to {show(path)}; {was}."
@@ -326,6 +335,7 @@ class FileTools:
         new = self._patched(context, patch.moved, made, rules)
         if new.file is not None:
             raise ToolError(f"{show(patch.moved)} exists already. Nothing was changed.")
+        new.mode = old.mode if old.loaded is None else old.loaded.mode
         new.file, old.file = file, None
         return f"moved {name} to {show(patch.moved)}{': ' * bool(what)}{what}"
 
@@ -357,22 +367,30 @@ class FileTools:
                     undo.append(self._undo(path, one, rules))
                 for path, one in made.items():
                     if one.file is None and one.loaded is not None:
-                        self._root.remove(path, rules)
+                        self._root.remove(path, rules, read=one.read)
                         undo.append(self._undo(path, one, rules))
-            except BaseException:
+            except BaseException as error:
+                lost: list[str] = []
                 for back in reversed(undo):
-                    back()
+                    try:
+                        back()
+                    except ToolError as other:
+                        # The others are put back all the same.
+                        lost.append(other.message)
+                if lost:
+                    raise ToolError(
+                        f"The patch failed ({error}), and not all is as before: {' '.join(lost)}"
+                    ) from error
                 raise
 
     def _staged(self, path: str, one: _Patched, file: TextFile, rules: ProtectedPaths):
-        state = one.loaded and one.loaded.state
-        return self._root.staged(path, file.encode(), rules, read=state)
+        return self._root.staged(path, file.encode(), rules, read=one.read, mode=one.mode)
 
     def _undo(self, path: str, one: _Patched, rules: ProtectedPaths) -> Callable[[], object]:
         if one.loaded is None:
             return lambda: self._root.remove(path, rules)
-        data = one.loaded.data
-        return lambda: self._root.replace(path, data, rules)
+        before = one.loaded
+        return lambda: self._root.replace(path, before.data, rules, mode=before.mode)
 
     # What they share
 
@@ -386,8 +404,9 @@ class FileTools:
         """Return a file's content, as far as it may be edited; None if there is no file."""
         try:
             with self._root.read(path, rules) as (opened, _):
-                state = FileState.of(os.fstat(opened.fileno()))
-                return _Loaded(opened.read(EDITED_BYTES + 1), state)
+                status = os.fstat(opened.fileno())
+                mode = stat.S_IMODE(status.st_mode)
+                return _Loaded(opened.read(EDITED_BYTES + 1), FileState.of(status), mode)
         except ToolError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None

@@ -132,6 +132,10 @@ class FileState:
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
+MISSING = FileState(0, 0, 0)
+"""The state of a file that does not exist."""
+
+
 @dataclass(slots=True)
 class StagedFile:
     """A file's new content, on disk next to it.
@@ -150,13 +154,7 @@ class StagedFile:
     def commit(self) -> None:
         """Put it in its place.  Raises `ToolError`, also if the file has changed meanwhile."""
         with path_errors(self.path):
-            if self._read is not None:
-                status = status_of(self.path, self._name, self._folder)
-                if status is None or FileState.of(status) != self._read:
-                    raise ToolError(
-                        f"{show(self.path)} was changed by another program during this call.",
-                        cure="Read it again.",
-                    )
+            _check_state(self.path, self._name, self._folder, self._read)
             os.replace(
                 self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder
             )
@@ -253,16 +251,18 @@ class Root:
         rules: ProtectedPaths = DEFAULT,
         *,
         read: FileState | None = None,
+        mode: int | None = None,
     ) -> int | None:
         """Write a whole file; return the size of the file it replaces, or None.
 
         Missing folders are created.  Readers see the old file or the new one, never a part.  The
-        new file keeps the old one's permissions and is synced to disk on return.
+        new file keeps the old one's permissions and owner and is synced to disk on return.
 
         Args:
-            read: the file as it was read; if it has changed since, this fails.
+            read: the file as it was read, or `MISSING`; if it has changed since, this fails.
+            mode: the permissions where there is no old one; None for the usual ones.
         """
-        with self.staged(path, data, rules, read=read) as staged:
+        with self.staged(path, data, rules, read=read, mode=mode) as staged:
             staged.commit()
         return staged.before
 
@@ -274,6 +274,7 @@ class Root:
         rules: ProtectedPaths = DEFAULT,
         *,
         read: FileState | None = None,
+        mode: int | None = None,
     ) -> Generator[StagedFile]:
         """Write a file's new content next to it; yield what puts it in place, as `replace` does."""
         parts, unchecked = self._writable(path, rules)
@@ -293,7 +294,9 @@ class Root:
             try:
                 with os.fdopen(opened, "wb") as file:
                     if old is not None:
-                        os.fchmod(opened, stat.S_IMODE(old.st_mode))
+                        _take_over(opened, old)
+                    elif mode is not None:
+                        os.fchmod(opened, mode)
                     file.write(data)
                     file.flush()
                     os.fsync(opened)
@@ -303,14 +306,17 @@ class Root:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
 
-    def remove(self, path: str, rules: ProtectedPaths = DEFAULT) -> None:
-        """Delete a regular file."""
+    def remove(
+        self, path: str, rules: ProtectedPaths = DEFAULT, *, read: FileState | None = None
+    ) -> None:
+        """Delete a regular file; with `read`, only if it has not changed since."""
         parts, unchecked = self._writable(path, rules)
         opening = self.folder(parts[:-1], no_environment=not unchecked)
         with path_errors(path), opening as folder:
             status = status_of(path, parts[-1], folder)
             if status is not None:
                 check_regular(path, status)
+            _check_state(path, parts[-1], folder, read)
             os.unlink(parts[-1], dir_fd=folder)
 
     def check_writable(self, path: str, rules: ProtectedPaths = DEFAULT) -> None:
@@ -449,6 +455,28 @@ class Root:
         if not parts or path.endswith("/"):
             raise ToolError(f"{show(path)} names a folder, not a file.")
         return parts
+
+
+def _check_state(path: str, name: str, folder: int, read: FileState | None) -> None:
+    """Raise `ToolError` if a file is not as it was read; None for any state."""
+    if read is None:
+        return
+    status = status_of(path, name, folder)
+    if read != (MISSING if status is None else FileState.of(status)):
+        raise ToolError(
+            f"{show(path)} was changed by another program during this call.",
+            cure="Read it again.",
+        )
+
+
+def _take_over(opened: int, old: os.stat_result) -> None:
+    """Give a new file the owner, as far as allowed, and the permissions of an old one."""
+    made = os.fstat(opened)
+    if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
+        with suppress(OSError):
+            os.fchown(opened, old.st_uid, old.st_gid)
+    # Afterwards, as another owner clears some of them.
+    os.fchmod(opened, stat.S_IMODE(old.st_mode))
 
 
 def _is_environment(folder: int) -> bool:
