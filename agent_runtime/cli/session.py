@@ -140,7 +140,7 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
 
             async def work_on(starting: AbstractAsyncContextManager[RunStream]) -> None:
                 with progress:
-                    async with single_error(), anyio.create_task_company() as company:
+                    async with single_error(), anyio.create_task_group() as company:
 
                         def offer() -> bool:
                             if companion or not outcome.run_id or not can_steer():
