@@ -175,7 +175,9 @@ class Tally:
         self.step, self.max_steps = data.get("steps", 0), data["max_steps"]
         self._limits = data.get("observe_at", 0), data.get("reflect_at", 0)
         if used := data.get("used"):
-            self.spent = Spent(**used)
+            self.spent = Spent()
+            # Its cost is None if a price is unknown.
+            self.spent.add(used)
         self.running.clear()
         self._do("thinking")
         verb = "resumes" if data.get("resumed") else "starts"
