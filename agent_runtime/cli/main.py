@@ -62,7 +62,7 @@ GROUPS = {
     ),
     "Look at what was done": ("runs", "threads", "show", "plan", "memory", "usage", "budget"),
     "Change threads and memory": ("fork", "node-memory"),
-    "Set up and maintain": ("config", "doctor", "db", "completion"),
+    "Set up and maintain": ("config", "doctor", "mcp", "skills", "db", "completion"),
 }  # fmt: skip
 """The commands as `--help` shows them."""
 

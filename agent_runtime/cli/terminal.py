@@ -136,18 +136,18 @@ def time_text(seconds: float) -> str:
 def write_output(text: str) -> None:
     """Write a result to stdout: unchanged to a pipe or file, printable on a terminal."""
     # A model's text may hold escape sequences, which act on a terminal only.
-    click.echo(printable(text) if sys.stdout.isatty() else text)
+    _to_stdout(printable(text) if sys.stdout.isatty() else text)
 
 
 def write_styled(rows: Iterable[str]) -> None:
     """Write rows with styles of our own to stdout, a terminal; their texts must be printable."""
     for row in rows:
-        click.echo(row, color=True)
+        _to_stdout(row, color=True)
 
 
 def write_row(text: str) -> None:
     """Write a result of one line to stdout, which stays one line whatever it holds."""
-    click.echo(printable(text, lines=False))
+    _to_stdout(printable(text, lines=False))
 
 
 def output_stream() -> IO[bytes]:
@@ -169,10 +169,10 @@ def write_json(value: object) -> None:
     # Escapes are valid JSON, cannot control a terminal, and fit any encoding.
     known = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     if text.isprintable() and (known or text.isascii()):
-        click.echo(text)
+        _to_stdout(text)
         return
     fits = (one.isprintable() and (known or one.isascii()) for one in text)
-    click.echo("".join(one if fit else _escaped(one) for one, fit in zip(text, fits, strict=True)))
+    _to_stdout("".join(one if fit else _escaped(one) for one, fit in zip(text, fits, strict=True)))
 
 
 def _escaped(one: str) -> str:
@@ -199,11 +199,27 @@ def write_frame(text: str) -> None:
     _to_stderr(text)
 
 
+def _to_stdout(text: str, *, color: bool | None = None) -> None:
+    try:
+        click.echo(text, color=color)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What it still holds would fail again at exit.
+        leave_stdout()
+        from agent_runtime_config.errors import AgentRuntimeError
+
+        raise AgentRuntimeError(
+            f"The result could not be written to stdout: {error.strerror}.",
+            cure="What runs did is recorded: `agent-runtime show last` shows the answer.",
+        ) from None
+
+
 def _to_stderr(text: str) -> None:
     try:
         click.echo(text, nl=False, err=True, color=True)
-    except BrokenPipeError:
-        # As by `2>&1 | head`.  The run goes on: whoever has seen enough did not ask to stop it.
+    except OSError:
+        # As by `2>&1 | head`, or on a full disk.  The run goes on: nobody asked to stop it.
         _discard(2)
 
 
@@ -320,11 +336,30 @@ def prepare_output() -> None:
         # A run that is interrupted early may leave coroutines of libraries that never began.
         warnings.filterwarnings("ignore", r"coroutine '.*' was never awaited", RuntimeWarning)
     codecs.register_error("substitute", _substitute)
+    _open_closed()
     # Nothing of a result is lost on stdout; on stderr rows keep their width.
     for stream, errors in ((sys.stdout, "backslashreplace"), (sys.stderr, "substitute")):
         # In tests it may be something else, which takes any character.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
+
+
+def _open_closed() -> None:
+    """Let the standard streams with which the process began closed (`>&-`) lead nowhere.
+
+    A file that is opened later, such as the database, would take their place.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+        setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _substitute(error: UnicodeError) -> tuple[str, int]:

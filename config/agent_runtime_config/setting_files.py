@@ -61,6 +61,10 @@ def read_env_file(path: Path) -> list[FileEntry]:
             )
         if one.key is None:
             continue
+        if one.value is None and one.key.upper().startswith(PREFIX):
+            raise ConfigError(
+                f"{path}, line {line}, gives {one.key} no value.", cure="Write it as NAME=value."
+            )
         name = one.key.upper() if one.key.upper().startswith(PREFIX) else one.key
         entries.append(_entry(path, name, (one.value or "").strip(), one.key, line))
     return entries
@@ -80,6 +84,10 @@ def read_config_file(path: Path, *, required: bool) -> list[FileEntry]:
     except tomllib.TOMLDecodeError as error:
         # Its message has the place, and no value but a character.
         raise ConfigError(f"{path} is not valid TOML: {error}.", cure="Correct it.") from None
+    except (RecursionError, ValueError):
+        raise ConfigError(
+            f"{path} nests too deeply, or holds a number that is too long.", cure="Correct it."
+        ) from None
     lines = _lines(text)
     known = _known_settings()
     entries: dict[str, FileEntry] = {}

@@ -13,13 +13,12 @@ from click.testing import CliRunner, Result
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
+from agent_runtime.cli.main import COMMANDS
 from agent_runtime_config import Settings
 from agent_runtime_config.state import SHOWN
 from tests.support.command import clean_environ, run_command
 
-NAMES = (
-    "run", "resume", "chat", "threads", "show", "memory", "cancel", "db", "config", "doctor",
-)  # fmt: skip
+NAMES = tuple(COMMANDS)
 HEAVY = {"apsw", "litellm", "openai", "pydantic", "pydantic_settings", "rich", "tiktoken"}
 
 

@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+from agent_runtime.cli.display.markdown import markdown_rows
+from agent_runtime.cli.terminal import cells
 from agent_runtime.testing.model_server import Reply
 from tests.cli.screen import at_terminal
 from tests.cli.test_runs import HELLO, Machine, machine
@@ -99,3 +102,60 @@ def test_colours_and_movements_are_only_where_they_are_wanted(
     assert (b"\x1b[32m" in written) is colours
     if not moves:
         assert b"\x1b" not in written
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+@pytest.mark.parametrize("options", ["", "--json"])
+def test_an_answer_that_cannot_be_written_is_named_with_where_it_is(
+    machine: Machine, options: str
+) -> None:
+    machine.script = lambda request, n: Reply(text=TEXT)
+    done = in_shell(machine, f'"$@" run Go. {options} > /dev/full')
+    assert done.returncode == 1
+    assert "could not be written to stdout: No space left" in done.stderr
+    assert "agent-runtime show last" in done.stderr
+    assert "internal error" not in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_progress_that_cannot_be_written_does_not_end_the_run(machine: Machine) -> None:
+    machine.script = lambda request, n: Reply(text=TEXT)
+    done = in_shell(machine, '"$@" run Go. 2> /dev/full')
+    assert (done.returncode, done.stdout.strip()) == (0, TEXT)
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- 2>&- <&-"])
+def test_a_run_works_with_its_standard_streams_closed(machine: Machine, closed: str) -> None:
+    machine.script = lambda request, n: Reply(text=TEXT)
+    done = in_shell(machine, f'"$@" run Go. {closed}')
+    assert done.returncode == 0, done.stderr
+    assert TEXT in in_shell(machine, '"$@" show last').stdout
+
+
+def in_shell(machine: Machine, line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of the shell; `"$@"` is the command."""
+    return subprocess.run(
+        ["sh", "-c", line, "sh", *COMMAND],
+        cwd=machine.folder,
+        env=clean_environ(machine.environ),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_no_cell_of_a_table_is_cut(width: int) -> None:
+    texts = "長い文字" * 20, "x" * 90
+    rows = markdown_rows(f"| a | b |\n|---|---|\n| {texts[0]} | {texts[1]} |", width, 2)
+    written = "".join(row.text for row in rows)
+    assert (written.count("字"), written.count("x")) == (20, 90)
+    assert all(cells(row.text) <= width for row in rows)
+
+
+def test_a_table_with_more_columns_than_fit_is_shown_as_lines() -> None:
+    names = [f"cell{number}" for number in range(30)]
+    line = f"|{'|'.join(names)}|\n"
+    rows = markdown_rows(f"{line}|{'---|' * 30}\n{line}", 40, 2)
+    written = " ".join(row.text for row in rows).replace("|", " ").split()
+    assert written == [*names, *names]

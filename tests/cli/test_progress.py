@@ -229,3 +229,15 @@ def test_recall_shows_the_number_of_matches_and_any_failure() -> None:
         "recall is degraded: The embedder is down.",
         "recalled 2 earlier messages",
     ]
+
+
+def test_a_run_that_is_resumed_without_a_known_price_is_shown() -> None:
+    used = {"prompt_tokens": 10, "cached_tokens": 0, "completion_tokens": 1, "cost": None}
+    resumed = _event(
+        "run-start", agent="a", model="m", max_steps=500, resumed=True, steps=1, used=used
+    )
+    tally = Tally()
+    shown(tally, resumed)
+    assert "cost unknown" in tally.status().plain()
+    shown(tally, _answer(2))
+    assert "at least $0.0025" in tally.status().plain()

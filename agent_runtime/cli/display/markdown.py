@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
 from rich.color import ColorSystem
-from rich.markdown import CodeBlock, Heading, Markdown
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.segment import Segment
 from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
 from rich.theme import Theme
 
 from agent_runtime.cli.display.rows import Row
 from agent_runtime.cli.terminal import printable, rendering_console
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console, ConsoleOptions, RenderResult  # noqa: TID251  (types only)
 
 # The terminal's own colours, which fit its background.
@@ -33,6 +37,8 @@ THEME = Theme(
     }
 )
 CODE_THEME = "ansi_dark"
+LEAST_COLUMN = 6
+"""Columns of the terminal; a table whose columns had fewer is shown as lines."""
 
 
 class _Heading(Heading):
@@ -58,12 +64,33 @@ class _CodeBlock(CodeBlock):
         )
 
 
+class _Table(TableElement):
+    """A table of which no character is lost, however narrow the terminal is."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if not isinstance(table, Table):
+                yield table
+            elif len(table.columns) * LEAST_COLUMN <= options.max_width:
+                for column in table.columns:
+                    column.overflow = "fold"
+                yield table
+            else:
+                yield from self._lines()
+
+    def _lines(self) -> Iterator[Text]:
+        header = [self.header.row] if self.header is not None and self.header.row else []
+        for row in [*header, *(self.body.rows if self.body is not None else ())]:
+            yield Text(" | ").join(cell.content for cell in row.cells)
+
+
 class _Markdown(Markdown):
     elements = {  # noqa: RUF012
         **Markdown.elements,
         "heading_open": _Heading,
         "fence": _CodeBlock,
         "code_block": _CodeBlock,
+        "table_open": _Table,
     }
 
     def __init__(self, text: str) -> None:

@@ -176,6 +176,7 @@ class Tally:
         self._limits = data.get("observe_at", 0), data.get("reflect_at", 0)
         if used := data.get("used"):
             self.spent = Spent()
+            # Its cost is None if a price is unknown.
             self.spent.add(used)
         self.running.clear()
         self._do("thinking")
