@@ -451,7 +451,7 @@ class Runtime(RunControl):
         seen: SeenFiles | None = None,
     ) -> RunState:
         resume = child_resumption(log, partial(self._resume, deps=setup.deps, decisions=decisions))
-        context = ToolContexts(
+        tools = ToolContexts(
             log=log,
             deps=setup.deps,
             user_context=spec.user_context,
@@ -465,9 +465,7 @@ class Runtime(RunControl):
             sources=setup.context.sources,
             seen=seen or SeenFiles.of(log),
         )
-        return RunState.of(
-            setup, context, self.settings, self._contents, task=task, step_limit=limit
-        )
+        return RunState.of(setup, tools, self.settings, self._contents, task=task, step_limit=limit)
 
     async def _drive(
         self,
@@ -482,22 +480,20 @@ class Runtime(RunControl):
             driver: RunDriver = loop_of(agent, state, retry=retry)
         else:
             driver = AgentLoop(state)
-        host, settings = self.host, self.settings
-        store, lease = state.log.store, state.log.lease
+        host, settings, log = self.host, self.settings, state.log
         finish = await execute_run(
             driver, settings=settings, keeper=host.keeper, background=host.background, node=node
         )
         if self._recall is not None:
-            self._recall.end(state.log)
+            self._recall.end(log)
         if node is not None:
-            await node.keep(store, lease)
+            await node.keep(log.store, log.lease)
             if days := settings.node_memory_keep_days:
-                host.background.start(prune_daily(store, days=days))
-        return await result_of(store, lease, finish, state.log.steps, state.setup.output)
+                host.background.start(prune_daily(log.store, days=days))
+        return await result_of(log.store, log.lease, finish, log.steps, state.setup.output)
 
 
 def _offline_model() -> Model:
-    # Not above: only needed where no model is set.
-    from agent_runtime.offline import offline_model
+    from agent_runtime.offline import offline_model  # Only needed where no model is set.
 
     return offline_model()

@@ -14,7 +14,6 @@ from agent_runtime.errors import ConfigError, Conflict, LeaseLost, RunCancelled,
 from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.files.long_texts import MESSAGE_CHARS, keep_long_text
-from agent_runtime.human.approval_rules import SHELL
 from agent_runtime.human.interruptions import Rerun, Resolution, resolved_result
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
@@ -45,15 +44,14 @@ from agent_runtime.run.takeover import (
     end_dead,
     end_if_dead,
     finish_on_error,
+    name_left_commands,
     take_log,
 )
 from agent_runtime.run.tool_calls import reopen
-from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime_storage.contract.records.log import (
     ACTIVE,
     Budget,
-    LeaseOwner,
     NewEvent,
     NewNode,
     NewRun,
@@ -371,11 +369,10 @@ async def take_over(
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)
-            await _name_left_commands(run, owner, log.exchange, taken.unverified)
+            await name_left_commands(run, owner, log.exchange, taken.unverified)
             _apply(decided, log.exchange, taken.unverified)
         taken.seen = await SeenFiles.of_resumed(log)
-        again = _unknown_calls(log.exchange, taken.unverified)
-        await _end_children(store, run, again, kept)
+        await _end_children(store, run, _unknown_calls(log.exchange, taken.unverified), kept)
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
         start = run_start_event(agent, setup, taken.step_limit, made=run.steps, decided=decided)
@@ -402,24 +399,6 @@ def _apply(
             unverified.pop(index, None)
         elif resolution is not None:
             unverified[index] = resolved_result(resolution)
-
-
-async def _name_left_commands(
-    run: Run, owner: LeaseOwner | None, exchange: Exchange, unverified: dict[int, ToolResult]
-) -> None:
-    """Add to the results of interrupted commands which of their processes may still run."""
-    if not unverified:
-        return
-    left = await anyio.to_thread.run_sync(commands.end_of_run, run.id)
-    for index, result in unverified.items():
-        call = exchange.message.calls[index]
-        if names := left.get(call.id):
-            text = f"Some of its processes could not be ended: {', '.join(names)}."
-        elif call.name == SHELL and owner is not None and leases.may_run_elsewhere(owner):
-            text = f"It ran on {owner.host}: its processes may still run there."
-        else:
-            continue
-        unverified[index] = replace(result, text=f"{result.text} {text}")
 
 
 def step_limit(run: Run, setup: RunSetup) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import anyio
 import anyio.to_thread
@@ -12,17 +13,26 @@ import anyio.to_thread
 from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound, StoreError, ThreadBusy
 from agent_runtime.events import Event
+from agent_runtime.human.approval_rules import SHELL
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
+from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog, cancelled_finish, finish_event
 from agent_runtime.log.run_spec import RunSpec
-from agent_runtime.messages import encodable
+from agent_runtime.messages import ToolResult, encodable
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.truncate import share_result_budget
 from agent_runtime.run.tool_calls import abandoned_results, reopen
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime.tools.workspace import command_records as commands
-from agent_runtime_storage.contract.records.log import ACTIVE, Commit, Finish, Lease, Run
+from agent_runtime_storage.contract.records.log import (
+    ACTIVE,
+    Commit,
+    Finish,
+    Lease,
+    LeaseOwner,
+    Run,
+)
 from agent_runtime_storage.contract.store import UserStore
 
 END_SECONDS = 10.0
@@ -177,3 +187,21 @@ def check_free(run: Run) -> None:
             run_id=run.id,
             cure="Wait for it, or cancel it.",
         )
+
+
+async def name_left_commands(
+    run: Run, owner: LeaseOwner | None, exchange: Exchange, unverified: dict[int, ToolResult]
+) -> None:
+    """Add to the results of interrupted commands which of their processes may still run."""
+    if not unverified:
+        return
+    left = await anyio.to_thread.run_sync(commands.end_of_run, run.id)
+    for index, result in unverified.items():
+        call = exchange.message.calls[index]
+        if names := left.get(call.id):
+            text = f"Some of its processes could not be ended: {', '.join(names)}."
+        elif call.name == SHELL and owner is not None and leases.may_run_elsewhere(owner):
+            text = f"It ran on {owner.host}: its processes may still run there."
+        else:
+            continue
+        unverified[index] = replace(result, text=f"{result.text} {text}")

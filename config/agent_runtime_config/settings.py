@@ -14,6 +14,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from agent_runtime_config.context_settings import ContextSettings
 from agent_runtime_config.fields import (
     Approvals,
     Count,
@@ -44,7 +45,7 @@ from agent_runtime_config.urls import redact_url
 from agent_runtime_config.web_settings import WebSettings
 
 
-class Settings(RoleSettings, WebSettings):
+class Settings(RoleSettings, WebSettings, ContextSettings):
     """The settings of a runtime, as an immutable value.
 
     The constructor does not read the environment; `load_settings` does.  `None` means unset: no
@@ -386,12 +387,6 @@ class Settings(RoleSettings, WebSettings):
     max_user_inbox_messages: Count = Field(
         default=1_000, description="The same, on all threads of a user together."
     )
-    tools: str = Field(
-        default="coding",
-        description="Which tools the command's agent gets for its workspace: `coding`; `reading`, "
-        "which cannot write; `minimal`, the shell alone; or names with commas between them, as in "
-        "`coding,apply_patch`. `--tools` comes before it.",
-    )
     protected_paths: Globs = Field(
         default="",
         description="More paths in a workspace that the file tools must not write, as globs with "
@@ -404,19 +399,6 @@ class Settings(RoleSettings, WebSettings):
         default="",
         description="The same for paths that the file tools must not read either. Files of "
         "secrets, such as `.env`, are hidden by default.",
-    )
-    project_instructions: bool = Field(
-        default=True,
-        description="Whether prompts show agents that work in a folder its `AGENTS.md` files, and "
-        "the user's own.",
-    )
-    skills: str = Field(
-        default="",
-        description="More folders of skills for the command line's agents, as in `PATH`.",
-    )
-    instructions_file: str = Field(
-        default="",
-        description="A file with instructions of yours for the command line's agents.",
     )
     run_timeout: Seconds | None = Field(
         default=None,
