@@ -35,7 +35,10 @@ def define(machine: Machine, **more: Any) -> Path:
 
 
 def script(machine: Machine) -> None:
-    machine.script = lambda request, n: ECHO if len(request["messages"]) == 2 else HELLO
+    def answer(request: dict[str, Any], n: int) -> Reply:
+        return HELLO if any(one["role"] == "tool" for one in request["messages"]) else ECHO
+
+    machine.script = answer
 
 
 def test_a_server_of_ones_own_is_added_tried_used_and_removed(machine: Machine) -> None:
