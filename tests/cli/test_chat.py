@@ -62,7 +62,10 @@ def test_commands_run_on_the_thread_and_complete(machine: Machine) -> None:
         machine.folder, machine.environ | EDITOR, "chat", "--thread", "t", stdout=True
     ) as screen:
         screen.until(">")
-        _keys(screen, "/reg", "\t")
+        _keys(screen, "/reg")
+        # A Tab while completions are being looked for would be lost.
+        screen.until("answer the last message again")
+        _keys(screen, "\t")
         screen.until("> /regenerate")
         _keys(screen, CTRL_C, "Hello", ENTER)
         screen.until("Done after 1 step")
