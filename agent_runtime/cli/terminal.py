@@ -336,9 +336,10 @@ def prepare_output() -> None:
         # A run that is interrupted early may leave coroutines of libraries that never began.
         warnings.filterwarnings("ignore", r"coroutine '.*' was never awaited", RuntimeWarning)
     codecs.register_error("substitute", _substitute)
+    codecs.register_error("escape", _escape)
     _open_closed()
     # Nothing of a result is lost on stdout; on stderr rows keep their width.
-    for stream, errors in ((sys.stdout, "backslashreplace"), (sys.stderr, "substitute")):
+    for stream, errors in ((sys.stdout, "escape"), (sys.stderr, "substitute")):
         # In tests it may be something else, which takes any character.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
@@ -367,6 +368,14 @@ def _substitute(error: UnicodeError) -> tuple[str, int]:
         raise error
     lacking = error.object[error.start : error.end]
     return "".join(SUBSTITUTES.get(one, "?") for one in lacking), error.end
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    escaped = (one.encode("ascii", "backslashreplace").decode() for one in lacking)
+    return "".join(map(SUBSTITUTES.get, lacking, escaped)), error.end
 
 
 class _PrintableFormatter(logging.Formatter):
