@@ -16,7 +16,7 @@ from tests.docs.blocks import KEYS, ROOT, blocks, pages
 from tests.docs.provider import Provider, serving
 from tests.docs.running import Runner, settings_of_a_new_user
 
-MOST_NOT_RUN = 10
+MOST_NOT_RUN = 14
 """How many blocks may be `not run`."""
 PROJECT = {
     "notes.md": "# Notes\n\nThe bridge was opened in 1998.\n",
