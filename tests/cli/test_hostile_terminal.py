@@ -157,6 +157,14 @@ def test_no_command_passes_on_what_controls_a_terminal(
         "db copy": [[HOSTILE, f"file:{tmp_path / 'copy.db'}"]],
         "config": [["--explain"]],
         "doctor": [[]],
+        "completion": [[HOSTILE]],
+        "mcp list": [[]],
+        "mcp add": [[HOSTILE, HOSTILE], ["ok", HOSTILE, HOSTILE]],
+        "mcp test": [[HOSTILE]],
+        "mcp trust": [[HOSTILE]],
+        "mcp login": [[HOSTILE]],
+        "mcp remove": [[HOSTILE], ["ok"]],
+        "skills": [[]],
         "threads rm": [["--yes", HOSTILE]],
     }
     assert {" ".join(one) for one in commands(main)} == given.keys()

@@ -24,6 +24,7 @@ from agent_runtime.tools.workspace.searching.ignored import IgnoredFiles
 from tests.tools.calling import error, text
 
 MOST_BYTES = 6 * 1024
+MOST_WITH_SHELL = 6700
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010806000000")
 
 
@@ -201,15 +202,19 @@ def test_presets_that_do_not_exist_or_leave_nothing_are_refused(tmp_path: Path) 
         workspace_tools(tmp_path, preset="edit_file", read_only=True)
 
 
-async def test_the_schemas_of_the_commands_tools_stay_small(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("more", "most"), [(False, MOST_BYTES), (True, MOST_WITH_SHELL)])
+async def test_the_schemas_of_the_commands_tools_stay_small(
+    tmp_path: Path, more: bool, most: int
+) -> None:
     """Each of these bytes is in every prompt; docs/how-to/workspace.md has the figures."""
     model = ScriptedModel([say("Done.")])
-    spec = Spec("openai/gpt-5-mini", str(tmp_path), allow_shell=True, asking=True)
+    spec = Spec("openai/gpt-5-mini", str(tmp_path), allow_shell=more, asking=more)
     async with Runtime.open(Settings(database_url=f"file:{tmp_path / 'own.db'}")) as runtime:
         await runtime.run(replace(build_agent(spec), model=model), "Go.")
     sizes = {one.name: len(orjson.dumps(one)) for one in model.requests[0].tools}
-    assert {"plan", "delegate", "recall", "ask_user", "tasks", "open_artifact"} < sizes.keys()
-    assert sum(sizes.values()) <= MOST_BYTES, sizes
+    assert {"plan", "delegate", "recall", "tasks", "open_artifact"} < sizes.keys()
+    assert more == ({"bash", "bash_output", "ask_user"} < sizes.keys())
+    assert sum(sizes.values()) <= most, sizes
 
 
 async def test_special_files_and_odd_arguments_end_soon(
