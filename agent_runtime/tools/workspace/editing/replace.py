@@ -86,8 +86,11 @@ def _apply(name: str, file: TextFile, edit: Edit) -> tuple[TextFile, list[Range]
         )
     ranges: list[Range] = []
     grown = _growth(edit)
+    line, counted = 1, 0
     for index, (start, _) in enumerate(spans):
-        first = line_of(text, start) + index * grown
+        # From the place before, because there may be a million.
+        line, counted = line + text.count("\n", counted, start), start
+        first = line + index * grown
         ranges.append(Range(first, first + new.removesuffix("\n").count("\n") - (not new)))
     return file.replaced(spans, new), ranges
 
