@@ -22,7 +22,7 @@ def fill_small(root: Path) -> None:
     (root / "src" / "aio.py").write_text("import os\n\n\nasync def go() -> None: ...\n")
     (root / "src" / "deep" / "deeper" / "data.CSV").write_text("a,b\n1,2")
     (root / "empty.txt").write_text("")
-    (root / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0" + bytes(2000))
+    (root / "data.bin").write_bytes(b"\x89DAT\r\n\x1a\n\0\0\0" + bytes(2000))
     (root / "latin.txt").write_bytes("schön\n".encode("latin-1"))
     (root / "crlf.txt").write_bytes(b"first\r\nsecond\r\n")
     (root / "Makefile").write_text("all:\n\techo\n")
@@ -90,7 +90,7 @@ async def test_a_small_folder_is_surveyed_completely_and_correctly(tmp_path: Pat
     check_searches(tmp_path, report)
     check_read(tmp_path, report)
     assert report.unread == {
-        "picture.png": "picture.png is a binary file of 2,011 bytes; it is not shown."
+        "data.bin": "data.bin is a binary file of 2,011 bytes; it is not shown."
     }
     assert len(report.read) == len(recount(tmp_path).files) - 1
     assert "Left out: .git/." in report.text
