@@ -53,10 +53,10 @@ def test_a_survey_killed_at_random_instants_ends_with_the_same_findings(tmp_path
 
     rng = random.Random(11)
     kills = 0
-    ended = live(killed, *begin, lines=rng.randrange(4, 16))
+    ended = live(killed, *begin, lines=rng.randrange(8, 20))
     while not ended:
         kills += 1
-        lines = rng.randrange(4, 16) if kills < KILLS else LINES
+        lines = rng.randrange(8, 20) if kills < KILLS else LINES
         ended = live(killed, "resume", "--thread", "t", lines=lines)
 
     assert kills > 1
