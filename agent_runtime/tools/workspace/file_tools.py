@@ -23,6 +23,7 @@ from agent_runtime.tools.parameters import ContextLines, Count, Offset, Pattern
 from agent_runtime.tools.workspace.editing.patch import FilePatch, read_patch
 from agent_runtime.tools.workspace.editing.patch_file import apply_hunks
 from agent_runtime.tools.workspace.editing.replace import Edit, Range, apply_edits
+from agent_runtime.tools.workspace.editing.staged_file import MISSING, FileState
 from agent_runtime.tools.workspace.editing.text_file import NotText, TextFile
 from agent_runtime.tools.workspace.listing import list_matches
 from agent_runtime.tools.workspace.path_errors import show
@@ -35,7 +36,7 @@ from agent_runtime.tools.workspace.reading.pages import (
     render,
 )
 from agent_runtime.tools.workspace.reading.seen_files import SeenFiles, digest_of
-from agent_runtime.tools.workspace.root import MISSING, FileState, Root
+from agent_runtime.tools.workspace.root import Root
 from agent_runtime.tools.workspace.searching.search import Query, search_files
 
 EDITED_BYTES = 16 << 20
@@ -267,9 +268,10 @@ class FileTools:
                     # What was added before is still unknown to the run.
                     return ToolResult(text)
             else:
-                if loaded is not None:
-                    self._check_unchanged(context, path, loaded)
                 whole = (old or TextFile()).rewritten(content).encode()
+                # The same content may be what an interrupted call has written.
+                if loaded is not None and loaded.data != whole:
+                    self._check_unchanged(context, path, loaded)
                 state = MISSING if loaded is None else loaded.state
                 before = self._root.replace(path, whole, rules, read=state)
                 was = "a new file" if before is None else f"it had {before:,} bytes before"
@@ -439,8 +441,8 @@ class FileTools:
         step = self._changed(context, path, loaded)
         if step is not None:
             raise ToolError(
-                f"{show(path)} has changed since you last saw it, in step {step}: another program "
-                "or a command wrote it. Nothing was changed.",
+                f"{show(path)} has changed since you last saw it, in step {step}: another program, "
+                "a command or an interrupted call wrote it. Nothing was changed.",
                 cure="Read it again first.",
             )
 

@@ -17,7 +17,6 @@ import math
 import os
 import stat
 import time
-import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,12 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.tools.workspace.editing.staged_file import (
+    FileState,
+    StagedFile,
+    check_state,
+    staged,
+)
 from agent_runtime.tools.workspace.path_errors import (
     check_regular,
     hidden_error,
@@ -73,7 +78,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO without a writer would block the call.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,48 +120,6 @@ class Walk:
         if self._linked is None:
             self._linked = hard_linked_identities()
         return file_identity(status) in self._linked
-
-
-@dataclass(frozen=True, slots=True)
-class FileState:
-    """By what a file's content is known to have changed."""
-
-    inode: int
-    size: int
-    modified: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> FileState:
-        """Return the state that a status tells of."""
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-MISSING = FileState(0, 0, 0)
-"""The state of a file that does not exist."""
-
-
-@dataclass(slots=True)
-class StagedFile:
-    """A file's new content, on disk next to it.
-
-    Attributes:
-        before: the size of the file in its place; None if there is none.
-    """
-
-    path: str
-    _folder: int
-    _name: str
-    _temporary: str
-    before: int | None
-    _read: FileState | None
-
-    def commit(self) -> None:
-        """Put it in its place.  Raises `ToolError`, also if the file has changed meanwhile."""
-        with path_errors(self.path):
-            _check_state(self.path, self._name, self._folder, self._read)
-            os.replace(
-                self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder
-            )
 
 
 class Root:
@@ -288,23 +250,8 @@ class Root:
                 # Renaming over a file needs no permission of that file.
                 if not os.access(parts[-1], os.W_OK, dir_fd=folder):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            # In the same folder, because a rename is atomic only within one file system.
-            temporary = f".{uuid.uuid4().hex}.tmp"
-            opened = os.open(temporary, _NEW, 0o666, dir_fd=folder)
-            try:
-                with os.fdopen(opened, "wb") as file:
-                    if old is not None:
-                        _take_over(opened, old)
-                    elif mode is not None:
-                        os.fchmod(opened, mode)
-                    file.write(data)
-                    file.flush()
-                    os.fsync(opened)
-                size = None if old is None else old.st_size
-                yield StagedFile(path, folder, parts[-1], temporary, size, read)
-            finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=folder)
+            with staged(path, parts[-1], folder, data, old=old, read=read, mode=mode) as file:
+                yield file
 
     def remove(
         self, path: str, rules: ProtectedPaths = DEFAULT, *, read: FileState | None = None
@@ -316,7 +263,7 @@ class Root:
             status = status_of(path, parts[-1], folder)
             if status is not None:
                 check_regular(path, status)
-            _check_state(path, parts[-1], folder, read)
+            check_state(path, parts[-1], folder, read)
             os.unlink(parts[-1], dir_fd=folder)
 
     def check_writable(self, path: str, rules: ProtectedPaths = DEFAULT) -> None:
@@ -455,28 +402,6 @@ class Root:
         if not parts or path.endswith("/"):
             raise ToolError(f"{show(path)} names a folder, not a file.")
         return parts
-
-
-def _check_state(path: str, name: str, folder: int, read: FileState | None) -> None:
-    """Raise `ToolError` if a file is not as it was read; None for any state."""
-    if read is None:
-        return
-    status = status_of(path, name, folder)
-    if read != (MISSING if status is None else FileState.of(status)):
-        raise ToolError(
-            f"{show(path)} was changed by another program during this call.",
-            cure="Read it again.",
-        )
-
-
-def _take_over(opened: int, old: os.stat_result) -> None:
-    """Give a new file the owner, as far as allowed, and the permissions of an old one."""
-    made = os.fstat(opened)
-    if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
-        with suppress(OSError):
-            os.fchown(opened, old.st_uid, old.st_gid)
-    # Afterwards, as another owner clears some of them.
-    os.fchmod(opened, stat.S_IMODE(old.st_mode))
 
 
 def _is_environment(folder: int) -> bool:
