@@ -38,7 +38,7 @@ class Runner:
     """State that the blocks of one page share: names, a database, a provider, an open runtime.
 
     Attributes:
-        counts: number of blocks run, by language, and of those `not run`.
+        counts: number of blocks run, by language, and of the others, by their comment.
     """
 
     def __init__(self, provider: Provider, patch: pytest.MonkeyPatch) -> None:
@@ -61,6 +61,13 @@ class Runner:
         if "not run" in block.comments:
             assert len(block.comments["not run"].split()) >= 3, f"{block.where}: no reason"
             self.counts["not run"] += 1
+            return
+        if "fresh clone" in block.comments:
+            self.counts["fresh clone"] += 1
+            return
+        if name := block.comments.get("file"):
+            Path(name.strip()).write_text(block.text)
+            self.counts["file"] += 1
             return
         runs: dict[str, Callable[[Block], None]] = {
             "python": self.python,

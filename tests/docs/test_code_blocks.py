@@ -7,6 +7,7 @@ script on loopback; the files, the loop and the database are real.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import pytest
 from tests.docs.blocks import KEYS, ROOT, blocks, pages
 from tests.docs.provider import Provider, serving
 from tests.docs.running import Runner, settings_of_a_new_user
+from tests.packaging import first_steps
 
-MOST_NOT_RUN = 14
+MOST_NOT_RUN = 7
 """How many blocks may be `not run`."""
 PROJECT = {
     "notes.md": "# Notes\n\nThe bridge was opened in 1998.\n",
@@ -46,6 +48,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (folder / "screen.png").write_bytes(PNG)
+    # As in an activated environment.
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     monkeypatch.chdir(folder)
     return folder
 
@@ -65,6 +69,14 @@ def test_the_blocks_of_a_page_run(
 def test_few_blocks_are_not_run() -> None:
     skipped = [block for page in pages() for block in blocks(page) if "not run" in block.comments]
     assert len(skipped) <= MOST_NOT_RUN, [block.where for block in skipped]
+
+
+def test_blocks_for_a_fresh_clone_are_found_by_what_runs_them() -> None:
+    marked = [
+        block.text for page in pages() for block in blocks(page) if "fresh clone" in block.comments
+    ]
+    assert len(marked) >= 5
+    assert set(marked) <= set(first_steps.fresh_clone_blocks())
 
 
 def test_every_fence_of_a_page_is_a_block() -> None:

@@ -1,6 +1,7 @@
 """Run the README's first steps as written, against a provider on loopback.
 
-    python first_steps.py clone FOLDER    from a fresh clone, created in the folder
+    python first_steps.py clone FOLDER    from a fresh clone, created in the folder; then the other
+                                          blocks of the documents for a fresh clone, each by itself
     python first_steps.py wheel BIN       with the commands of an installed wheel, in that folder
 
 It is a script, not a test, and needs only Python's standard library.
@@ -83,6 +84,20 @@ def blocks() -> list[str]:
     return [block for block in matches if "pytest" not in block]
 
 
+def fresh_clone_blocks() -> list[str]:
+    """Return the shell commands of all documents that are marked for a fresh clone."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        block
+        for page in pages
+        for block in re.findall(
+            r"^<!-- fresh clone -->\n```sh\n(.*?)^```$",
+            page.read_text(encoding="utf-8"),
+            re.MULTILINE | re.DOTALL,
+        )
+    ]
+
+
 def environment(home: Path, port: int) -> dict[str, str]:
     """Return a new user's environment: an empty home folder and no settings."""
     environ = {
@@ -124,6 +139,21 @@ def activate(environ: dict[str, str], folder: Path) -> None:
     environ |= {"PATH": f"{folder / 'bin'}:{environ['PATH']}", "VIRTUAL_ENV": str(folder)}
 
 
+def install_by_documents(clone: Path, port: int) -> None:
+    """Run each further block for a fresh clone as another new user; the package is installed."""
+    first = blocks()
+    for block in fresh_clone_blocks():
+        if block in first:
+            continue
+        with tempfile.TemporaryDirectory() as temporary:
+            home = Path(temporary, "home")
+            home.mkdir()
+            environ = environment(home, port)
+            activate(environ, Path(temporary, "venv"))
+            environ["PATH"] = f"{home / '.local/bin'}:{environ['PATH']}"
+            shell(f"{block}\nagent-runtime --help", clone, environ)
+
+
 def main(source: str, where: Path) -> None:
     """Run all first steps from a clone, or those that need a key with an installed wheel."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
@@ -142,6 +172,7 @@ def main(source: str, where: Path) -> None:
             output = shell("\n".join([*steps, f"cd / && {installed}"]), clone, environ)
             if not (clone / "REPORT.md").is_file():
                 raise SystemExit("the first step wrote no report")
+            install_by_documents(clone, server.server_port)
         else:
             environ["PATH"] = f"{where}:{environ['PATH']}"
             project = Path(temporary, "project")
