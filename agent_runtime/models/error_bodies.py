@@ -168,6 +168,7 @@ def _text(response: Any) -> str:
     try:
         text = response.text
     except Exception:
+        # The body of a stream that was not read, or whatever else a client's class does not give.
         return ""
     return text if isinstance(text, str) else ""
 

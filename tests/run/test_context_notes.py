@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import anyio
 import pytest
@@ -17,7 +16,6 @@ from agent_runtime import (
     Event,
     Runtime,
     ScriptedModel,
-    Settings,
 )
 from agent_runtime.log.branch import load_view
 from agent_runtime.models.base import ModelRequest
@@ -69,18 +67,6 @@ class Script:
 def look(number: int) -> str:
     """Look."""
     return f"part {number}\n" + "what was seen there, in a few words\n" * 20
-
-
-@pytest.fixture(params=[True, False], ids=["with memory", "without memory"])
-async def runtime(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
-    """A runtime, with and without observational memory."""
-    settings = Settings(
-        database_url=f"file:{tmp_path / 'run.db'}",
-        observational_memory=request.param,
-        observer_message_tokens=3000,
-    )
-    async with Runtime.open(settings) as opened:
-        yield opened
 
 
 def agent_of(script: Script, *sources: ContextSource) -> Agent:

@@ -86,6 +86,21 @@ async def test_a_resumed_run_does_not_edit_a_file_that_changed_meanwhile(
     assert edited == "Edited a.txt: line 2."
 
 
+async def test_a_write_that_a_crash_interrupted_can_be_repeated(
+    runtime: Runtime, folder: Path
+) -> None:
+    stopped = await runtime.run(agent(folder, READ, max_steps=1), "Write.")
+    # As the interrupted call left it.
+    (folder / "a.txt").write_text("written\n")
+    writes = [call("write_file", path="a.txt", content=text) for text in ("written\n", "other\n")]
+    writer = agent(folder, *writes, say("Done."), max_steps=20)
+    assert (await runtime.resume(stopped.run_id, writer)).ok
+    first, second = results(writer)[-2:]
+    assert first.startswith("Wrote 8 bytes to a.txt")
+    # From the first on the run knows the file again.
+    assert second.startswith("Wrote 6 bytes to a.txt")
+
+
 async def test_edits_of_one_answer_know_of_each_other(runtime: Runtime, folder: Path) -> None:
     numbers = range(10, 30)
     together = calls(

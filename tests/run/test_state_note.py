@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, ToolContext
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, ToolContext
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.run import state_note
@@ -49,18 +47,6 @@ async def open_questions(context: ToolContext) -> str | None:
     """Report an open question once there is one."""
     await anyio.lowlevel.checkpoint()
     return f"Open: is part {context.deps[-1]} the last?" if len(context.deps) > 30 else None
-
-
-@pytest.fixture(params=[True, False], ids=["with memory", "without memory"])
-async def runtime(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
-    """A runtime, with and without observational memory."""
-    settings = Settings(
-        database_url=f"file:{tmp_path / 'run.db'}",
-        observational_memory=request.param,
-        observer_message_tokens=3000,
-    )
-    async with Runtime.open(settings) as opened:
-        yield opened
 
 
 async def _run(runtime: Runtime, script: Script, *state: Any) -> list[Event]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.tools.base import Tool
+from agent_runtime.tools.workspace.editing import staged_file
 from agent_runtime.tools.workspace.editing.nearest import nearest
 from agent_runtime.tools.workspace.editing.text_file import NotText, TextFile
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -173,4 +174,24 @@ async def test_a_file_that_another_program_writes_during_the_edit_is_not_overwri
     reply = await error(edit, path="a.py", edits=edits(("self.prices = []", "pass")))
     assert "was changed by another program during this call" in reply
     assert (tmp_path / "a.py").read_text() == "theirs\n"
+    assert names(tmp_path) == ["a.py"]
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+async def test_a_process_that_dies_while_it_writes_leaves_no_file(
+    tmp_path: Path, edit: Tool, monkeypatch: pytest.MonkeyPatch, unnamed: bool
+) -> None:
+    if not unnamed:
+        # As on a file system that has no files without a name.
+        monkeypatch.setattr(staged_file, "_UNNAMED", 0)
+    root = Root(tmp_path)
+    with root.staged("a.py", b"new\n") as file:
+        there = names(tmp_path)
+        assert there == ["a.py"] if unnamed else len(there) == 2
+        assert all(name == "a.py" or name.startswith(".agent-runtime-") for name in there)
+        file.commit()
+    assert names(tmp_path) == ["a.py"]
+    assert (tmp_path / "a.py").read_text() == "new\n"
+    with root.staged("b.py", b"never committed\n"):
+        pass
     assert names(tmp_path) == ["a.py"]

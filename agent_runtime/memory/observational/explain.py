@@ -36,7 +36,7 @@ prompt without an observation; on another branch (`elsewhere`); or `open`, an ex
 """
 
 _SAME = 1 / 3
-"""A line tells of a node if this share of its words are the node's."""
+"""A line is about a node if this share of its words are the node's."""
 _READ = 20_000
 _FORMS: Mapping[NodeForm, str] = {
     "raw": "in the prompt as it was written",

@@ -67,7 +67,7 @@ class Embedder(Protocol):
         ...
 
 
-class LiteLLMEmbedder(RetrievalModel):
+class LiteLLMEmbedder(RetrievalModel[int]):
     """An embedder called through litellm.
 
     Args:
@@ -104,16 +104,11 @@ class LiteLLMEmbedder(RetrievalModel):
             api_key=api_key,
             timeout=timeout,
             retries=retries,
+            price=price,
             local_only=local_only,
         )
-        self._price = price
 
-    @property
-    def price(self) -> int | None:
-        """The given price, or the known one; None for none."""
-        return embedding_price(self.name) if self._price is None else self._price
-
-    def _known_price(self) -> object:
+    def _known_price(self) -> int | None:
         return embedding_price(self.name)
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:

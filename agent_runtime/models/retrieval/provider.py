@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -16,9 +16,11 @@ from agent_runtime.models.error_mapping import AttemptFailure, failure_of
 from agent_runtime.models.litellm import load_litellm
 
 T = TypeVar("T")
+P = TypeVar("P")
+"""What a price consists of."""
 
 
-class RetrievalModel(ABC):
+class RetrievalModel(ABC, Generic[P]):
     """A model that is no language model, called through litellm.
 
     Its arguments are described where users look for them, at its subclasses.
@@ -42,6 +44,7 @@ class RetrievalModel(ABC):
         api_key: str | None,
         timeout: float,
         retries: int,
+        price: P | None,
         local_only: bool,
     ) -> None:
         self._access = ModelAccess.of(
@@ -49,14 +52,20 @@ class RetrievalModel(ABC):
         )
         self._timeout = timeout
         self._retries = retries
+        self._price = price
 
     @property
     def name(self) -> str:
         """litellm's name of the model."""
         return self._access.name
 
+    @property
+    def price(self) -> P | None:
+        """The given price, or the known one; None for none."""
+        return self._known_price() if self._price is None else self._price
+
     @abstractmethod
-    def _known_price(self) -> object:
+    def _known_price(self) -> P | None:
         """Read the price from the table of models."""
 
     async def check(self) -> None:

@@ -55,7 +55,7 @@ class Reranker(Protocol):
         ...
 
 
-class LiteLLMReranker(RetrievalModel):
+class LiteLLMReranker(RetrievalModel[RerankPrice]):
     """A reranker called through litellm.
 
     Args:
@@ -92,16 +92,11 @@ class LiteLLMReranker(RetrievalModel):
             api_key=api_key,
             timeout=timeout,
             retries=retries,
+            price=price,
             local_only=local_only,
         )
-        self._price = price
 
-    @property
-    def price(self) -> RerankPrice | None:
-        """The given price, or the known one; None for none."""
-        return rerank_price(self.name) if self._price is None else self._price
-
-    def _known_price(self) -> object:
+    def _known_price(self) -> RerankPrice | None:
         return rerank_price(self.name)
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Reranked:

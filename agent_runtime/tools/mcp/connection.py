@@ -472,5 +472,5 @@ async def _subscribe(client: Client, session: _Session) -> None:
             async for _ in changes:
                 session.announce()
     except Exception:
-        # The server offers no subscriptions; then its list is read at each start.
+        # The server offers no subscriptions, or has ended; its list is read at each start.
         return

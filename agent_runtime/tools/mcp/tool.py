@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,9 @@ class _ServerTool(Tool):
         text = f"The server did not answer within {limit:g} s, and was asked to stop. {UNVERIFIED}"
         return ToolResult(text, outcome="interrupted")
 
+    @abstractmethod
     async def _made(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        raise NotImplementedError
+        """Send the call to the server, and return what it answers."""
 
 
 class McpTool(_ServerTool):

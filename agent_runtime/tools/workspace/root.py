@@ -293,7 +293,7 @@ class Root:
         Args:
             depth: how many folders deep; None for all.
             deadline: when to stop, by `time.monotonic`; within one folder it goes on.
-            ignored: tells of parts, and whether they are a folder, if they are left out.
+            ignored: called with the parts of a path and whether it is a folder; True leaves it out.
         """
         start = self.parts(path)
         walk = Walk()

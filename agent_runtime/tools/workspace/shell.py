@@ -304,7 +304,7 @@ class CommandRun:
 
 
 async def output_result(one: BackgroundCommand) -> ToolResult:
-    """Return what a call tells of a command in the background."""
+    """Return what a call's result says about a command in the background."""
     shown = await one.new_output()
     end = one.end
     data = {"handle": one.handle}

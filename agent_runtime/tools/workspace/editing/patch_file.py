@@ -71,8 +71,8 @@ def _place(name: str, hunk: Hunk, lines: Sequence[str], reached: int, moved: int
         found = [at for at in found if at + len(old) == len(lines)] or found
     if not found:
         raise missing(f"{name}: the file", text, "\n".join(old), "\n".join(hunk.new))
-    if hunk.near is not None:
-        return min(found, key=lambda at: abs(at + 1 - hunk.near - moved))  # type: ignore[operator]
+    if (near := hunk.near) is not None:
+        return min(found, key=lambda at: abs(at + 1 - near - moved))
     if len(found) > 1:
         named = ", ".join(str(at + 1) for at in found[:NAMED_PLACES])
         raise ToolError(
