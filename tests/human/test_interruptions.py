@@ -348,8 +348,10 @@ async def post(name: str, context: ToolContext) -> str:
     if name in crashes:
         crashes.remove(name)
         run = await context.store.runs.get(context.run_id)
-        for run_id in (run.id, run.root_run_id):
-            await interrupt(context.store, run_id)
+        # The root first, and no end before both: a root that sees its child lose a lease goes on.
+        with anyio.CancelScope(shield=True):
+            for run_id in (run.root_run_id, run.id):
+                await interrupt(context.store, run_id)
     return f"{name} posted"
 
 
