@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from agent_runtime.log import lease_keeper
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory import accounting as keeping
 from agent_runtime.memory.observational import memory as observational
@@ -245,6 +246,8 @@ def forget_the_fence(patch: pytest.MonkeyPatch) -> None:
         return replace(made, sql=made.sql.replace("epoch = :epoch", ":epoch = :epoch"))
 
     patch.setattr(OwnerScope, "statement", statement)
+    # A holder that hears of its loss at once writes nothing more.
+    patch.setattr(lease_keeper, "POLL_SECONDS", 0.4)
 
 
 def reflect_too_much(patch: pytest.MonkeyPatch) -> None:
