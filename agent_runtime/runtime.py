@@ -494,6 +494,6 @@ class Runtime(RunControl):
 
 
 def _offline_model() -> Model:
-    from agent_runtime.offline import offline_model  # Only needed where no model is set.
+    from agent_runtime.offline import OfflineModel  # Only needed where no model is set.
 
-    return offline_model()
+    return OfflineModel()

@@ -296,6 +296,6 @@ def _shell(spec: Spec) -> str:
 def _model(name: str) -> str | Model:
     if name:
         return name
-    from agent_runtime.offline import offline_model
+    from agent_runtime.offline import OfflineModel
 
-    return offline_model()
+    return OfflineModel()

@@ -1,5 +1,5 @@
 """The model for use without a language model: it surveys a folder."""
 
-from agent_runtime.offline.script import NAME, offline_model
+from agent_runtime.offline.script import NAME, OfflineModel
 
-__all__ = ["NAME", "offline_model"]
+__all__ = ["NAME", "OfflineModel"]

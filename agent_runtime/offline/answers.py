@@ -16,7 +16,9 @@ from agent_runtime.models.scripted import calls, raw_call
 
 T = TypeVar("T")
 
-_MARK = "\nstate: "
+STATE = "state: "
+"""What the line with the state begins with."""
+_MARK = f"\n{STATE}"
 
 
 def answer(words: str, state: object, *made: RawCall) -> ModelAnswer:

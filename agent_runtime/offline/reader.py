@@ -173,7 +173,9 @@ class Reader:
         summary = parse_file(path, result.text) if result.outcome == "ok" else None
         self.found.opened += 1
         if summary is None:
-            self.found.text.append(f"- {code(path)}: not read: {one_line(result.text)}")
+            # An image is read as a file, which the result names.
+            why = one_line(result.text.removesuffix("; it is attached."))
+            self.found.text.append(f"- {code(path)}: not read: {why}")
             return
         self.found.read += 1
         self.found.lines += summary.lines or 0

@@ -9,7 +9,8 @@ folder over to sub-agents, and recalls their outcomes; else it reads the files i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,10 @@ import orjson
 
 from agent_runtime.errors import UnsupportedTask
 from agent_runtime.messages import PromptMessage, ToolCall, ToolSpec
-from agent_runtime.models.base import ModelAnswer, ModelRequest, RawCall
+from agent_runtime.models.base import ModelAnswer, ModelEvent, ModelRequest, RawCall, TextDelta
 from agent_runtime.models.scripted import ScriptedModel, raw_call, say
 from agent_runtime.offline import report
-from agent_runtime.offline.answers import answer, read_state, repeat, was_stopped
+from agent_runtime.offline.answers import STATE, answer, read_state, repeat, was_stopped
 from agent_runtime.offline.reader import (
     INSTRUCTIONS,
     PAGE,
@@ -84,9 +85,27 @@ class LastTurn:
         return self.results[0].text
 
 
-def offline_model() -> ScriptedModel:
-    """Return the model that is used where none is set; it costs nothing and calls nobody."""
-    return ScriptedModel(next_answer, name=NAME)
+class OfflineModel(ScriptedModel):
+    """The model that is used where none is set; it costs nothing and calls nobody."""
+
+    def __init__(self) -> None:
+        super().__init__(next_answer, name=NAME)
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        """Answer; what people see while it arrives leaves out the state, which the log has."""
+        async with super().stream(request) as events, aclosing(_without_state(events)) as shown:
+            yield shown
+
+
+async def _without_state(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
+    words = True
+    async for event in events:
+        if isinstance(event, TextDelta):
+            words = words and not event.text.startswith(STATE)
+            if not words:
+                continue
+        yield event
 
 
 def next_answer(request: ModelRequest) -> ModelAnswer:

@@ -24,7 +24,7 @@ from agent_runtime.messages import AssistantMessage, LoggedMessage, UserMessage
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.catalog import DEFAULT_WINDOW
 from agent_runtime.models.scripted import FREE, Scripted, ScriptFunction
-from agent_runtime.offline import offline_model
+from agent_runtime.offline import OfflineModel
 from agent_runtime.prompt.build import view_of
 from agent_runtime.prompt.fences import new_nonce
 from agent_runtime.prompt.view import ActivationContent, PromptPrefix
@@ -141,7 +141,7 @@ async def remember(
     store = runtime.store_of()
     speaking = replace(agent, model=_recorded(_silent, agent, price))
     resolved = await resolve_run(
-        speaking, runtime.settings, None, offline_model, store, thread_id=thread_id, child=False
+        speaking, runtime.settings, None, OfflineModel, store, thread_id=thread_id, child=False
     )
     remembering = resolved.memory
     if remembering is None:

@@ -9,7 +9,7 @@ import pytest
 from agent_runtime.errors import UnsupportedTask
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelAnswer, ModelRequest
-from agent_runtime.offline import offline_model
+from agent_runtime.offline import OfflineModel
 from agent_runtime.offline.answers import read_state
 from agent_runtime.offline.script import next_answer
 from agent_runtime.offline.survey import Survey
@@ -106,4 +106,4 @@ def test_a_survey_of_another_version_is_started_over_and_the_answer_says_so(tmp_
 
 
 def test_the_model_has_a_name_and_runs_the_script() -> None:
-    assert offline_model().name == "offline"
+    assert OfflineModel().name == "offline"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime import Agent, Runtime, load_settings, workspace_tools
+from agent_runtime import Agent, Event, Runtime, load_settings, workspace_tools
 from agent_runtime.errors import UnsupportedTask
 from tests.offline.recount import Report, recount
 
@@ -48,3 +48,16 @@ async def test_another_task_ends_as_unsupported(tmp_path: Path, folder: Path) ->
             await runtime.run(agent, "Write a poem", thread="t")
         runs = await runtime.store.of(settings.user).runs.list(thread_id="t")
     assert [(run.status, run.stop_reason) for run in runs] == [("failed", "unsupported")]
+
+
+async def test_people_see_the_words_of_an_answer_and_not_its_state(
+    tmp_path: Path, folder: Path
+) -> None:
+    settings = load_settings({"AGENT_RUNTIME_DATABASE_URL": f"file:{tmp_path / 'store.db'}"})
+    seen: list[Event] = []
+    async with Runtime.open(settings) as runtime:
+        agent = Agent(tools=workspace_tools(folder))
+        await runtime.run(agent, "Survey this folder.", thread="t", on_event=seen.append)
+    shown = "".join(event.data["text"] for event in seen if event.kind == "text-delta")
+    assert "I write what the searches found." in shown
+    assert "state: " not in shown
