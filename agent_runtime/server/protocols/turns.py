@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import orjson
@@ -69,10 +70,14 @@ class Turns:
 
     Args:
         agents: what may run, by the names that clients use.
+        spec: stored with each run; must not hold secrets.
     """
 
-    def __init__(self, agents: Mapping[str, Agent | Workflow]) -> None:
+    def __init__(
+        self, agents: Mapping[str, Agent | Workflow], spec: Mapping[str, Any] | None = None
+    ) -> None:
         self.agents = dict(agents)
+        self.spec = dict(spec or {})
         self._live = LiveEvents()
         self._locks: dict[Place, tuple[anyio.Lock, int]] = {}
 
@@ -144,7 +149,9 @@ class UserTurns:
             if known is not None and request and (earlier := await self.find(thread, request)):
                 return earlier
             after = known.last_event if known else 0
-            spec = {_AFTER: after, _AGENT: agent} | ({_REQUEST: request} if request else {})
+            spec = {**self.turns.spec, _AFTER: after, _AGENT: agent}
+            if request:
+                spec[_REQUEST] = request
 
             async def run(listener: Callable[[Event], None]) -> RunResult:
                 task = UserMessage(message.text) if message else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -84,6 +85,18 @@ def scripted(request: ModelRequest) -> Scripted:
             return say("Done: 8.\nThe notes are gone." if "erased" in done[-1].text else "Kept.")
 
 
+class Served(uvicorn.Server):
+    """A server that tells when it takes requests."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+
 @asynccontextmanager
 async def desk(folder: Path) -> AsyncGenerator[Desk]:
     """Serve the application on loopback."""
@@ -120,15 +133,21 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
             middleware=[Middleware(Users)],
         )
         app.state.runtime = runtime
-        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
+        server = Served(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
         async with anyio.create_task_group() as group:
-            group.start_soon(server.serve)
-            while not server.started:
-                await anyio.sleep(0.005)
-            yield world
-            world.gate.set()
-            server.should_exit = True
-            server.force_exit = True
+            group.start_soon(_serve, server)
+            await server.up.wait()
+            try:
+                yield world
+            finally:
+                world.gate.set()
+                server.should_exit = server.force_exit = True
+
+
+async def _serve(server: uvicorn.Server) -> None:
+    # Also after a failed test it has to close its sockets.
+    with anyio.CancelScope(shield=True):
+        await server.serve()
 
 
 async def run_client(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
