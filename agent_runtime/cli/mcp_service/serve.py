@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.parameters.run_options import RunOptions, describe_limits, run_options
 from agent_runtime.cli.terminal import say
 
 if TYPE_CHECKING:
     from agent_runtime.cli.agents import Spec
+    from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
 
 
@@ -50,8 +54,6 @@ def serve(options: RunOptions) -> None:
 
 
 async def _serve(settings: Settings, spec: Spec) -> None:
-    import signal
-
     import anyio
 
     from agent_runtime.cli.agents import build_agent
@@ -64,15 +66,29 @@ async def _serve(settings: Settings, spec: Spec) -> None:
     agent = build_agent(spec)
     turns = Turns({agent.name: agent}, spec=spec.to_json())
 
-    async def until_told(scope: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async for _ in signals:
-                scope.cancel()
-
     async with Runtime.open(settings, program=COMMAND) as runtime:
         mine = UserTurns(turns, runtime, settings.user)
         server = task_server(lambda _: mine, [agent.name])
         async with single_error(), anyio.create_task_group() as group:
-            group.start_soon(until_told, group.cancel_scope)
+            group.start_soon(_until_told, runtime)
             await server.run_stdio_async()
             group.cancel_scope.cancel()
+
+
+async def _until_told(runtime: Runtime) -> None:
+    """End the process at a signal, with its tasks suspended; at once at the second one."""
+    import anyio
+
+    async def leave() -> None:
+        await runtime.close()
+        # The thread that reads stdin cannot be interrupted, and would hold up an ordinary exit.
+        os._exit(exits.INTERRUPTED)
+
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with anyio.create_task_group() as group:
+            first = True
+            async for _ in signals:
+                if not first:
+                    os._exit(exits.INTERRUPTED)
+                first = False
+                group.start_soon(leave)

@@ -1,4 +1,4 @@
-"""Read the answers that clients give to questions; what is not plain allows nothing."""
+"""Read the answers that clients give to questions; an unclear one allows nothing."""
 
 from __future__ import annotations
 

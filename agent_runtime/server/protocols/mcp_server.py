@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio
@@ -19,7 +20,6 @@ from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import text_of
 from agent_runtime.server.protocols.turns import Message, UserTurns
-from agent_runtime_storage.contract.records.log import Run
 
 MAX_WAIT = 3600
 """The most seconds that `task_result` waits."""
@@ -43,28 +43,49 @@ def task_server(turns_of: TurnsOf, agents: list[str]) -> MCPServer[Any]:
     """
     with _own_logging():
         server: MCPServer[Any] = MCPServer("agent-runtime", instructions=INSTRUCTIONS)
+    tools = _Tools(turns_of, agents[0])
+    about = f"{inspect.getdoc(tools.start_task)} Agents: {', '.join(agents)}."
+    server.add_tool(tools.start_task, description=about)
+    for tool in (
+        tools.task_status,
+        tools.task_result,
+        tools.steer_task,
+        tools.cancel_task,
+        tools.answer_question,
+    ):
+        server.add_tool(tool)
+    return server
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    """The tools; their docstrings and fields are what clients read."""
+
+    turns_of: TurnsOf
+    default: str
 
     async def start_task(
+        self,
         ctx: Context[Any, Any],
         task: Annotated[str, Field(description="What to do, with all that the agent must know.")],
-        agent: Annotated[str, Field(description="The agent's name.")] = agents[0],
+        agent: Annotated[str, Field(description="The agent's name; empty for the default.")] = "",
         thread: Annotated[
             str, Field(description="The thread to continue; empty for a new one.")
         ] = "",
     ) -> dict[str, Any]:
         """Start a task; it goes on whatever becomes of this connection."""
         with _told():
-            turns = turns_of(ctx)
-            turn = await turns.begin(agent, Message(task), thread)
-            return await _status(turns, await turns.run(turn.run_id))
+            turns = self.turns_of(ctx)
+            turn = await turns.begin(agent or self.default, Message(task), thread)
+            return await _status(turns, turn.run_id)
 
-    async def task_status(ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
-        """Tell how a task is doing: its status, steps, cost, plan, and open questions."""
+    async def task_status(self, ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
+        """Return how a task is doing: its status, steps, cost, plan, and open questions."""
         with _told():
-            turns = turns_of(ctx)
-            return await _status(turns, await turns.run(run_id))
+            return await _status(self.turns_of(ctx), run_id)
 
     async def task_result(
+        self,
         ctx: Context[Any, Any],
         run_id: RunId,
         wait_seconds: Annotated[
@@ -73,30 +94,32 @@ def task_server(turns_of: TurnsOf, agents: list[str]) -> MCPServer[Any]:
     ) -> dict[str, Any]:
         """Wait until a task ends or asks a person, and return its output; reports progress."""
         with _told():
-            turns = turns_of(ctx)
+            turns = self.turns_of(ctx)
             with anyio.move_on_after(wait_seconds):
                 await _ended(turns, run_id, ctx)
-            return await _status(turns, await turns.run(run_id))
+            return await _status(turns, run_id)
 
     async def steer_task(
+        self,
         ctx: Context[Any, Any],
         run_id: RunId,
         message: Annotated[str, Field(description="What the agent reads at its next step.")],
     ) -> dict[str, Any]:
         """Send a message to a running task."""
         with _told():
-            turns = turns_of(ctx)
+            turns = self.turns_of(ctx)
             await turns.runtime.steer(run_id, message, user=turns.user)
-            return await _status(turns, await turns.run(run_id))
+            return await _status(turns, run_id)
 
-    async def cancel_task(ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
+    async def cancel_task(self, ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
         """Cancel a task and its sub-agents; a running one sees it within half a second."""
         with _told():
-            turns = turns_of(ctx)
+            turns = self.turns_of(ctx)
             await turns.runtime.cancel(run_id, user=turns.user)
-            return await _status(turns, await turns.run(run_id))
+            return await _status(turns, run_id)
 
     async def answer_question(
+        self,
         ctx: Context[Any, Any],
         question_id: Annotated[str, Field(description="The question's id.")],
         answer: Annotated[
@@ -105,16 +128,10 @@ def task_server(turns_of: TurnsOf, agents: list[str]) -> MCPServer[Any]:
     ) -> dict[str, Any]:
         """Give a person's answer to a question; the task goes on once all are answered."""
         with _told():
-            turns = turns_of(ctx)
+            turns = self.turns_of(ctx)
             root = await turns.root(await turns.question(question_id))
             turn = await turns.answer(root.thread_id, {question_id: answer})
-            return await _status(turns, await turns.run(turn.run_id))
-
-    about = f"{inspect.getdoc(start_task)} Agents: {', '.join(agents)}."
-    server.add_tool(start_task, description=about)
-    for tool in (task_status, task_result, steer_task, cancel_task, answer_question):
-        server.add_tool(tool)
-    return server
+            return await _status(turns, turn.run_id)
 
 
 async def _ended(turns: UserTurns, run_id: str, ctx: Context[Any, Any]) -> None:
@@ -152,7 +169,8 @@ def _news(part: Part) -> str:
             return ""
 
 
-async def _status(turns: UserTurns, run: Run) -> dict[str, Any]:
+async def _status(turns: UserTurns, run_id: str) -> dict[str, Any]:
+    run = await turns.run(run_id)
     plan = await turns.runtime.plans.current(run.thread_id, user=turns.user)
     questions = await turns.runtime.questions(run_id=run.id, user=turns.user)
     used = await turns.usage(run.id)
@@ -173,7 +191,7 @@ async def _status(turns: UserTurns, run: Run) -> dict[str, Any]:
 
 @contextmanager
 def _told() -> Generator[None]:
-    """Tell the client of an error that it can act on; others are logged by the server."""
+    """Give the client an error that it can act on; others are logged by the server."""
     try:
         yield
     except AgentRuntimeError as error:

@@ -68,7 +68,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """A tool told how far a call is."""
+    """A tool reports how far a call is."""
 
     call_id: str
     done: float

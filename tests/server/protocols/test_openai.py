@@ -19,7 +19,8 @@ GO: dict[str, Any] = {"role": "user", "content": "Go"}
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncGenerator[tuple[Desk, AsyncOpenAI]]:
+async def opened(folder: Path) -> AsyncGenerator[tuple[Desk, Any]]:
+    """Give the application and the SDK's client, whose overloads no test needs."""
     async with (
         desk(folder) as world,
         AsyncOpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
@@ -53,7 +54,7 @@ async def test_a_whole_run_in_streams_with_a_reconnect(tmp_path: Path) -> None:
         assert text == "I begin.\nFirst I double."
         assert chunks[-1].usage and chunks[-1].usage.completion_tokens > 0
         assert chunks[-2].choices[0].finish_reason == "tool_calls"
-        [call] = chunks[-3].choices[0].delta.tool_calls or ()
+        [call] = chunks[-3].choices[0].delta.tool_calls
         assert call.function and call.function.name == "approve" and call.id
         assert '"path":"notes.md"' in (call.function.arguments or "")
         asked = {
@@ -100,7 +101,7 @@ async def test_an_unclear_answer_allows_nothing(tmp_path: Path, content: str, wo
         asking = await client.chat.completions.create(
             model="desk", messages=[GO], extra_body=THREAD
         )
-        [call] = asking.choices[0].message.tool_calls or ()
+        [call] = asking.choices[0].message.tool_calls
         assistant: Any = asking.choices[0].message.model_dump(exclude_none=True)
         answer: Any = {"role": "tool", "tool_call_id": call.id, "content": content}
         with pytest.raises(APIStatusError, match=words) as raised:
@@ -157,7 +158,7 @@ async def test_another_user_sees_nothing(tmp_path: Path) -> None:
         asking = await client.chat.completions.create(
             model="desk", messages=[GO], extra_body=THREAD
         )
-        [call] = asking.choices[0].message.tool_calls or ()
+        [call] = asking.choices[0].message.tool_calls
         answer: Any = {"role": "tool", "tool_call_id": call.id, "content": "yes"}
         with pytest.raises(APIStatusError) as raised:
             await client.chat.completions.create(
