@@ -36,8 +36,8 @@ async def test_a_whole_task_over_http(tmp_path: Path) -> None:
             run = (await value(client, "start_task", task="Go"))["run_id"]
         said: list[str] = []
 
-        async def note(done: float, total: float | None, message: str | None) -> None:
-            del done, total
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            del progress, total
             said.append(message or "")
             world.gate.set()
 
