@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any, cast
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -112,11 +114,13 @@ async def _turn(turns: UserTurns, agent: str, body: dict[str, Any]) -> Turn:
             "The messages end with one of the assistant, which answers no question.",
             cure="Add the user's message.",
         )
+    replaces = 0
     if body.get("messageId"):
-        turns_of_user = sum(one["role"] == "user" for one in messages)
-        await turns.replace(thread, turns_of_user)
-    request = f"ai-sdk:{last['id']}" if isinstance(last.get("id"), str) else ""
-    return await turns.begin(agent, _message(last), thread, request=request)
+        replaces = sum(one["role"] == "user" for one in messages)
+    # An edited message keeps its id.
+    digest = hashlib.sha256(orjson.dumps(last["parts"])).hexdigest()
+    request = f"ai-sdk:{last.get('id')}:{digest}"
+    return await turns.begin(agent, _message(last), thread, request=request, replaces=replaces)
 
 
 def _message(message: dict[str, Any]) -> Message:

@@ -128,7 +128,13 @@ class UserTurns:
     # Begin
 
     async def begin(
-        self, agent: str, message: Message | None, thread: str = "", *, request: str = ""
+        self,
+        agent: str,
+        message: Message | None,
+        thread: str = "",
+        *,
+        request: str = "",
+        replaces: int = 0,
     ) -> Turn:
         """Begin a run, and return its turn once it has begun.
 
@@ -137,17 +143,23 @@ class UserTurns:
             thread: created if it does not exist; empty for a new one.
             request: the client's id of this request; if it began a run already, the turn of that
                 run is returned.
+            replaces: which of the user's messages it replaces, counted from 1; 0 for none.
 
         Raises:
-            NotFound: there is no such agent.
+            NotFound: there is no such agent, or no such message.
             ThreadBusy: another run is active on the thread.
         """
         runnable = self.turns.agent(agent)
         thread = thread or new_id()
         async with self.turns.alone((self.user, thread)):
             known = await self._thread(thread)
-            if known is not None and request and (earlier := await self.find(thread, request)):
-                return earlier
+            if known is not None and request:
+                # An edit may bring an earlier text back, which is not the request that came before.
+                among = 1 if replaces else _RECENT
+                if earlier := await self.find(thread, request, among=among):
+                    return earlier
+            if known is not None and replaces:
+                await self._replace(thread, replaces)
             after = known.last_event if known else 0
             spec = {**self.turns.spec, _AFTER: after, _AGENT: agent}
             if request:
@@ -180,13 +192,8 @@ class UserTurns:
 
             return await self._begun(thread, known.last_event, run)
 
-    async def replace(self, thread: str, number: int) -> None:
-        """Let the next message replace the user's message of a number, counted from 1.
-
-        Raises:
-            NotFound: the thread has no such message.
-            ThreadBusy: a run is active on the thread.
-        """
+    async def _replace(self, thread: str, number: int) -> None:
+        """Let the next message replace one of the user's, counted from 1."""
         messages = await self.runtime.threads.messages(thread, user=self.user)
         said = [one for one in messages if isinstance(one.message, UserMessage)]
         if number == len(said) + 1:
@@ -199,9 +206,9 @@ class UserTurns:
             )
         await self.runtime.threads.edit(thread, said[number - 1].node_id, user=self.user)
 
-    async def find(self, thread: str, request: str) -> Turn | None:
-        """Return the turn that a request began; None if it began none lately."""
-        for run in await self._runs(thread):
+    async def find(self, thread: str, request: str, *, among: int = _RECENT) -> Turn | None:
+        """Return the turn that a request began; None if none of the newest runs is its."""
+        for run in (await self._runs(thread))[:among]:
             if run.spec.get(_REQUEST) == request:
                 return self._turn(run)
         return None
