@@ -216,6 +216,8 @@ async def test_the_ai_sdk_asks_edits_and_regenerates(tmp_path: Path) -> None:
         assert text(await post(*edited, trigger="regenerate-message")) == "b"
         branches = await world.runtime.threads.branches("chat", user=USER)
         assert len(branches) == 3
-        for body, status in (({"id": "x"}, 400), ({"messages": []}, 400), ([], 400)):
-            assert (await http.post("/ai-sdk/desk", json=body)).status_code == status
+        for content in ('{"id": "x"}', '{"messages": []}', "[]"):
+            headers = {"content-type": "application/json"}
+            bad = await http.post("/ai-sdk/desk", content=content, headers=headers)
+            assert bad.status_code == 400
         assert (await http.get("/ai-sdk/desk/none/stream")).status_code == 204
