@@ -47,7 +47,7 @@ COMMANDS = {
     "questions": ("human", "List the questions that runs wait for."),
     "answer": ("human", "Answer a question that a run waits for."),
     "approvals": ("human", "List what is allowed for the rest of a thread; revoke it."),
-    "mcp": ("mcp", "Define, try and trust MCP servers, whose tools agents get."),
+    "mcp": ("mcp", "Define, try and trust MCP servers; serve the agent as one."),
     "db": ("db", "Maintain the database: status, migrate, check, size, vacuum, copy."),
     "completion": ("completion", "Complete commands and ids with the Tab key: bash, zsh, fish."),
     "config": ("config", "Show the settings and their origin."),

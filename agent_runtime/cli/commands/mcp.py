@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from agent_runtime.cli.mcp_service.serve import serve
 from agent_runtime.cli.options import confirm, json_lines_option, yes_option
 from agent_runtime.cli.parameters.mcp import approve, show
 from agent_runtime.cli.terminal import say, shorten, write_json, write_row
@@ -34,7 +35,10 @@ project_option = click.option(
 
 @click.group()
 def mcp() -> None:
-    """Define, try and trust MCP servers, whose tools agents of the command line get."""
+    """Define, try and trust MCP servers, whose tools agents get; serve the agent as one."""
+
+
+mcp.add_command(serve)
 
 
 @mcp.command("list")

@@ -1,0 +1,1 @@
+"""The protocols that front ends and other agents speak, over one translation of a run's events."""

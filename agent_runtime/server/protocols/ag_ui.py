@@ -1,0 +1,291 @@
+"""AG-UI 1.0: a run as a stream of typed events, questions as interrupts.
+
+`POST /ag-ui/{agent}` takes a `RunAgentInput`.  The same `runId` again gives the same run from its
+start, so a client that lost its connection posts its request again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import orjson
+from ag_ui.core import events as agui
+from ag_ui.core import types
+from ag_ui.encoder import EventEncoder
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agent_runtime.human.questions import Question
+from agent_runtime.server.protocols import parts
+from agent_runtime.server.protocols.answers import described, form_of
+from agent_runtime.server.protocols.parts import Part
+from agent_runtime.server.protocols.streams import (
+    EventStream,
+    InvalidRequest,
+    Write,
+    problem,
+    read_json,
+    text_of,
+)
+from agent_runtime.server.protocols.turn_parts import Turn
+from agent_runtime.server.protocols.turns import Message, Turns, UserTurns
+from agent_runtime_storage.contract.records.usage import UsageTotal
+
+VERSION = "1.0"
+
+
+def ag_ui_routes(turns: Turns) -> list[Route]:
+    """Return the route of AG-UI."""
+
+    async def run_agent(request: Request) -> Response:
+        try:
+            given = await read_json(request, types.RunAgentInput.model_validate)
+            mine = turns.of(request)
+            turn = await _turn(mine, request.path_params["agent"], given)
+        except Exception as error:
+            return problem(error)
+
+        async def produce(write: Write) -> None:
+            encoder, stream = EventEncoder(), AgUiStream(given)
+            try:
+                async with mine.parts(turn) as given_parts:
+                    async for part in given_parts:
+                        for event in stream.of(part):
+                            await write(encoder.encode(event).encode())
+            except Exception as error:
+                await write(encoder.encode(agui.RunErrorEvent(message=text_of(error))).encode())
+
+        return EventStream(produce)
+
+    return [Route("/ag-ui/{agent}", run_agent, methods=["POST"])]
+
+
+async def _turn(turns: UserTurns, agent: str, given: types.RunAgentInput) -> Turn:
+    if given.resume:
+        if abandoned := [one for one in given.resume if one.status == "cancelled"]:
+            return await turns.abandon(given.thread_id, abandoned[0].interrupt_id)
+        answers = {one.interrupt_id: one.payload for one in given.resume}
+        return await turns.answer(given.thread_id, answers)
+    key = f"ag-ui:{given.run_id}"
+    if earlier := await turns.find(given.thread_id, key):
+        return earlier
+    return await turns.begin(agent, _new_message(given.messages), given.thread_id, request=key)
+
+
+def _new_message(messages: list[types.Message]) -> Message:
+    """Return what the user says at the end; the thread has what came before."""
+    texts: list[str] = []
+    files: list[str] = []
+    for message in reversed(messages):
+        if isinstance(message, types.AssistantMessage | types.ToolMessage):
+            break
+        if not isinstance(message, types.UserMessage):
+            continue
+        given = message.content
+        found = [types.TextPart(text=given)] if isinstance(given, str) else given
+        texts[:0] = [one.text for one in found if isinstance(one, types.TextPart)]
+        files[:0] = [_url(one.source) for one in found if not isinstance(one, types.TextPart)]
+    if not texts and not files:
+        raise InvalidRequest(
+            "The messages do not end with one of the user.",
+            cure="Add the user's message, or answer the interrupts by `resume`.",
+        )
+    return Message("\n\n".join(texts), tuple(files))
+
+
+def _url(source: types.PartSource) -> str:
+    match source:
+        case types.UrlSource():
+            return source.value
+        case types.DataSource():
+            return f"data:{source.mime_type};base64,{source.value}"
+        case _:
+            raise InvalidRequest(
+                "A file is named by a provider's handle.", cure="Send its content, or its URL."
+            )
+
+
+class AgUiStream:
+    """Writes the parts of a turn as AG-UI's events."""
+
+    def __init__(self, given: types.RunAgentInput) -> None:
+        self._given = given
+        self._open: set[tuple[str, bool]] = set()
+        self._children: dict[str, None] = {}
+        self._planned = False
+
+    def of(self, part: Part) -> Iterator[agui.BaseEvent]:
+        """Yield the events of a part."""
+        match part:
+            case parts.Begun(run_id, thread_id):
+                yield agui.RunStartedEvent(
+                    thread_id=thread_id,
+                    run_id=self._given.run_id,
+                    protocol_version=VERSION,
+                    metadata={"agent-runtime": {"runId": run_id}},
+                )
+            case parts.StepBegun(step):
+                yield agui.StepStartedEvent(step_name=f"step {step}")
+            case parts.StepEnded(step):
+                yield agui.StepFinishedEvent(step_name=f"step {step}")
+            case parts.Piece():
+                yield from self._piece(part)
+            case parts.Ended():
+                yield from self._ended(part)
+            case parts.Called(message, call):
+                arguments = call.raw if call.raw is not None else _json(call.arguments)
+                yield agui.ToolCallStartEvent(
+                    tool_call_id=call.id, tool_call_name=call.name, parent_message_id=message
+                )
+                yield agui.ToolCallArgsEvent(tool_call_id=call.id, delta=arguments)
+                yield agui.ToolCallEndEvent(tool_call_id=call.id)
+            case parts.Progressed():
+                yield _progress(part)
+            case parts.Returned(call_id, _, result):
+                yield agui.ToolCallResultEvent(
+                    message_id=f"{call_id}-result",
+                    tool_call_id=call_id,
+                    content=result.text,
+                    role="tool",
+                    metadata={"outcome": result.outcome},
+                )
+            case parts.Planned(plan):
+                yield self._plan(plan.to_json())
+            case parts.ChildBegun() | parts.ChildEnded():
+                yield from self._child(part)
+            case parts.Other(event):
+                yield agui.CustomEvent(name=event.kind, value=dict(event.data))
+            case parts.Suspended() | parts.Over():
+                yield from self._end(part)
+
+    def _piece(self, part: parts.Piece) -> Iterator[agui.BaseEvent]:
+        message, reasoning = _id(part.message, part.reasoning), part.reasoning
+        if (message, reasoning) not in self._open:
+            self._open.add((message, reasoning))
+            if reasoning:
+                yield agui.ReasoningStartEvent(message_id=message)
+                yield agui.ReasoningMessageStartEvent(message_id=message)
+            else:
+                yield agui.TextMessageStartEvent(message_id=message, role="assistant")
+        if reasoning:
+            yield agui.ReasoningMessageContentEvent(message_id=message, delta=part.text)
+        else:
+            yield agui.TextMessageContentEvent(message_id=message, delta=part.text)
+
+    def _ended(self, part: parts.Ended) -> Iterator[agui.BaseEvent]:
+        message = _id(part.message, part.reasoning)
+        self._open.discard((message, part.reasoning))
+        if part.reasoning:
+            yield agui.ReasoningMessageEndEvent(message_id=message)
+            yield agui.ReasoningEndEvent(message_id=message)
+        else:
+            yield agui.TextMessageEndEvent(message_id=message)
+        if part.void:
+            yield agui.CustomEvent(name="message-void", value={"messageId": message})
+
+    def _plan(self, plan: dict[str, Any]) -> agui.BaseEvent:
+        if self._planned:
+            return agui.StateDeltaEvent(
+                delta=cast("Any", [{"op": "replace", "path": "/plan", "value": plan}])
+            )
+        self._planned = True
+        state = self._given.state
+        before = cast("dict[str, Any]", state) if isinstance(state, dict) else {}
+        return agui.StateSnapshotEvent(snapshot={**before, "plan": plan})
+
+    def _child(self, part: parts.ChildBegun | parts.ChildEnded) -> Iterator[agui.BaseEvent]:
+        if isinstance(part, parts.ChildBegun):
+            self._children[part.run_id] = None
+            yield agui.SubagentStartedEvent(
+                subagent_run_id=part.run_id,
+                name=part.name,
+                description=part.task_key or None,
+                parent_subagent_run_id=part.parent or None,
+                parent_tool_call_id=part.call_id or None,
+            )
+        elif part.run_id in self._children:
+            del self._children[part.run_id]
+            if part.status in ("failed", "cancelled"):
+                yield agui.SubagentErrorEvent(
+                    subagent_run_id=part.run_id, message=part.detail or part.status
+                )
+            else:
+                yield _finished(part.run_id, suspended=part.status == "suspended")
+
+    def _end(self, part: parts.Suspended | parts.Over) -> Iterator[agui.BaseEvent]:
+        for child in self._children:
+            yield _finished(child, suspended=True)
+        outcome: agui.RunFinishedOutcome | None = None
+        match part:
+            case parts.Suspended(questions=questions) if questions:
+                outcome = agui.RunFinishedInterruptOutcome(interrupts=[*map(_interrupt, questions)])
+            case parts.Over(status="succeeded"):
+                outcome = agui.RunFinishedSuccessOutcome()
+            case parts.Over(status="cancelled"):
+                outcome = agui.RunFinishedCancelledOutcome()
+            case _:
+                message = part.detail or f"The run ended: {part.stop_reason}."
+                yield agui.RunErrorEvent(
+                    message=message, code=part.stop_reason, usage=[_usage(part.usage)]
+                )
+                return
+        yield agui.RunFinishedEvent(
+            thread_id=self._given.thread_id,
+            run_id=self._given.run_id,
+            result=part.output if isinstance(part, parts.Over) else None,
+            outcome=outcome,
+            usage=[_usage(part.usage)],
+        )
+
+
+def _id(message: str, reasoning: bool) -> str:
+    return f"{message}-reasoning" if reasoning else message
+
+
+def _progress(part: parts.Progressed) -> agui.BaseEvent:
+    content = {
+        "toolCallId": part.call_id,
+        "done": part.done,
+        "total": part.total,
+        "message": part.message,
+    }
+    return agui.ActivitySnapshotEvent(
+        message_id=f"{part.call_id}-progress", activity_type="tool-progress", content=content
+    )
+
+
+def _finished(child: str, *, suspended: bool) -> agui.BaseEvent:
+    outcome = agui.SubagentFinishedSuspendedOutcome() if suspended else None
+    return agui.SubagentFinishedEvent(subagent_run_id=child, outcome=outcome)
+
+
+def _interrupt(question: Question) -> types.Interrupt:
+    expires = question.expires_at
+    until = datetime.fromtimestamp(expires, UTC).isoformat() if 0 < expires < math.inf else None
+    return types.Interrupt(
+        id=question.id,
+        reason=question.kind,
+        message=question.text or f"Allow the call of {question.tool}?",
+        tool_call_id=question.call_id or None,
+        response_schema=form_of(question),
+        expires_at=until,
+        metadata={"question": described(question)},
+    )
+
+
+def _usage(used: UsageTotal) -> agui.TokenUsage:
+    return agui.TokenUsage(
+        input_tokens=used.prompt_tokens,
+        output_tokens=used.completion_tokens,
+        total_tokens=used.prompt_tokens + used.completion_tokens,
+        cached_input_tokens=used.cached_tokens,
+        cache_write_input_tokens=used.cache_write_tokens,
+    )
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()

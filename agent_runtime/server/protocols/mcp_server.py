@@ -1,0 +1,210 @@
+"""An MCP server whose tools are a long task: start, status, result, steer, cancel, answer."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import anyio
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import Field
+
+from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.server.protocols import parts
+from agent_runtime.server.protocols.answers import described
+from agent_runtime.server.protocols.parts import Part
+from agent_runtime.server.protocols.streams import text_of
+from agent_runtime.server.protocols.turns import Message, UserTurns
+
+MAX_WAIT = 3600
+"""The most seconds that `task_result` waits."""
+INSTRUCTIONS = """\
+These tools run an autonomous agent on long tasks. `start_task` returns at once with a run's id; \
+`task_result` waits for its end and reports progress. A run whose status is `suspended` and that \
+has questions waits for a person: show them, and give the person's answer by `answer_question`. \
+Never approve a call on your own."""
+
+TurnsOf = Callable[["Context[Any, Any]"], UserTurns]
+"""Returns the turns of the user who makes a request."""
+
+RunId = Annotated[str, Field(description="The run's id, which start_task returned.")]
+
+
+def task_server(turns_of: TurnsOf, agents: list[str]) -> MCPServer[Any]:
+    """Return the server.
+
+    Args:
+        agents: the names of the agents that `start_task` may run, the default first.
+    """
+    with _own_logging():
+        server: MCPServer[Any] = MCPServer("agent-runtime", instructions=INSTRUCTIONS)
+    tools = _Tools(turns_of, agents[0])
+    about = f"{inspect.getdoc(tools.start_task)} Agents: {', '.join(agents)}."
+    server.add_tool(tools.start_task, description=about)
+    for tool in (
+        tools.task_status,
+        tools.task_result,
+        tools.steer_task,
+        tools.cancel_task,
+        tools.answer_question,
+    ):
+        server.add_tool(tool)
+    return server
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    """The tools; their docstrings and fields are what clients read."""
+
+    turns_of: TurnsOf
+    default: str
+
+    async def start_task(
+        self,
+        ctx: Context[Any, Any],
+        task: Annotated[str, Field(description="What to do, with all that the agent must know.")],
+        agent: Annotated[str, Field(description="The agent's name; empty for the default.")] = "",
+        thread: Annotated[
+            str, Field(description="The thread to continue; empty for a new one.")
+        ] = "",
+    ) -> dict[str, Any]:
+        """Start a task; it goes on whatever becomes of this connection."""
+        with _told():
+            turns = self.turns_of(ctx)
+            turn = await turns.begin(agent or self.default, Message(task), thread)
+            return await _status(turns, turn.run_id)
+
+    async def task_status(self, ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
+        """Return how a task is doing: its status, steps, cost, plan, and open questions."""
+        with _told():
+            return await _status(self.turns_of(ctx), run_id)
+
+    async def task_result(
+        self,
+        ctx: Context[Any, Any],
+        run_id: RunId,
+        wait_seconds: Annotated[
+            float, Field(ge=0, le=MAX_WAIT, description="How long to wait for the end.")
+        ] = 50,
+    ) -> dict[str, Any]:
+        """Wait until a task ends or asks a person, and return its output; reports progress."""
+        with _told():
+            turns = self.turns_of(ctx)
+            with anyio.move_on_after(wait_seconds):
+                await _ended(turns, run_id, ctx)
+            return await _status(turns, run_id)
+
+    async def steer_task(
+        self,
+        ctx: Context[Any, Any],
+        run_id: RunId,
+        message: Annotated[str, Field(description="What the agent reads at its next step.")],
+    ) -> dict[str, Any]:
+        """Send a message to a running task."""
+        with _told():
+            turns = self.turns_of(ctx)
+            await turns.runtime.steer(run_id, message, user=turns.user)
+            return await _status(turns, run_id)
+
+    async def cancel_task(self, ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
+        """Cancel a task and its sub-agents; a running one sees it within half a second."""
+        with _told():
+            turns = self.turns_of(ctx)
+            await turns.runtime.cancel(run_id, user=turns.user)
+            return await _status(turns, run_id)
+
+    async def answer_question(
+        self,
+        ctx: Context[Any, Any],
+        question_id: Annotated[str, Field(description="The question's id.")],
+        answer: Annotated[
+            Any, Field(description="The person's answer, by the question's answer_schema.")
+        ],
+    ) -> dict[str, Any]:
+        """Give a person's answer to a question; the task goes on once all are answered."""
+        with _told():
+            turns = self.turns_of(ctx)
+            root = await turns.root(await turns.question(question_id))
+            turn = await turns.answer(root.thread_id, {question_id: answer})
+            return await _status(turns, turn.run_id)
+
+
+async def _ended(turns: UserTurns, run_id: str, ctx: Context[Any, Any]) -> None:
+    """Wait until a run ends or is suspended, and report its progress."""
+    run, turn = await turns.now(run_id)
+    if run.status not in ("queued", "running"):
+        return
+    reports = 0
+    step = run.steps
+    async with turns.parts(turn) as given:
+        async for part in given:
+            if isinstance(part, parts.StepBegun):
+                step = part.step
+            if message := _news(part):
+                # Progress has to rise, and one step has several reports.
+                reports += 1
+                await ctx.report_progress(reports, message=f"step {step}: {message}")
+
+
+def _news(part: Part) -> str:
+    """Return what a part says of the progress; empty if it says nothing."""
+    match part:
+        case parts.StepBegun():
+            return "the model works"
+        case parts.Called(_, call):
+            return f"calls {call.name}"
+        case parts.Progressed(_, done, total, message):
+            return f"{message} ({done:g}{f' of {total:g}' if total else ''})".strip()
+        case parts.Planned(plan):
+            done = plan.counts.get("completed", 0)
+            return f"{done} of {len(plan.items)} items of the plan are done"
+        case parts.ChildBegun(_, name, key):
+            return f"sub-agent {name} works {f'on {key}' if key else ''}".strip()
+        case _:
+            return ""
+
+
+async def _status(turns: UserTurns, run_id: str) -> dict[str, Any]:
+    run = await turns.run(run_id)
+    plan = await turns.runtime.plans.current(run.thread_id, user=turns.user)
+    questions = await turns.runtime.questions(run_id=run.id, user=turns.user)
+    used = await turns.usage(run.id)
+    return {
+        "run_id": run.id,
+        "thread_id": run.thread_id,
+        "status": run.status,
+        "stop_reason": run.stop_reason or "",
+        "detail": run.detail,
+        "output": turns.output(run),
+        "steps": run.steps,
+        "tokens": {"prompt": used.prompt_tokens, "completion": used.completion_tokens},
+        "cost_usd": None if used.unpriced_calls else used.cost / 1e9,
+        "plan": plan.to_json() if plan else None,
+        "questions": [described(one) for one in questions],
+    }
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    """Give the client an error that it can act on; others are logged by the server."""
+    try:
+        yield
+    except AgentRuntimeError as error:
+        raise ToolError(text_of(error)) from error
+
+
+@contextmanager
+def _own_logging() -> Generator[None]:
+    """Undo that the SDK sets up the logging of the whole process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)

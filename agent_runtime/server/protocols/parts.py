@@ -1,0 +1,163 @@
+"""What a turn consists of, for all protocols alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from agent_runtime.events import Event
+from agent_runtime.human.questions import Question
+from agent_runtime.messages import ToolCall, ToolResult
+from agent_runtime.plan.model import Plan
+from agent_runtime_storage.contract.records.log import RunStatus, StopReason
+from agent_runtime_storage.contract.records.usage import UsageTotal
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The run began, or was resumed."""
+
+    run_id: str
+    thread_id: str
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegun:
+    """A step began: a model call, and then its tool calls."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """The step is over."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a message's text, or of the reasoning before it; the first one begins it."""
+
+    message: str
+    text: str
+    reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The text of a message, or its reasoning, is complete.
+
+    Attributes:
+        void: whether the call failed after these pieces; the text comes again as another message.
+    """
+
+    message: str
+    reasoning: bool = False
+    void: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The model calls a tool, which the runtime runs."""
+
+    message: str
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """A tool reports how far a call is."""
+
+    call_id: str
+    done: float
+    total: float | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A call has its result."""
+
+    call_id: str
+    tool: str
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan changed."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ChildBegun:
+    """A sub-agent began to work.
+
+    Attributes:
+        parent: the run that delegated to it; empty for the turn's own run.
+        call_id: the call that delegated to it; empty if it is not known.
+    """
+
+    run_id: str
+    name: str
+    task_key: str
+    parent: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnded:
+    """A sub-agent's run is over, or suspended."""
+
+    run_id: str
+    status: RunStatus
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """What only some protocols can tell: memory, notes, retries, waits."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The turn ends here: the run waits for a person, or was stopped and can be resumed."""
+
+    stop_reason: StopReason
+    detail: str
+    questions: tuple[Question, ...]
+    usage: UsageTotal
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The turn ends here: the run is over."""
+
+    status: RunStatus
+    stop_reason: StopReason
+    detail: str
+    output: object
+    usage: UsageTotal
+
+
+Part: TypeAlias = (
+    Begun
+    | StepBegun
+    | StepEnded
+    | Piece
+    | Ended
+    | Called
+    | Progressed
+    | Returned
+    | Planned
+    | ChildBegun
+    | ChildEnded
+    | Other
+    | Suspended
+    | Over
+)

@@ -1,0 +1,35 @@
+"""The routes of all protocols, for an application to mount."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from starlette.routing import BaseRoute
+
+from agent_runtime.agent import Agent
+from agent_runtime.server.protocols.ai_sdk import ai_sdk_routes
+from agent_runtime.server.protocols.openai_chat import openai_routes
+from agent_runtime.server.protocols.turns import Turns
+from agent_runtime.workflow.definition import Workflow
+
+
+def protocol_routes(agents: Mapping[str, Agent | Workflow]) -> list[BaseRoute]:
+    """Return the routes of the protocols whose packages are installed.
+
+    The AI SDK's and OpenAI's need none, AG-UI's the extra `ag-ui`, MCP's the extra `mcp`.
+
+    Args:
+        agents: what clients may run, by the names that they use.
+    """
+    turns = Turns(agents)
+    routes: list[BaseRoute] = [*ai_sdk_routes(turns), *openai_routes(turns)]
+    if find_spec("ag_ui") is not None:
+        from agent_runtime.server.protocols.ag_ui import ag_ui_routes
+
+        routes += ag_ui_routes(turns)
+    if find_spec("mcp") is not None:
+        from agent_runtime.server.protocols.mcp_http import mcp_routes
+
+        routes += mcp_routes(turns)
+    return routes

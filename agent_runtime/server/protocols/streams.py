@@ -1,0 +1,203 @@
+"""What the protocols over HTTP share: the body of a request, streams of events, errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from agent_runtime.concurrency import single_error
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    ConfigError,
+    Conflict,
+    InvalidAnswer,
+    InvalidFile,
+    ModelError,
+    NotFound,
+    RuntimeClosed,
+    StoreError,
+    StoreUnavailable,
+)
+
+MAX_BODY = 32 << 20
+"""How many bytes a request may have."""
+PING_SECONDS = 15.0
+"""After this long without an event a comment is sent, so that proxies keep the connection."""
+_IN_THREAD = 100_000
+"""Bytes above which a body is read in a worker thread."""
+T = TypeVar("T")
+
+Write: TypeAlias = Callable[[bytes], Awaitable[None]]
+"""Sends bytes to the client."""
+Produce: TypeAlias = Callable[[Write], Awaitable[None]]
+"""Writes the body of a response to its end."""
+
+_log = logging.getLogger(__name__)
+
+
+class InvalidRequest(AgentRuntimeError):
+    """A request is not what its protocol asks for.
+
+    Cause: a client that speaks another version, or a body that is too large.
+    Cure: read the message, and send what it asks for.
+    """
+
+    status = 400
+
+
+class NotJson(InvalidRequest):
+    """The body of a request is not declared as JSON.
+
+    Cause: a client that sends a form or a text, or a page of another site, because browsers ask
+    before they send JSON elsewhere.
+    Cure: send `Content-Type: application/json`.
+    """
+
+    status = 415
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body of a request is too large.
+
+    Cause: a message with large files in it.
+    Cure: upload files, or send their URLs.
+    """
+
+    status = 413
+
+
+async def read_json(request: Request, read: Callable[[Any], T]) -> T:
+    """Return what a function makes of a request's JSON object.
+
+    Raises:
+        InvalidRequest: the body is too large, not declared as JSON, or no JSON object; or the
+            function refuses it with a `ValueError`.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise NotJson("The body is not JSON.", cure="Send `Content-Type: application/json`.")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise BodyTooLarge(
+                f"The request has more than {MAX_BODY:,} bytes.", cure="Send files as URLs."
+            )
+
+    def parse() -> T:
+        try:
+            value = orjson.loads(bytes(body))
+        except orjson.JSONDecodeError as error:
+            raise InvalidRequest(f"The body is no JSON: {error}.", cure="Send JSON.") from error
+        if not isinstance(value, dict):
+            raise InvalidRequest("The body is no JSON object.", cure="Send an object.")
+        try:
+            return read(cast("dict[str, Any]", value))
+        except ValueError as error:
+            raise InvalidRequest(f"The request is not valid: {error}", cure="Mend it.") from error
+
+    return parse() if len(body) < _IN_THREAD else await anyio.to_thread.run_sync(parse)
+
+
+def status_of(error: Exception) -> int:
+    """Return the HTTP status of an error."""
+    match error:
+        case InvalidRequest():
+            return error.status
+        case NotFound():
+            return 404
+        case Conflict():
+            return 409
+        case InvalidAnswer() | InvalidFile() | ConfigError():
+            return 400
+        case RuntimeClosed() | StoreUnavailable():
+            return 503
+        case ModelError():
+            return 502
+        case StoreError():
+            # An id that cannot be stored, among others.
+            return 400
+        case _:
+            return 500
+
+
+def text_of(error: Exception) -> str:
+    """Return what a client may read of an error; an unexpected one is logged instead."""
+    if isinstance(error, AgentRuntimeError):
+        return str(error)
+    _log.error("A request failed.", exc_info=error)
+    return "The service failed. Its log has the reason."
+
+
+def problem(error: Exception) -> Response:
+    """Return an error as problem details (RFC 9457)."""
+    status = status_of(error)
+    body = {
+        "type": "about:blank",
+        "title": type(error).__name__ if status != 500 else "Internal error",
+        "status": status,
+        "detail": text_of(error),
+    }
+    return Response(orjson.dumps(body), status, media_type="application/problem+json")
+
+
+def event_of(value: object) -> bytes:
+    """Return JSON as an event of a stream; what JSON does not have is written as text."""
+    return b"data: " + orjson.dumps(value, default=str) + b"\n\n"
+
+
+class EventStream(Response):
+    """Server-sent events, until all are written or the client has left."""
+
+    def __init__(self, produce: Produce, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(
+            headers={
+                "cache-control": "no-cache",
+                # Otherwise nginx collects events before it passes them on.
+                "x-accel-buffering": "no",
+                **(headers or {}),
+            },
+            media_type="text/event-stream",
+        )
+        # The length is not known.
+        del self.headers["content-length"]
+        self._produce = produce
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events; what produces them ends when the client leaves."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        sending = anyio.Lock()
+        quiet = anyio.Event()
+
+        async def write(data: bytes) -> None:
+            nonlocal quiet
+            async with sending:
+                quiet.set()
+                quiet = anyio.Event()
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+
+        async def ping() -> None:
+            while True:
+                with anyio.move_on_after(PING_SECONDS):
+                    await quiet.wait()
+                    continue
+                await write(b": ping\n\n")
+
+        async def until_left() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            group.cancel_scope.cancel()
+
+        async with single_error(), anyio.create_task_group() as group:
+            group.start_soon(ping)
+            group.start_soon(until_left)
+            await self._produce(write)
+            group.cancel_scope.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,398 @@
+"""Begin, continue and find the turns of clients; their runs outlive the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import orjson
+from starlette.requests import HTTPConnection
+
+from agent_runtime.agent import Agent
+from agent_runtime.errors import AgentRuntimeError, Conflict, InvalidFile, NotFound
+from agent_runtime.events import Event
+from agent_runtime.human.questions import Question
+from agent_runtime.messages import UserMessage
+from agent_runtime.run.results import RunResult
+from agent_runtime.runtime import Runtime
+from agent_runtime.server.access import runtime_of, user_of
+from agent_runtime.server.protocols.answers import answer_of
+from agent_runtime.server.protocols.live import LiveEvents, Place
+from agent_runtime.server.protocols.turn_parts import Part, Turn, turn_parts
+from agent_runtime.workflow.definition import Workflow
+from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.records.log import Run, Thread
+from agent_runtime_storage.contract.records.usage import UsageTotal
+
+MAX_FILES = 20
+"""How many files a message of a client may have."""
+_RECENT = 20
+"""How many of a thread's newest runs are searched for a request that came before."""
+_REQUEST, _AFTER, _AGENT = "request", "after", "served_as"
+"""Keys of a run's spec: the client's id of the request, the cursor, the agent's name here."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a client's user says.
+
+    Attributes:
+        files: URLs that begin with http(s):// or data:.
+    """
+
+    text: str
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.files) > MAX_FILES:
+            raise InvalidFile(
+                f"The message has {len(self.files)} files.",
+                cure=f"Attach at most {MAX_FILES} to a message.",
+            )
+        for url in self.files:
+            # Anything else would name a file of the server.
+            if not url.startswith(("https://", "http://", "data:")):
+                raise InvalidFile(
+                    "A file of the message is neither a URL nor data.",
+                    cure="Give an http(s) URL, or a data URL with the content.",
+                )
+
+
+class Turns:
+    """The turns of an application's clients.
+
+    Args:
+        agents: what may run, by the names that clients use.
+        spec: stored with each run; must not hold secrets.
+    """
+
+    def __init__(
+        self, agents: Mapping[str, Agent | Workflow], spec: Mapping[str, Any] | None = None
+    ) -> None:
+        self.agents = dict(agents)
+        self.spec = dict(spec or {})
+        self._live = LiveEvents()
+        self._locks: dict[Place, tuple[anyio.Lock, int]] = {}
+
+    def of(self, connection: HTTPConnection) -> UserTurns:
+        """Return the turns of the user who sends a request."""
+        return UserTurns(self, runtime_of(connection), user_of(connection))
+
+    def agent(self, name: str) -> Agent | Workflow:
+        """Return an agent. Raises `NotFound`."""
+        if (agent := self.agents.get(name)) is None:
+            raise NotFound(
+                f"There is no agent {name!r}.", cure=f"Use one of: {', '.join(self.agents)}."
+            )
+        return agent
+
+    @property
+    def live(self) -> LiveEvents:
+        """What the runs of this process tell while they work."""
+        return self._live
+
+    @asynccontextmanager
+    async def alone(self, place: Place) -> AsyncGenerator[None]:
+        """Wait until no other request begins a turn on the thread."""
+        lock, waiting = self._locks.get(place, (anyio.Lock(), 0))
+        self._locks[place] = lock, waiting + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, waiting = self._locks[place]
+            self._locks[place] = lock, waiting - 1
+            if waiting == 1:
+                del self._locks[place]
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurns:
+    """The turns of one user."""
+
+    turns: Turns
+    runtime: Runtime
+    user: str
+
+    def parts(self, turn: Turn) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
+        """Give the parts of a turn until it ends."""
+        return turn_parts(self.runtime, self.turns.live, turn)
+
+    # Begin
+
+    async def begin(
+        self,
+        agent: str,
+        message: Message | None,
+        thread: str = "",
+        *,
+        request: str = "",
+        replaces: int = 0,
+    ) -> Turn:
+        """Begin a run, and return its turn once it has begun.
+
+        Args:
+            message: None answers the user's message at the thread's head again.
+            thread: created if it does not exist; empty for a new one.
+            request: the client's id of this request; if it began a run already, the turn of that
+                run is returned.
+            replaces: which of the user's messages it replaces, counted from 1; 0 for none.
+
+        Raises:
+            NotFound: there is no such agent, or no such message.
+            ThreadBusy: another run is active on the thread.
+        """
+        runnable = self.turns.agent(agent)
+        thread = thread or new_id()
+        async with self.turns.alone((self.user, thread)):
+            known = await self._thread(thread)
+            if known is not None and request:
+                # An edit may bring an earlier text back, which is not the request that came before.
+                among = 1 if replaces else _RECENT
+                if earlier := await self.find(thread, request, among=among):
+                    return earlier
+            if known is not None and replaces:
+                await self._replace(thread, replaces)
+            after = known.last_event if known else 0
+            spec = {**self.turns.spec, _AFTER: after, _AGENT: agent}
+            if request:
+                spec[_REQUEST] = request
+
+            async def run(listener: Callable[[Event], None]) -> RunResult:
+                task = UserMessage(message.text) if message else None
+                return await self.runtime.run(
+                    runnable,
+                    task,
+                    files=message.files if message else (),
+                    thread=thread,
+                    user=self.user,
+                    spec=spec,
+                    on_event=listener,
+                )
+
+            return await self._begun(thread, after, run)
+
+    async def regenerate(self, agent: str, thread: str) -> Turn:
+        """Answer the thread's newest user message again, and return the turn. As `begin`."""
+        runnable = self.turns.agent(agent)
+        async with self.turns.alone((self.user, thread)):
+            known = await self.runtime.threads.get(thread, user=self.user)
+
+            async def run(listener: Callable[[Event], None]) -> RunResult:
+                return await self.runtime.regenerate(
+                    runnable, thread, user=self.user, on_event=listener
+                )
+
+            return await self._begun(thread, known.last_event, run)
+
+    async def _replace(self, thread: str, number: int) -> None:
+        """Let the next message replace one of the user's, counted from 1."""
+        messages = await self.runtime.threads.messages(thread, user=self.user)
+        said = [one for one in messages if isinstance(one.message, UserMessage)]
+        if number == len(said) + 1:
+            # It never came to be.
+            return
+        if not 0 < number <= len(said):
+            raise NotFound(
+                f"Thread {thread} has {len(said)} messages of the user, not {number}.",
+                cure="Load the thread's messages again.",
+            )
+        await self.runtime.threads.edit(thread, said[number - 1].node_id, user=self.user)
+
+    async def find(self, thread: str, request: str, *, among: int = _RECENT) -> Turn | None:
+        """Return the turn that a request began; None if none of the newest runs is its."""
+        for run in (await self._runs(thread))[:among]:
+            if run.spec.get(_REQUEST) == request:
+                return self._turn(run)
+        return None
+
+    async def active(self, thread: str) -> Turn | None:
+        """Return the turn of the thread's active run, from the run's beginning.
+
+        None if there is none, and if it waits for a person: then nothing happens.
+        """
+        known = await self._thread(thread)
+        if known is None or known.active_run is None:
+            return None
+        run = await self.run(known.active_run)
+        return None if run.status == "suspended" else self._turn(run)
+
+    # Continue
+
+    async def answer(self, thread: str, answers: Mapping[str, object]) -> Turn:
+        """Answer questions of a thread's run, and resume it; return the turn that this begins.
+
+        Answers that were given before count; the turn is then the one that they began.
+
+        Args:
+            answers: JSON, by the question's id or by the call that asks.
+
+        Raises:
+            NotFound: one is no question of this thread's runs.
+            InvalidAnswer: one is not what its question asks for.
+            QuestionClosed: one has expired, or its run is over.
+        """
+        async with self.turns.alone((self.user, thread)):
+            found = [
+                (await self._question_on(thread, key), value) for key, value in answers.items()
+            ]
+            if not found:
+                raise Conflict(f"Thread {thread} got no answer.", cure="Name a question.")
+            root = await self.root(found[0][0])
+            news = [
+                (one.id, answer_of(one, value)) for one, value in found if one.status != "answered"
+            ]
+            for question, given in news:
+                await self.runtime.answer(question, given, user=self.user)
+            if await self.runtime.questions(run_id=root.id, user=self.user):
+                return Turn(self.user, root.thread_id, root.id, 0, waiting=True)
+            if not news and root.status != "suspended":
+                return await self._continued(root, {one.id for one, _ in found})
+            if root.status != "suspended":
+                # It still works, and goes on by itself.
+                return (await self.now(root.id))[1]
+            return await self._resumed(root)
+
+    async def abandon(self, thread: str, question: str) -> Turn:
+        """Cancel the run that asks a question; return the turn that this begins.
+
+        Raises:
+            NotFound: it is no question of this thread's runs.
+        """
+        root = await self.root(await self._question_on(thread, question))
+        _, turn = await self.now(root.id)
+        await self.runtime.cancel(root.id, user=self.user)
+        return turn
+
+    # Look
+
+    async def run(self, run_id: str) -> Run:
+        """Return a run. Raises `NotFound`."""
+        return await self.runtime.store_of(self.user).runs.get(run_id)
+
+    async def now(self, run_id: str) -> tuple[Run, Turn]:
+        """Return a run and the turn that begins now. Raises `NotFound`."""
+        run = await self.run(run_id)
+        # The cursor before the steps: an event in between is then given, and none is missed.
+        thread = await self.runtime.threads.get(run.thread_id, user=self.user)
+        run = await self.run(run_id)
+        return run, Turn(self.user, run.thread_id, run.id, thread.last_event, run.steps)
+
+    async def question(self, question_id: str) -> Question:
+        """Return a question. Raises `NotFound`."""
+        return Question.of(await self.runtime.store_of(self.user).questions.get(question_id))
+
+    async def usage(self, run_id: str) -> UsageTotal:
+        """Return what a run and its sub-agents used."""
+        spending = self.runtime.store_of(self.user).spending
+        return UsageTotal.of((await spending.usage_by_purpose(root_run_id=run_id)).values())
+
+    @staticmethod
+    def output(run: Run) -> object:
+        """Return the output of a run, as JSON; None if there is none."""
+        return orjson.loads(run.output) if run.output else None
+
+    async def _continued(self, run: Run, questions: set[str]) -> Turn:
+        """Return the turn that earlier answers to questions began."""
+        after, steps = int(run.spec.get(_AFTER) or 0), 0
+        found = asked = after
+        while page := await self.runtime.threads.events(run.thread_id, after=after, user=self.user):
+            for event in page:
+                if event.run_id != run.id:
+                    continue
+                if event.kind == "question" and event.data["id"] in questions:
+                    found = asked = event.id
+                elif event.kind == "run-start" and found == asked and event.id > asked:
+                    found = event.id - 1
+                elif event.kind == "answer" and event.id <= found:
+                    steps = int(event.data["step"])
+            after = page[-1].id
+        return Turn(self.user, run.thread_id, run.id, found, steps)
+
+    async def _resumed(self, root: Run) -> Turn:
+        thread = await self.runtime.threads.get(root.thread_id, user=self.user)
+        agent = self._agent_of(root)
+
+        async def resume(listener: Callable[[Event], None]) -> RunResult:
+            return await self.runtime.resume(root.id, agent, user=self.user, on_event=listener)
+
+        return await self._begun(root.thread_id, thread.last_event, resume)
+
+    def _agent_of(self, run: Run) -> Agent | Workflow:
+        if name := run.spec.get(_AGENT):
+            return self.turns.agent(str(name))
+        for agent in self.turns.agents.values():
+            if agent.name == run.agent:
+                return agent
+        raise NotFound(
+            f"Run {run.id} is of the agent {run.agent!r}, which is not served here.",
+            cure="Resume it where it was begun.",
+        )
+
+    async def _question_on(self, thread: str, key: str) -> Question:
+        questions = await self.runtime.questions(thread=thread, status=None, user=self.user)
+        for one in reversed(questions):
+            if key in (one.id, one.call_id):
+                return one
+        raise NotFound(f"Thread {thread} has no question {key!r}.", cure="Check the id.")
+
+    async def root(self, question: Question) -> Run:
+        """Return the root of the run that asks."""
+        return await self.run((await self.run(question.run_id)).root_run_id)
+
+    # From a run to its turn
+
+    async def _begun(
+        self,
+        thread: str,
+        after: int,
+        work: Callable[[Callable[[Event], None]], Awaitable[RunResult]],
+    ) -> Turn:
+        """Start the work detached from this request, and return its turn once the run has begun."""
+        begun: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
+        place = self.user, thread
+
+        async def drive() -> None:
+            try:
+                with self.turns.live.publishing(place) as publish:
+
+                    def listen(event: Event) -> None:
+                        publish(event)
+                        if event.kind == "run-start" and not begun.done():
+                            # Node memory gives each run a thread of its own.
+                            cursor = after if event.thread_id == thread else 0
+                            begun.set_result(Turn(self.user, event.thread_id, event.run_id, cursor))
+
+                    await work(listen)
+            except asyncio.CancelledError:
+                begun.cancel()
+                raise
+            except Exception as error:
+                if not begun.done():
+                    begun.set_exception(error)
+                elif not isinstance(error, AgentRuntimeError):
+                    # The run's end is recorded; nobody else would see what broke.
+                    _log.exception("A run on thread %s failed.", thread)
+
+        self.runtime.host.background.start(drive())
+        return await begun
+
+    def _turn(self, run: Run) -> Turn:
+        return Turn(self.user, run.thread_id, run.id, int(run.spec.get(_AFTER) or 0))
+
+    async def _thread(self, thread: str) -> Thread | None:
+        try:
+            return await self.runtime.threads.get(thread, user=self.user)
+        except NotFound:
+            return None
+
+    async def _runs(self, thread: str) -> Sequence[Run]:
+        runs = await self.runtime.store_of(self.user).runs.list(thread_id=thread, limit=_RECENT)
+        return [run for run in runs if run.parent_run_id is None]
