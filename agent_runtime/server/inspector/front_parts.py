@@ -35,5 +35,10 @@ async def missing_parts(
     return found
 
 
+def forget() -> None:
+    """Forget what is kept, as a new process has."""
+    _known.clear()
+
+
 def _parts(rows: BranchRows) -> FrontParts:
     return FrontParts.of(view_from(rows))

@@ -24,6 +24,7 @@ from agent_runtime.errors import (
 from agent_runtime.server.access import store_of
 from agent_runtime.server.inspector import activations, nodes, observations
 from agent_runtime.server.inspector.home import MOST_RECENT, home_of
+from agent_runtime.server.inspector.pages import page_routes
 from agent_runtime.server.inspector.places import place_of
 from agent_runtime.server.inspector.prompts import prompt_under
 from agent_runtime.server.inspector.steps import steps_of
@@ -50,7 +51,7 @@ class BadParameter(ValueError):
 
 
 def inspector_routes() -> list[Route]:
-    """Return the routes below `/api/inspector`.
+    """Return the page's routes and those below `/api/inspector`, which it reads.
 
     They take the runtime and the user from the request, as `agent_runtime.server.access` says.
     """
@@ -69,7 +70,7 @@ def inspector_routes() -> list[Route]:
         f"{thread}/where": _where,
         thread: _thread,
     }
-    return [
+    return page_routes() + [
         Route(PREFIX + path, _problems(handler), methods=["GET"]) for path, handler in found.items()
     ]
 
