@@ -21,8 +21,10 @@ POLICY = (
 )
 _KINDS = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
 _NAME = re.compile(r"[a-z0-9_-]+\.(css|js)")
-_IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./([a-z0-9_-]+\.js)";?[ \t]*$', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async function|function|const|let|class)\b)", re.MULTILINE)
+_IMPORT = re.compile(
+    r'^import\s*(\{[\s\w$,]*\})\s*from\s*"\./([a-z0-9_-]+\.js)";?[ \t]*$', re.MULTILINE
+)
+_EXPORT = re.compile(r"^export ((?:async function|function|const|class) ([\w$]+))", re.MULTILINE)
 _STYLE = re.compile(r'<link rel="stylesheet" href="[^"]*style\.css">')
 _SCRIPT = re.compile(r'<script type="module" src="[^"]*main\.js"></script>')
 
@@ -104,25 +106,29 @@ def _digest(text: str) -> str:
 def _joined(folder: Traversable, entry: str) -> str:
     """Return a module and all that it imports as one, each after those that it imports.
 
-    Modules import names without changing them, and export declarations only, so that they can
-    share one scope.
+    Each becomes a function's scope that returns what the module exports.  Modules import names
+    without changing them, and export declarations that are never assigned again.
     """
-    texts: dict[str, str] = {}
+    scopes: dict[str, str] = {}
     begun: set[str] = set()
 
     def add(name: str) -> None:
-        if name in texts:
+        if name in scopes:
             return
         if name in begun:
             raise ValueError(f"the modules of the page import each other in a circle: {name}")
         begun.add(name)
         text = folder.joinpath(name).read_text("utf-8")
-        for needed in _IMPORT.findall(text):
+        for _, needed in _IMPORT.findall(text):
             add(needed)
-        own = _EXPORT.sub("", _IMPORT.sub("", text))
+        numbers = {one: number for number, one in enumerate(scopes)}
+        names = ", ".join(exported for _, exported in _EXPORT.findall(text))
+        own = _IMPORT.sub(lambda found: f"const {found[1]} = m{numbers[found[2]]};", text)
+        own = _EXPORT.sub(r"\1", own)
         if re.search(r"^(?:import|export)\b", own, re.MULTILINE):
             raise ValueError(f"{name} imports or exports in a form that cannot be joined")
-        texts[name] = f"// {name}\n{own.strip()}\n"
+        scope = f"(() => {{\n{own.strip()}\nreturn {{{names}}};\n}})()"
+        scopes[name] = f"// {name}\nconst m{len(scopes)} = {scope};"
 
     add(entry)
-    return "\n".join(texts.values())
+    return "\n".join(scopes.values())

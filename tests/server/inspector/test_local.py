@@ -38,9 +38,9 @@ def folder(tmp_path: Path) -> Path:
     )
     (tmp_path / "data.js").write_text(
         'import {el} from "./dom.js";\nexport const name = "a";\n'
-        "export function get(x) { return el(x); }\n"
+        "const own = 1;\nexport function get(x) { return el(x); }\n"
     )
-    (tmp_path / "dom.js").write_text("export const el = x => x;\n")
+    (tmp_path / "dom.js").write_text("export const el = x => x;\nconst own = 2;\n")
     return tmp_path
 
 
@@ -95,6 +95,7 @@ def test_the_modules_of_the_page_become_one_script(folder: Path) -> None:
         'import * as all from "./dom.js";',
         'import {main} from "./main.js";',
         "export default 3;",
+        "export let changed = 3;",
         'const x = "</script>";',
         'import {x} from "https://elsewhere.example/x.js";',
     ],
