@@ -53,7 +53,7 @@ class CallTiming:
         self.causes = [*self.causes, reason[:CAUSE_CHARS]][-MOST_RETRIES:]
 
     def take(self) -> dict[str, Any]:
-        """Return the fields of the `answer` event, and begin anew."""
+        """Return the fields of the `answer` event, and start over."""
         now, began = time.time(), self.began_at
         data: dict[str, Any] = {"began_at": began, "first_token_at": self.first_at}
         data["seconds"] = None if began is None else round(max(now - began, 0.0), 3)

@@ -1,8 +1,7 @@
 """Measure what the inspector's page waits for, on a thread of ten thousand steps.
 
 A scripted model reads files in one run with observational memory, whose rules observe.  Then each
-route is asked as the page asks it, of the application without a network; medians are reported. First
-come the shape of the whole thread, which the page needs to begin, and what it loads with it.
+route is asked as the page asks it, of the application without a network; medians are reported.
 """
 
 from __future__ import annotations

@@ -67,13 +67,13 @@ async def _line(store: UserStore, run: Run) -> dict[str, Any]:
     usage = await store.spending.usage_total(run_id=run.id)
     children = await store.runs.list(parent_run_id=run.id, limit=1000)
     plan = None if thread.head is None else await plan_at(store, thread.id, thread.head)
-    spark: Sequence[int] = await store.inspection.last_prompts(run, limit=SPARK)
+    spark: Sequence[int] = await store.inspection.last_prompts(thread.id, run.id, limit=SPARK)
     done = None if plan is None else {"done": plan.settled, "total": len(plan.items)}
     return run_line(
         run,
         usage,
         title=thread.title,
-        model=await store.inspection.last_model(run),
+        model=await store.inspection.last_model(thread.id, run.id),
         children=len(children),
         plan=done,
         spark=spark,

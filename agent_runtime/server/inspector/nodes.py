@@ -81,7 +81,7 @@ async def _children(
 
 
 class _Known:
-    """What outlines of nodes show besides the nodes themselves."""
+    """What outlines of nodes show in addition to the nodes."""
 
     def __init__(
         self,

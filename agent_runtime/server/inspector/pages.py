@@ -30,7 +30,7 @@ _SCRIPT = re.compile(r'<script type="module" src="[^"]*main\.js"></script>')
 
 
 def page_routes() -> list[Route]:
-    """Return the routes of the page and of its files, beside `/api`."""
+    """Return the routes of the page and of its files; what it reads is below `/api`."""
     return [
         Route("/", _index, methods=["GET"]),
         Route("/static/{name}", _static, methods=["GET"]),

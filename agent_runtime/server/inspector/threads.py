@@ -19,7 +19,7 @@ MOST_QUESTIONS = 100
 
 
 async def thread_of(store: UserStore, thread_id: str) -> dict[str, Any]:
-    """Return what the page shows of a thread besides its log. Raises `NotFound`."""
+    """Return what the page shows of a thread, without its log. Raises `NotFound`."""
     thread = await store.threads.get(thread_id)
     newest = await store.runs.list(thread_id=thread_id, limit=1)
     tree = await _tree(store, newest[0]) if newest else []

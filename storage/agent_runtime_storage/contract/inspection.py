@@ -70,10 +70,10 @@ class InspectionStore(Protocol):
         """Return the data of a thread's newest `run-start` event; empty if there is none."""
         ...
 
-    async def last_prompts(self, run: Run, *, limit: int = 60) -> list[int]:
+    async def last_prompts(self, thread_id: str, run_id: str, *, limit: int = 60) -> list[int]:
         """Return the reported prompt tokens of a run's last steps, oldest first."""
         ...
 
-    async def last_model(self, run: Run) -> str:
+    async def last_model(self, thread_id: str, run_id: str) -> str:
         """Return the name of the model of a run's newest answer; empty if it has none."""
         ...

@@ -78,12 +78,12 @@ class SqlInspection:
         rows = await self._scope.read("last_start", thread_id=thread_id)
         return orjson.loads(rows[0][0]) if rows else {}
 
-    async def last_prompts(self, run: Run, *, limit: int = 60) -> list[int]:
+    async def last_prompts(self, thread_id: str, run_id: str, *, limit: int = 60) -> list[int]:
         rows = await self._scope.read(
-            "last_prompts", thread_id=run.thread_id, run_id=run.id, limit=limit
+            "last_prompts", thread_id=thread_id, run_id=run_id, limit=limit
         )
         return [tokens for (tokens,) in reversed(rows)]
 
-    async def last_model(self, run: Run) -> str:
-        rows = await self._scope.read("last_model", thread_id=run.thread_id, run_id=run.id)
+    async def last_model(self, thread_id: str, run_id: str) -> str:
+        rows = await self._scope.read("last_model", thread_id=thread_id, run_id=run_id)
         return rows[0][0] if rows else ""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
 import pytest
+from click.testing import CliRunner
 
 from agent_runtime import Agent
+from agent_runtime.cli.main import main
 from agent_runtime.models.scripted import call, say
 from agent_runtime.server.inspector.columns import decode_tables, encode_tables
 from agent_runtime.server.inspector.export import exported
@@ -146,3 +149,21 @@ def test_columns_are_read_back_as_written(values: list[int]) -> None:
     header, read = decode_tables(encode_tables({"é": "ü"}, tables))
     assert read == {"a": {"x": values, "y": [1] * len(values)}, "b": {}}
     assert header["é"] == "ü"
+
+
+def test_the_command_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", f"file:{tmp_path / 'a.db'}")
+    result = CliRunner().invoke(main, ["view", "--export", "a.html"])
+    assert result.exit_code == 2
+    assert "--export writes one thread" in result.output
+    taken = socket.socket()
+    with taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        result = CliRunner().invoke(main, ["view", "--no-browser", "--port", port])
+    assert f"port {port}" in result.output
+    assert "--port" in result.output
+    result = CliRunner().invoke(main, ["view", "none", "--no-browser"])
+    assert result.exit_code != 0
+    assert not (tmp_path / "a.html").exists()

@@ -53,10 +53,10 @@ async def test_where_agrees_with_explain_and_with_each_prompt(runtime: Runtime) 
         _, tables = await page.steps("a/b")
         for node in tables["nodes"]["node"]:
             now = await page.get("threads/a/b/where", node=node)
-            told = await runtime.memory.explain("a/b", node)
-            assert (now["form"], now["summary"]) == (told.form, told.summary)
-            path = [one.id for one in told.observations] if told.active else []
-            assert (now["path"], now["constraint"]) == (path, told.constraint)
+            explained = await runtime.memory.explain("a/b", node)
+            assert (now["form"], now["summary"]) == (explained.form, explained.summary)
+            path = [one.id for one in explained.observations] if explained.active else []
+            assert (now["path"], now["constraint"]) == (path, explained.constraint)
         steps = list(zip(tables["steps"]["node"], tables["steps"]["activation"], strict=True))
         for answer, activation in steps[::3]:
             prompt = await page.get("threads/a/b/prompt", activation=activation)
@@ -237,7 +237,7 @@ async def _refused(page: Page, path: str, status: int) -> None:
     response = await page.client.get(path)
     assert response.status_code == status, (path, response.text[:200])
     assert response.headers["content-type"] == "application/problem+json"
-    told = response.json()
-    assert told["status"] == status
-    assert told["detail"]
-    assert told["cure"]
+    explained = response.json()
+    assert explained["status"] == status
+    assert explained["detail"]
+    assert explained["cure"]
