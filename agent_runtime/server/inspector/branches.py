@@ -31,8 +31,13 @@ class Branch:
         return self.nodes[-1].seq if self.nodes else self.head
 
 
-def walk(nodes: Sequence[SkeletonNode], head: int | None, after: int) -> list[SkeletonNode] | None:
+def walk(
+    nodes: Sequence[SkeletonNode], head: int | None, after: int, first: int = 0
+) -> list[SkeletonNode] | None:
     """Return the nodes from after `after` up to a head; None if `after` is not below the head.
+
+    Args:
+        first: leave out nodes before this one, whether it is on the branch or not.
 
     Raises:
         CorruptThread: a node in between is missing.
@@ -40,7 +45,7 @@ def walk(nodes: Sequence[SkeletonNode], head: int | None, after: int) -> list[Sk
     known = {node.seq: node for node in nodes}
     found: list[SkeletonNode] = []
     seq = head
-    while seq is not None and seq > after:
+    while seq is not None and seq > after and seq >= first:
         node = known.get(seq)
         if node is None or (node.parent_id is not None and node.parent_id >= seq):
             raise CorruptThread(
@@ -58,17 +63,32 @@ def walk(nodes: Sequence[SkeletonNode], head: int | None, after: int) -> list[Sk
 
 
 async def branch_of(
-    store: UserStore, thread_id: str, head: int | None = None, *, after: int = 0
+    store: UserStore, thread_id: str, head: int | None = None, *, after: int = 0, first: int = 0
 ) -> Branch:
     """Return a branch of a thread.
 
     Args:
         head: its last closed node; None for the thread's own.
         after: leave out this node and those before it.
+        first: leave out nodes before this one, whether it is on the branch or not.
 
     Raises:
         NotFound: there is no such thread or closed node.
         CorruptThread: the branch is broken.
+    """
+    top = await top_of(store, thread_id, head)
+    nodes = await store.inspection.nodes(thread_id, after=max(after, first - 1, 0))
+    found, reset = walk(nodes, top, after, first), False
+    if found is None:
+        found, reset = walk(await store.inspection.nodes(thread_id), top, 0), True
+    return Branch(thread_id, top, tuple(found or ()), reset)
+
+
+async def top_of(store: UserStore, thread_id: str, head: int | None) -> int | None:
+    """Return the last closed node of a branch: the given one, or the thread's head for None.
+
+    Raises:
+        NotFound: there is no such thread or node.
     """
     thread = await store.threads.get(thread_id)
     top = thread.head if head is None else head
@@ -76,8 +96,4 @@ async def branch_of(
         raise NotFound(
             f"Thread {thread_id} has no node {top}.", cure="Check the number of the node."
         )
-    nodes = await store.inspection.nodes(thread_id, after=after)
-    found, reset = walk(nodes, top, after), False
-    if found is None:
-        found, reset = walk(await store.inspection.nodes(thread_id), top, 0), True
-    return Branch(thread_id, top, tuple(found or ()), reset)
+    return top

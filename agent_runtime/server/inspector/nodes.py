@@ -45,7 +45,7 @@ async def nodes_of(
         NotFound: there is no such thread or closed node.
         CorruptThread: the branch is broken.
     """
-    branch = await branch_of(store, thread_id, head, after=0)
+    branch = await branch_of(store, thread_id, head, first=first)
     wanted = [node for node in branch.nodes if first <= node.seq <= last]
     shown = wanted[:MOST]
     rows: list[Node] = []

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import anyio.to_thread
 import orjson
 
 from agent_runtime.delegation.tool import NAME as DELEGATE
 from agent_runtime.prompt.parts import FrontParts
-from agent_runtime.server.inspector.branches import Branch, branch_of
+from agent_runtime.server.inspector.branches import Branch, top_of, walk
 from agent_runtime.server.inspector.columns import encode_tables
 from agent_runtime.server.inspector.front_parts import missing_parts
 from agent_runtime_storage.contract.records.inspection import (
@@ -54,6 +54,8 @@ STEP_COLUMNS = [
     "flags",
 ]
 NODE_COLUMNS = ["node", "role", "tokens", "calls", "at", "flags", "activation"]
+Ends: TypeAlias = tuple[int, int, int, int]
+_NO_ENDS = (0, 0, 0, 0)
 _CALL_FLAGS = {
     "error": ERROR,
     "refused": ERROR,
@@ -76,8 +78,13 @@ async def steps_of(
         NotFound: there is no such thread or closed node.
         CorruptThread: the branch is broken.
     """
-    branch = await branch_of(store, thread_id, head, after=after)
-    skeleton = await store.inspection.skeleton(thread_id, after=0 if branch.reset else after)
+    top = await top_of(store, thread_id, head)
+    skeleton = await store.inspection.skeleton(thread_id, after=after)
+    found = walk(skeleton.nodes, top, after)
+    if reset := found is None:
+        skeleton = await store.inspection.skeleton(thread_id)
+        found = walk(skeleton.nodes, top, 0)
+    branch = Branch(thread_id, top, tuple(found or ()), reset)
     stored = {
         one: FrontParts.from_row(orjson.loads(parts))
         for one, parts in skeleton.parts.items()
@@ -139,7 +146,7 @@ class _Known:
     timing: Mapping[int, Mapping[str, Any]]
     calls: Mapping[int, int]
     flags: Mapping[int, int]
-    parts: Mapping[int, FrontParts] = field(default_factory=dict[int, FrontParts])
+    ends: Mapping[int, Ends]
 
     @classmethod
     def of(cls, skeleton: Skeleton, parts: Mapping[int, FrontParts]) -> _Known:
@@ -160,22 +167,22 @@ class _Known:
             if orjson.loads(data).get("source") == "steer":
                 flags[node] = flags.get(node, 0) | STEERED
         usage = {one.node_id: one for one in skeleton.usage}
-        return cls(usage, timing, calls, flags, parts)
+        ends = {one: ends_of(front) for one, front in parts.items()}
+        return cls(usage, timing, calls, flags, ends)
 
     def step(
         self, node: SkeletonNode, usage: SkeletonUsage, at: int, flags: int, model: int
     ) -> tuple[int, ...]:
         """Return the row of a step, in the order of `STEP_COLUMNS`."""
         data = self.timing.get(node.seq, {})
-        front = self.parts.get(node.activation_id, FrontParts())
+        ends = self.ends.get(node.activation_id, _NO_ENDS)
         reported = usage.prompt_tokens if usage.reported else -1
-        began, first, seconds = (
-            data.get(name) for name in ("began_at", "first_token_at", "seconds")
-        )
+        began, first = data.get("began_at"), data.get("first_token_at")
+        seconds = data.get("seconds")
         return (
             node.seq,
             node.activation_id,
-            *bands(front, usage.counted_tokens, reported),
+            *bands(ends, usage.counted_tokens, reported),
             reported,
             usage.counted_tokens,
             usage.cached_tokens,
@@ -190,20 +197,28 @@ class _Known:
         )
 
 
-def bands(front: FrontParts, counted: int, reported: int) -> tuple[int, int, int, int, int]:
+def ends_of(front: FrontParts) -> Ends:
+    """Return where the bands before the raw messages end: system, observed, constraints, state."""
+    system = front.system + front.tools + front.context
+    observed = system + front.observed
+    constraints = observed + front.constraints
+    return system, observed, constraints, constraints + front.state
+
+
+def bands(ends: Ends, counted: int, reported: int) -> tuple[int, int, int, int, int]:
     """Return the tokens of a prompt's five bands: system, observed, constraints, state, raw.
 
     Our count is stretched or shrunk to what the provider reported, so that the bands add up to it
     exactly; to our count if it reported nothing (-1).
     """
-    system = front.system + front.tools + front.context
-    ends = [system]
-    for size in (front.observed, front.constraints, front.state):
-        ends.append(ends[-1] + size)
-    whole = max(counted, ends[-1])
+    a, b, c, d = ends
+    whole = max(counted, d)
     total = whole if reported < 0 else reported
-    if not whole:
-        return 0, 0, 0, 0, total
-    # The ends are rounded, not the sizes, so the sum is exact.
-    a, b, c, d = ((2 * end * total + whole) // (2 * whole) for end in ends)
+    if whole and whole != total:
+        # The ends are rounded, not the sizes, so the sum is exact.
+        twice = 2 * whole
+        a = (2 * a * total + whole) // twice
+        b = (2 * b * total + whole) // twice
+        c = (2 * c * total + whole) // twice
+        d = (2 * d * total + whole) // twice
     return a, b - a, c - b, d - c, total - d
