@@ -303,6 +303,18 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "runs.replace_spec": {
         "": lambda user, to: user.runs.replace_spec(to.run, {}, {}, replaces=1),
     },
+    "inspection.skeleton": {"": lambda user, to: user.inspection.skeleton(to.thread)},
+    "inspection.nodes": {"": lambda user, to: user.inspection.nodes(to.thread)},
+    "inspection.activations": {"": lambda user, to: user.inspection.activations(to.thread, [1])},
+    "inspection.parts": {"": lambda user, to: user.inspection.parts(to.thread)},
+    "inspection.children": {"": lambda user, to: user.inspection.children(to.thread, [1, 2])},
+    "inspection.active_roots": {"": lambda user, to: user.inspection.active_roots()},
+    "inspection.ended_roots": {"": lambda user, to: user.inspection.ended_roots()},
+    "inspection.last_start": {"": lambda user, to: user.inspection.last_start(to.thread)},
+    "inspection.last_prompts": {
+        "": lambda user, to: user.inspection.last_prompts(to.thread, to.run),
+    },
+    "inspection.last_model": {"": lambda user, to: user.inspection.last_model(to.thread, to.run)},
     "ids.find": {
         "thread": lambda user, to: user.ids.find("thread", to.thread),
         "run": lambda user, to: user.ids.find("run", to.run),
