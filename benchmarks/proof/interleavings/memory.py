@@ -13,9 +13,10 @@ The judge uses only the rows and the prompts as sent: each node of the branch is
 exactly once, raw or within one observation, or the prompt counts and names it as missing; an
 observation is valid on its branch; every job was committed once or can be claimed again; a former
 lease holder wrote nothing.  `--seed` repeats a
-failing seed; with `--serial` one call is let through at a time, and a seed mostly gives the same each
-time: the event loop's clock moves only when the scheduler says so, but the database's clock and the
-work of threads between two calls remain.  An interleaving that does not end is ended and reported.
+failing seed; with `--serial` one call is let through at a time, and a seed mostly gives the same
+each time: the event loop's clock moves only when the scheduler says so, but the database's clock
+and the work of threads between two calls remain.  An interleaving that does not end is ended and
+reported.
 """
 
 from __future__ import annotations
