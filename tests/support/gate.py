@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -24,6 +24,8 @@ from agent_runtime_storage import StoreUnavailable
 from agent_runtime_storage.drivers.protocol import Driver, Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 
+SLOW = 0.2
+"""Seconds after which a call in progress may wait for a timer of its own."""
 LONGEST = 60.0
 """Seconds after which a call in progress counts as hung."""
 
@@ -59,11 +61,15 @@ class Ticket:
 class Gate:
     """The place where all calls of one interleaving wait; it belongs to one event loop.
 
+    Args:
+        elapse: gets the seconds that pass while a slow call is in progress; moves a held clock.
+
     Use one gate at a time: another task that polls keeps the event loop from being still.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, elapse: Callable[[float], None] | None = None) -> None:
         self.waiting: list[Ticket] = []
+        self._elapse = elapse
         self._in_progress = 0
 
     async def wait(self, process: Process, action: str = "", what: str = "") -> None:
@@ -108,14 +114,19 @@ class Gate:
         Raises:
             TimeoutError: a call does not return.
         """
-        began = time.monotonic()
+        began = passed = time.monotonic()
         loop = cast("Any", asyncio.get_running_loop())
         limiter = anyio.to_thread.current_default_thread_limiter()
         while True:
             await asyncio.sleep(0)
             if self._in_progress or limiter.borrowed_tokens:
-                if time.monotonic() - began > LONGEST:
+                now = time.monotonic()
+                if now - began > LONGEST:
                     raise TimeoutError(f"A call has not returned for {LONGEST:g} s.")
+                if now - began > SLOW and self._elapse is not None:
+                    # It may pause before it tries again.
+                    self._elapse(now - passed)
+                passed = now
                 # A thread or a server is at work: leave it the processor instead of spinning.
                 # Not the loop's sleep, because the loop's clock may be held.
                 time.sleep(0.0001)  # noqa: ASYNC251

@@ -42,3 +42,7 @@ class LoopClock:
             return False
         self._now = max(self._now, min(timers))
         return True
+
+    def elapse(self, seconds: float) -> None:
+        """Move a held clock by some seconds."""
+        self._now += seconds

@@ -170,12 +170,12 @@ class Scheduler:
     actions: int = 0
     concurrent: bool = False
     history: list[Op] = field(default_factory=list[Op])
-    gate: Gate = field(default_factory=Gate)
     clock: LoopClock = field(default_factory=LoopClock)
     scopes: dict[str, anyio.CancelScope] = field(default_factory=dict[str, anyio.CancelScope])
 
     def __post_init__(self) -> None:
         """Make the sides."""
+        self.gate = Gate(self.clock.elapse)
         self.chance = random.Random(self.seed)
         self.processes = [Process(side) for side in SIDES]
         self._left = LONGEST

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,6 +16,7 @@ from benchmarks.proof.interleavings.harness import Action, Verdict, World, run_s
 from benchmarks.proof.interleavings.history import Op, recorded
 from benchmarks.proof.interleavings.store import StoreWorld
 from tests.support.prompt_judge import MAIN
+from tests.support.stores import driver_of
 
 
 class WaitingWorld(World):
@@ -23,11 +25,16 @@ class WaitingWorld(World):
     odds = StoreWorld.odds
 
     async def act(self, action: Action) -> None:
-        """Wait for an hour, for ever, or read for ever where nothing can cancel it."""
+        """Wait for an hour, a driver or for ever, or read for ever where nothing cancels it."""
         with recorded(action.op):
             match action.op.what:
                 case "sleep":
                     await anyio.sleep(3_600)
+                case "pause":
+                    # As a driver pauses between two attempts of a call.
+                    gated: Any = driver_of(action.store)
+                    with gated._gate.calling():
+                        await anyio.sleep(0.05)
                 case "wait":
                     await anyio.Event().wait()
                 case _:
@@ -55,6 +62,7 @@ def odds_of(what: str) -> harness.Odds:
     ("what", "found"),
     [
         ("sleep", ()),
+        ("pause", ()),
         ("wait", ("waited for nothing that could happen",)),
         ("read", ("had not ended after 300 calls and timers",)),
     ],
