@@ -11,7 +11,8 @@ no thread works, and no call is in progress.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,6 +23,11 @@ import anyio.to_thread
 from agent_runtime_storage import StoreUnavailable
 from agent_runtime_storage.drivers.protocol import Driver, Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
+
+SLOW = 0.2
+"""Seconds after which a call in progress may wait for a timer of its own."""
+LONGEST = 60.0
+"""Seconds after which a call in progress counts as hung."""
 
 
 @dataclass(eq=False)
@@ -39,31 +45,41 @@ class Process:
 
 @dataclass(eq=False)
 class Ticket:
-    """A call that waits at the gate."""
+    """A call that waits at the gate.
+
+    Attributes:
+        action: what it is a part of.
+        what: what it does.
+    """
 
     process: Process
     action: str
+    what: str = ""
     passed: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Gate:
     """The place where all calls of one interleaving wait; it belongs to one event loop.
 
+    Args:
+        elapse: gets the seconds that pass while a slow call is in progress; moves a held clock.
+
     Use one gate at a time: another task that polls keeps the event loop from being still.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, elapse: Callable[[float], None] | None = None) -> None:
         self.waiting: list[Ticket] = []
+        self._elapse = elapse
         self._in_progress = 0
 
-    async def wait(self, process: Process, action: str = "") -> None:
+    async def wait(self, process: Process, action: str = "", what: str = "") -> None:
         """Wait until the call may pass.
 
         Raises:
             StoreUnavailable: the process has died meanwhile.
         """
         process.check()
-        ticket = Ticket(process, action)
+        ticket = Ticket(process, action, what)
         self.waiting.append(ticket)
         try:
             await ticket.passed.wait()
@@ -93,14 +109,27 @@ class Gate:
             self.let_through(ticket)
 
     async def still(self) -> None:
-        """Wait until every task waits at the gate, or for something that another task must do."""
+        """Wait until every task waits at the gate, or for something that another task must do.
+
+        Raises:
+            TimeoutError: a call does not return.
+        """
+        began = passed = time.monotonic()
         loop = cast("Any", asyncio.get_running_loop())
         limiter = anyio.to_thread.current_default_thread_limiter()
         while True:
             await asyncio.sleep(0)
             if self._in_progress or limiter.borrowed_tokens:
+                now = time.monotonic()
+                if now - began > LONGEST:
+                    raise TimeoutError(f"A call has not returned for {LONGEST:g} s.")
+                if now - began > SLOW and self._elapse is not None:
+                    # It may pause before it tries again.
+                    self._elapse(now - passed)
+                passed = now
                 # A thread or a server is at work: leave it the processor instead of spinning.
-                await asyncio.sleep(0.0001)
+                # Not the loop's sleep, because the loop's clock may be held.
+                time.sleep(0.0001)  # noqa: ASYNC251
             elif not loop._ready:
                 return
 
@@ -121,7 +150,7 @@ class GatedDriver:
 
     async def read(self, sql: str, params: Mapping[str, Value], *, owner: str | None) -> list[Row]:
         """Run a query once the gate lets it pass."""
-        await self._gate.wait(self._process, self._action)
+        await self._gate.wait(self._process, self._action, sql)
         with self._gate.calling():
             rows = await self._driver.read(sql, params, owner=owner)
         self._process.check()
@@ -139,7 +168,8 @@ class GatedDriver:
 
         If the process has died meanwhile, it does not learn that the batch was written.
         """
-        await self._gate.wait(self._process, self._action)
+        what = "; ".join(statement.sql for statement in statements)
+        await self._gate.wait(self._process, self._action, what)
         with self._gate.calling():
             rows = await self._driver.batch(
                 statements, owner=owner, locks=locks, repeatable=repeatable

@@ -40,6 +40,8 @@ VECTORS_WEIGHT = 0.5
 """Weight of the best vector hit; the best text hit has 1."""
 FROM_BEFORE, FROM_AFTER = (0.3, 0.15), (0.15, 0.07)
 """Shares of the neighbours' scores, the nearest neighbour first."""
+_TO_LATER = tuple(zip(FROM_BEFORE, FROM_AFTER, strict=True))
+_TO_EARLIER = tuple(zip(FROM_AFTER, FROM_BEFORE, strict=True))
 SHORT = 300
 """Messages of this many tokens get nothing from their neighbours; shorter ones get more."""
 SESSION_GAP = 3600.0
@@ -267,37 +269,25 @@ def _from_neighbours(
     child_of = {(one.thread_id, one.parent_id): one for one in known.values()}
     got: defaultdict[tuple[str, int], float] = defaultdict(float)
     for address, score in own.items():
-        outline = known.get(address)
-        if outline is None:
+        if (outline := known.get(address)) is None:
             continue
         # What comes after a node has it before itself.
-        for back, given, kept in (
-            (False, FROM_BEFORE, FROM_AFTER),
-            (True, FROM_AFTER, FROM_BEFORE),
-        ):
+        for back, shares in ((False, _TO_LATER), (True, _TO_EARLIER)):
             here: Outline | None = outline
-            for share_given, share_kept in zip(given, kept, strict=True):
-                here = _next(here, known, child_of, back=back) if here else None
+            for given, kept in shares:
+                # Not a function: this is most of the processor time of ranking.
+                if here is not None:
+                    there = (
+                        known.get((here.thread_id, here.parent_id or 0))
+                        if back
+                        else child_of.get((here.thread_id, here.seq))
+                    )
+                    far = there and abs(there.created_at - here.created_at) > SESSION_GAP
+                    here = None if far else there
                 if here is None:
-                    got[address] += share_kept * score
+                    got[address] += kept * score
                 else:
-                    got[here.thread_id, here.seq] += share_given * score
+                    got[here.thread_id, here.seq] += given * score
     return {
         address: more * max(0.0, 1 - known[address].tokens / SHORT) for address, more in got.items()
     }
-
-
-def _next(
-    here: Outline,
-    known: Mapping[tuple[str, int], Outline],
-    child_of: Mapping[tuple[str, int | None], Outline],
-    *,
-    back: bool,
-) -> Outline | None:
-    """Return the node before or after a node in the same conversation."""
-    if back:
-        there = known.get((here.thread_id, here.parent_id or 0))
-    else:
-        there = child_of.get((here.thread_id, here.seq))
-    near = there is not None and abs(there.created_at - here.created_at) <= SESSION_GAP
-    return there if near else None

@@ -26,6 +26,8 @@ from benchmarks.proof.interleavings.processes import acted_after, run_kills
 
 SHOWN = 3
 """How many failing seeds are printed with all their faults."""
+PROGRESS = 100
+"""After how many verdicts it is said how far it is."""
 SHARE = 25
 """How many seeds a worker runs before it reports their verdicts."""
 
@@ -50,6 +52,9 @@ class Tally:
         self.verdicts += 1
         self.survivors += acted_after(verdict.history) > 0
         self.happened.update(verdict.happened)
+        if self.verdicts % PROGRESS == 0:
+            said = f"{self.verdicts:,} verdicts, {len(self.failed)} with a violation"
+            print(said, file=sys.stderr, flush=True)
         for op in verdict.history:
             self.outcomes.setdefault(op.what, Counter())[op.outcome] += 1
         if verdict.problems:

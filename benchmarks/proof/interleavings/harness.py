@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, TypeAlias
@@ -19,14 +19,15 @@ import anyio
 import anyio.lowlevel
 
 from agent_runtime_storage import Store, open_store
+from benchmarks.proof.interleavings.clock import LoopClock
 from benchmarks.proof.interleavings.history import Note, Op, choose
 from tests.support.gate import Gate, GatedDriver, Process, Ticket
 from tests.support.prompt_judge import MAIN, Sent
 from tests.support.stores import driver_of, over
 
 SIDES = ("store 0", "store 1")
-LONGEST = 60.0
-"""Seconds after which an interleaving counts as hung."""
+LONGEST = 20_000
+"""Calls and timers after which an interleaving counts as hung; most have some hundreds."""
 
 Pause: TypeAlias = Callable[[str], Awaitable[None]]
 """Waits until a model may answer; its argument is the purpose of the call."""
@@ -82,6 +83,7 @@ class Odds:
         tasks: how many actions one process has in progress.
         rest: seconds between two actions of a process.
         start: the probability that an action starts while calls wait.
+        tick: the probability that the clock moves to the next timer while calls wait.
         cancel: the probability that an action is cancelled instead of a call let through.
         several: the probability that several calls are let through at once.
         most: the most calls let through at once.
@@ -93,6 +95,7 @@ class Odds:
     tasks: int
     rest: float
     start: float
+    tick: float
     cancel: float
     several: float
     most: int
@@ -148,6 +151,10 @@ class World(ABC):
         """End work that outlives the actions that started it."""
 
 
+class Hung(Exception):
+    """An interleaving that does not end."""
+
+
 @dataclass
 class Scheduler:
     """Starts actions, and chooses the next call to let through.
@@ -163,45 +170,118 @@ class Scheduler:
     actions: int = 0
     concurrent: bool = False
     history: list[Op] = field(default_factory=list[Op])
-    gate: Gate = field(default_factory=Gate)
+    clock: LoopClock = field(default_factory=LoopClock)
     scopes: dict[str, anyio.CancelScope] = field(default_factory=dict[str, anyio.CancelScope])
 
     def __post_init__(self) -> None:
         """Make the sides."""
+        self.gate = Gate(self.clock.elapse)
         self.chance = random.Random(self.seed)
         self.processes = [Process(side) for side in SIDES]
+        self._left = LONGEST
 
     async def run(self) -> None:
-        """Do all actions."""
+        """Do all actions.
+
+        Raises:
+            Hung: they do not end.
+        """
         odds = self.world.odds
-        async with anyio.create_task_group() as group:
-            self._group = group
+        async with self._scheduling():
             while self.actions or self.scopes:
-                await self.gate.still()
-                waiting = self.gate.waiting
+                waiting = await self._waiting()
                 room = self.actions and len(self.scopes) < odds.width
                 if room and (not waiting or self.chance.random() < odds.start):
                     first = not self.history
                     self.start(odds.first if first else choose(self.world.weights, self.chance))
-                elif waiting:
+                elif waiting and self.chance.random() >= odds.tick:
                     await self._advance(waiting)
                 else:
-                    await anyio.sleep(0.001)
+                    self._tick(waiting)
 
     async def alone(self, what: str) -> Op:
-        """Do one action, undisturbed."""
-        op: Op | None = None
-        async with anyio.create_task_group() as group:
-            self._group = group
+        """Do one action, undisturbed.
+
+        Raises:
+            Hung: it does not end.
+        """
+        async with self._scheduling():
             op = self.start(what, 0)
             while self.scopes:
-                await self.gate.still()
-                if self.gate.waiting:
-                    self.gate.let_through(self.gate.waiting[0])
+                waiting = await self._waiting()
+                if waiting and self.chance.random() >= self.world.odds.tick:
+                    # Not the first: a task that retries without a pause would keep out the others.
+                    self.gate.let_through(self.chance.choice(waiting))
                 else:
-                    await anyio.sleep(0.001)
-        assert op is not None
+                    self._tick(waiting)
         return op
+
+    async def apart(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do some work while all calls wait that wait at the gate."""
+        with self.clock.held():
+            async with anyio.create_task_group() as group:
+                done = anyio.Event()
+
+                async def end() -> None:
+                    await work()
+                    done.set()
+
+                group.start_soon(end)
+                while True:
+                    waiting = await self._waiting()
+                    if done.is_set():
+                        return
+                    self._tick(waiting)
+
+    @asynccontextmanager
+    async def _scheduling(self) -> AsyncGenerator[None]:
+        hung: Hung | None = None
+        with self.clock.held():
+            async with anyio.create_task_group() as group:
+                self._group = group
+                try:
+                    yield
+                except Hung as error:
+                    hung = error
+                    await self._give_up()
+                except BaseException:
+                    self._kill_all()
+                    raise
+        # Outside of the task group, which would wrap it.
+        if hung is not None:
+            raise hung
+
+    def _kill_all(self) -> None:
+        # What cannot be cancelled just now leaves the gate if its process dies.
+        for number in range(len(SIDES)):
+            self.crash(number)
+
+    async def _give_up(self) -> None:
+        self._left = LONGEST
+        self._kill_all()
+        for scope in self.scopes.values():
+            scope.cancel()
+        while self.scopes:
+            self._tick(await self._waiting())
+
+    async def _waiting(self) -> list[Ticket]:
+        """Return the calls that wait, in an order that the speed of threads does not decide.
+
+        Raises:
+            Hung: the interleaving has too many calls and timers.
+        """
+        await self.gate.still()
+        self._left -= 1
+        if self._left < 0:
+            raise Hung(f"{self._open()} had not ended after {LONGEST:,} calls and timers")
+        return sorted(self.gate.waiting, key=lambda ticket: (ticket.action, ticket.what))
+
+    def _tick(self, waiting: Sequence[Ticket]) -> None:
+        if not self.clock.tick() and not waiting and self.scopes:
+            raise Hung(f"{self._open()} waited for nothing that could happen")
+
+    def _open(self) -> str:
+        return ", ".join(f"{op.what} {op.id}" for op in self.history if op.id in self.scopes)
 
     def start(self, what: str, number: int | None = None) -> Op:
         """Start an action on one of the sides."""
@@ -220,8 +300,7 @@ class Scheduler:
         gated = over(store, GatedDriver(driver_of(store), self.gate, process, op.id))
 
         async def pause(what: str) -> None:
-            del what
-            await self.gate.wait(process, op.id)
+            await self.gate.wait(process, op.id, what)
 
         try:
             with self.scopes[op.id]:
@@ -275,12 +354,21 @@ async def interleave(
     await stores[0].of(owner).threads.ensure(MAIN)
     count = random.Random(f"{seed} actions").randint(actions // 2, actions * 3 // 2)
     scheduler = Scheduler(kind(owner), stores, seed, count, concurrent)
-    await scheduler.run()
-    return await finish(scheduler, stores[seed % len(stores)])
+    try:
+        await scheduler.run()
+        return await finish(scheduler, stores[seed % len(stores)])
+    except Hung as error:
+        return Verdict(seed, (f"It hangs: {error}.",), tuple(scheduler.history))
+    finally:
+        await scheduler.apart(scheduler.world.close)
 
 
 async def finish(scheduler: Scheduler, store: Store) -> Verdict:
-    """Finish what is still open, and judge the rows through a store."""
+    """Finish what is still open, and judge the rows through a store.
+
+    Raises:
+        Hung: it does not end.
+    """
     world = scheduler.world
     await world.finish(scheduler)
     problems = await world.judge(store, scheduler.history)
@@ -310,7 +398,4 @@ async def run_seeds(
             stack.push_async_callback(store.close)
         one = partial(interleave, kind, stores, prefix, actions=actions, concurrent=concurrent)
         for seed in seeds:
-            verdict = Verdict(seed, (f"it hangs for {LONGEST:g} s",), ())
-            with anyio.move_on_after(LONGEST):
-                verdict = await one(seed)
-            on_verdict(verdict)
+            on_verdict(await one(seed))

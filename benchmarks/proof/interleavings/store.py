@@ -35,6 +35,7 @@ class StoreWorld(World):
         tasks=3,
         rest=0,
         start=0.35,
+        tick=0.0,
         cancel=0.03,
         several=0.15,
         most=4,
