@@ -41,6 +41,8 @@ from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import masked_entry
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import Entry, View
+from agent_runtime.telemetry.conventions import MEMORY_AGAIN, MEMORY_TOKENS
+from agent_runtime.telemetry.spans import annotate
 from agent_runtime_storage.contract.records.log import Amount, Job, NewEvent
 
 _log = logging.getLogger(__name__)
@@ -319,6 +321,7 @@ class MemoryWorker:
 
     def _announce(self, purpose: str, tokens: int, *, again: bool = False) -> None:
         """Send a live event that work begins."""
+        annotate({MEMORY_TOKENS: tokens, MEMORY_AGAIN: again})
         data = {"purpose": purpose, "tokens": tokens, "again": again}
         self.log.tell(NewEvent("memory", data=data))
 

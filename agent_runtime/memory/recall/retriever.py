@@ -45,6 +45,7 @@ from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.calendar import named_time
 from agent_runtime.prompt.fences import masked
 from agent_runtime.prompt.view import Entry, View
+from agent_runtime.telemetry.recall import retrieval
 from agent_runtime_storage.contract.records.log import NewEvent, Outline
 
 QUERY = 2000
@@ -146,7 +147,8 @@ class Retriever:
         matches: list[_Match] = []
         try:
             # Every earlier "thanks!" resembles this one, and none of them helps.
-            matches = [] if is_small_talk(query) else await self._matches(query)
+            with retrieval(query):
+                matches = [] if is_small_talk(query) else await self._matches(query)
         except StoreUnavailable:
             raise
         except Exception as error:

@@ -1,0 +1,42 @@
+"""Our names are those of the conventions' package."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
+from opentelemetry.semconv.attributes import error_attributes
+
+from agent_runtime.telemetry import conventions
+
+KNOWN = {
+    value
+    for module in (gen_ai_attributes, gen_ai_metrics, error_attributes)
+    for value in vars(module).values()
+    if isinstance(value, str)
+}
+PROVIDERS = {one.value for one in gen_ai_attributes.GenAiProviderNameValues}
+
+
+def test_every_name_is_the_conventions_or_begins_with_ours() -> None:
+    ours = [
+        value
+        for name, value in vars(conventions).items()
+        if name.isupper() and isinstance(value, str)
+    ]
+    assert len(ours) > 30
+    assert [one for one in ours if one not in KNOWN and not one.startswith("agent_runtime.")] == []
+    assert set(conventions.PROVIDERS.values()) <= PROVIDERS
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("anthropic/claude-sonnet-4-5", ("anthropic", "claude-sonnet-4-5")),
+        ("gemini/gemini-2.5-pro,openai/gpt-5", ("gcp.gemini", "gemini-2.5-pro")),
+        ("openrouter/qwen/qwen3", ("openrouter", "qwen/qwen3")),
+        ("scripted", ("unknown", "scripted")),
+    ],
+)
+def test_a_models_name_gives_provider_and_model(name: str, expected: tuple[str, str]) -> None:
+    assert conventions.provider_and_model(name) == expected
