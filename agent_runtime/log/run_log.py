@@ -200,7 +200,7 @@ class RunLog:
 
     def tell(self, event: NewEvent, event_id: int = 0) -> None:
         """Emit an event; live events, which are not stored, have the id 0."""
-        TALLY.told(event)
+        TALLY.heard(event)
         self.emit(
             Event(
                 kind=cast(EventKind, event.kind),

@@ -106,7 +106,7 @@ class _Process(Collector):
         share = cached / prompt if prompt else 0.0
         yield _gauge("cache_share", "Share of input tokens that a cache served.", share)
         stalled = [((why,), n) for why, n in tally.stalled.items()]
-        yield _counter("stalled_seconds", "Waits that calls were told to make.", stalled, "why")
+        yield _counter("stalled_seconds", "Waits that model calls announced.", stalled, "why")
         yield _counter("commits", "Commits of runs.", tally.commits)
 
 

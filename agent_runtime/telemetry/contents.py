@@ -16,7 +16,7 @@ from agent_runtime_config.log_filter import mask_secrets
 MOST = 20_000
 """Characters of one text; the log keeps the whole, and a collector refuses large spans."""
 LAST_MESSAGES = 20
-"""How many messages of a prompt are shown besides the system's: the earlier ones were shown."""
+"""How many messages of a prompt are shown after the system's: earlier spans show the others."""
 
 
 def shown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The names of OpenTelemetry's semantic conventions for GenAI, and our own beside them.
+"""The names of OpenTelemetry's semantic conventions for GenAI, and our own.
 
 They are those of the package opentelemetry-semantic-conventions 0.66b2, which a test compares.
 """

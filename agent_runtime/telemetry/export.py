@@ -18,14 +18,17 @@ _ENDPOINTS = {
     "metrics": "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
 }
 
+SECONDS = 2.0
+"""How long an export may take where the variables do not say: a person waits for the command."""
+
 
 @contextmanager
 def exporting() -> Generator[None]:
     """Export spans and metrics by OTLP over HTTP while inside, if an endpoint is set.
 
     What is left is sent at the end, which a collector that does not answer delays by up to
-    `OTEL_EXPORTER_OTLP_TIMEOUT` seconds (10) each.  Nothing is set up where the program has set a
-    provider already.
+    `OTEL_EXPORTER_OTLP_TIMEOUT` seconds for each of the two.  Nothing is set up where the program
+    has set a provider already.
     """
     signals = [signal for signal in _ENDPOINTS if _wanted(signal)]
     if not signals:
@@ -76,7 +79,7 @@ def _export_traces() -> Callable[[], None]:
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return lambda: None
     provider = TracerProvider(resource=_resource())
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=_timeout("TRACES"))))
     trace.set_tracer_provider(provider)
     return provider.shutdown
 
@@ -89,10 +92,15 @@ def _export_metrics() -> Callable[[], None]:
 
     if not type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics"):
         return lambda: None
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(timeout=_timeout("METRICS")))
     provider = MeterProvider([reader], resource=_resource())
     metrics.set_meter_provider(provider)
     return provider.shutdown
+
+
+def _timeout(signal: str) -> float | None:
+    names = (f"OTEL_EXPORTER_OTLP_{signal}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+    return None if any(os.environ.get(name) for name in names) else SECONDS
 
 
 def _resource() -> Resource:

@@ -113,7 +113,7 @@ _OURS: tuple[tuple[str, str, str, Callable[[], Values]], ...] = (
     (
         "agent_runtime.stalled",
         "s",
-        "Seconds that model calls were told to wait.",
+        "Waits that model calls announced, in seconds.",
         lambda: [(n, {"why": why}) for why, n in TALLY.stalled.copy().items()],
     ),
     ("agent_runtime.questions", "{question}", "Questions.", lambda: [(TALLY.questions, {})]),

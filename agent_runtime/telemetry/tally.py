@@ -28,7 +28,7 @@ class Tally:
         cost: nanodollars, by purpose.
         unpriced: calls whose price is unknown.
         questions: questions to people.
-        stalled: seconds that calls were told to wait, by why: `limit` or `retry`.
+        stalled: seconds that calls announced to wait, by why: `limit` or `retry`.
     """
 
     steps: int = 0
@@ -61,7 +61,7 @@ class Tally:
         self.cost[purpose] += usage.cost or 0
         self.unpriced += usage.cost is None
 
-    def told(self, event: NewEvent) -> None:
+    def heard(self, event: NewEvent) -> None:
         """Count what an event says that no commit does."""
         if event.kind == "question":
             self.questions += 1

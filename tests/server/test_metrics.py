@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
 from starlette.applications import Starlette
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
@@ -82,7 +83,10 @@ async def test_the_figures_follow_the_runs(tmp_path: Path) -> None:
 async def test_who_may_read_it(
     tmp_path: Path, token: str | None, host: str, headers: dict[str, str], status: int
 ) -> None:
-    settings = Settings(database_url=f"file:{tmp_path / 'run.db'}", metrics_token=token)
+    settings = Settings(
+        database_url=f"file:{tmp_path / 'run.db'}",
+        metrics_token=SecretStr(token) if token else None,
+    )
     async with Runtime.open(settings) as runtime, client_of(runtime, host) as client:
         answer = await client.get("/metrics", headers=headers)
     assert answer.status_code == status
