@@ -95,7 +95,7 @@ def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> 
     import anyio
 
     from agent_runtime.cli.state import misplaced
-    from agent_runtime.telemetry.export import exporting
+    from agent_runtime.models.telemetry.export import exporting
 
     for problem in misplaced(settings):
         say(f"warning: {problem.text}")

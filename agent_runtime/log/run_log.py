@@ -22,12 +22,12 @@ from agent_runtime.log.exchange import Billing, Exchange, live_results
 from agent_runtime.log.lease_keeper import HeldRun
 from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, ToolResult
 from agent_runtime.models.cost import add_amounts
+from agent_runtime.models.telemetry.commits import commit_counted
+from agent_runtime.models.telemetry.tally import TALLY
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.render import shown_text
 from agent_runtime.prompt.view import Entry, View, handles
-from agent_runtime.telemetry.commits import commit_counted
-from agent_runtime.telemetry.tally import TALLY
 from agent_runtime_storage.contract.records.log import (
     Amount,
     CallShown,

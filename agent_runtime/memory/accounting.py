@@ -12,9 +12,9 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import Conflict
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.models.cost import add_amounts, negate_amount, spent_by, usage_data
+from agent_runtime.models.telemetry.commits import commit_counted
+from agent_runtime.models.telemetry.tally import TALLY
 from agent_runtime.prompt.observation import Observation, encode_body
-from agent_runtime.telemetry.commits import commit_counted
-from agent_runtime.telemetry.tally import TALLY
 from agent_runtime_storage.contract.records.log import (
     Amount,
     Commit,

@@ -33,6 +33,7 @@ from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import FilePart, ModelAnswer, ModelRequest, Retrying, SettingIgnored
 from agent_runtime.models.cost import scale_amount, usage_of
+from agent_runtime.models.telemetry.model_calls import chat
 from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.attachments import masked_parts
 from agent_runtime.prompt.build import build_prompt, check_prompt
@@ -43,7 +44,6 @@ from agent_runtime.prompt.view import Prompt
 from agent_runtime.run.inbox import inbox_notes
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, may_start, run_calls, still_running
-from agent_runtime.telemetry.model_calls import chat
 from agent_runtime.tools import output as outputs
 from agent_runtime_storage.contract.records.log import Amount, Finish, InboxItem, NewEvent
 

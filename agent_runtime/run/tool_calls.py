@@ -28,7 +28,7 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
-from agent_runtime.telemetry.tool_calls import execute_tool
+from agent_runtime.models.telemetry.tool_calls import execute_tool
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.base import error_result as raised_result
 from agent_runtime.tools.context import ToolContext

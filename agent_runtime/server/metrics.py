@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from agent_runtime.models.telemetry.tally import NANO, TALLY, Tally
 from agent_runtime.run.process.health import Health
 from agent_runtime.server.access import runtime_of
-from agent_runtime.telemetry.tally import NANO, TALLY, Tally
 
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 

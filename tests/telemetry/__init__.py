@@ -1,1 +1,1 @@
-"""Tests of `agent_runtime.telemetry`."""
+"""Tests of `agent_runtime.models.telemetry`."""

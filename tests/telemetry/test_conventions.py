@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from agent_runtime.telemetry import conventions
+from agent_runtime.models.telemetry import conventions
 
 MODULES = (
     "_incubating.attributes.gen_ai_attributes",

@@ -14,9 +14,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from agent_runtime.telemetry.export import exporting
-from agent_runtime.telemetry.metrics import instruments
-from agent_runtime.telemetry.spans import tracer
+from agent_runtime.models.telemetry.export import exporting
+from agent_runtime.models.telemetry.metrics import instruments
+from agent_runtime.models.telemetry.spans import tracer
 from tests.support.command import run_command
 
 

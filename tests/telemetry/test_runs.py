@@ -15,7 +15,7 @@ from agent_runtime import Agent, Delegation, McpServer, Runtime, ScriptedModel, 
 from agent_runtime.errors import ModelRejected
 from agent_runtime.models.native import NativeModel
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.telemetry.tally import TALLY
+from agent_runtime.models.telemetry.tally import TALLY
 from agent_runtime.testing import Anthropic, ScriptedEmbedder, StrictServer
 from agent_runtime.testing.providers.gemini import Gemini
 from agent_runtime.testing.providers.responses import Responses

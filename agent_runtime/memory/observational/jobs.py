@@ -12,8 +12,8 @@ from agent_runtime.errors import StoreError
 from agent_runtime.log.leases import claim_holder, is_claim_void
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.accounting import release_as_unsettled, reserve_for_memory
-from agent_runtime.telemetry.conventions import CONVERSATION_ID, OPERATION
-from agent_runtime.telemetry.spans import span
+from agent_runtime.models.telemetry.conventions import CONVERSATION_ID, OPERATION
+from agent_runtime.models.telemetry.spans import span
 from agent_runtime_storage.contract.records.log import Amount, Job
 
 RELEASE_SECONDS = 5.0

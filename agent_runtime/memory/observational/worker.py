@@ -37,12 +37,12 @@ from agent_runtime.memory.observational.reflector.base import (
     reflection_of,
 )
 from agent_runtime.memory.observational.thresholds import next_chunk
+from agent_runtime.models.telemetry.conventions import MEMORY_AGAIN, MEMORY_TOKENS
+from agent_runtime.models.telemetry.spans import annotate
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import masked_entry
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import Entry, View
-from agent_runtime.telemetry.conventions import MEMORY_AGAIN, MEMORY_TOKENS
-from agent_runtime.telemetry.spans import annotate
 from agent_runtime_storage.contract.records.log import Amount, Job, NewEvent
 
 _log = logging.getLogger(__name__)

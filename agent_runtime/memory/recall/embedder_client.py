@@ -21,8 +21,8 @@ from agent_runtime.memory.recall.provider_client import (
     ProviderClient,
 )
 from agent_runtime.models.retrieval.embedding import Embedder, Embeddings, Vector, vectors_of
+from agent_runtime.models.telemetry.model_calls import embedding
 from agent_runtime.models.tokens import count_text
-from agent_runtime.telemetry.model_calls import embedding
 from agent_runtime_storage.contract.records.log import Amount
 
 EMBED = "embed"

@@ -40,12 +40,12 @@ from agent_runtime.memory.recall.small_talk import is_small_talk
 from agent_runtime.memory.transcript import characters, transcript_messages
 from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
 from agent_runtime.models.retrieval.embedding import Vector
+from agent_runtime.models.telemetry.recall import retrieval
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.calendar import named_time
 from agent_runtime.prompt.fences import masked
 from agent_runtime.prompt.view import Entry, View
-from agent_runtime.telemetry.recall import retrieval
 from agent_runtime_storage.contract.records.log import NewEvent, Outline
 
 QUERY = 2000

@@ -8,9 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.models.telemetry import conventions as names
+from agent_runtime.models.telemetry.spans import (
+    contents,
+    current_span,
+    fail,
+    link_to,
+    span,
+    traceparent,
+)
 from agent_runtime.run.start import RunRequest
-from agent_runtime.telemetry import conventions as names
-from agent_runtime.telemetry.spans import contents, current_span, fail, link_to, span, traceparent
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import Finish, Run
 

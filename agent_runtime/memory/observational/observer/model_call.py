@@ -9,10 +9,10 @@ from agent_runtime.errors import AgentRuntimeError, ModelError, ModelProtocolErr
 from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, ModelSettings, Retrying
+from agent_runtime.models.telemetry.model_calls import chat
 from agent_runtime.models.tokens import count_message
 from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.incomplete_answers import CUT
-from agent_runtime.telemetry.model_calls import chat
 from agent_runtime_config.request_settings import NO_SETTINGS, Effort
 
 _without_temperature: set[str] = set()

@@ -10,7 +10,7 @@ import orjson
 from agent_runtime.messages import PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer
 from agent_runtime.models.error_mapping import scrub
-from agent_runtime.telemetry import conventions as names
+from agent_runtime.models.telemetry import conventions as names
 from agent_runtime_config.log_filter import mask_secrets
 
 MOST = 20_000

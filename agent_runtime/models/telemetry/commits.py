@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent_runtime.telemetry import conventions as names
-from agent_runtime.telemetry.spans import span, tracer
-from agent_runtime.telemetry.tally import TALLY
+from agent_runtime.models.telemetry import conventions as names
+from agent_runtime.models.telemetry.spans import span, tracer
+from agent_runtime.models.telemetry.tally import TALLY
 from agent_runtime_storage.contract.records.log import Commit, Lease
 from agent_runtime_storage.contract.store import UserStore
 

@@ -19,11 +19,11 @@ from agent_runtime.models.base import (
 )
 from agent_runtime.models.pricing.usage import TokenUsage
 from agent_runtime.models.retrieval.embedding import Embeddings
-from agent_runtime.telemetry import conventions as names
-from agent_runtime.telemetry.contents import answer_contents, request_contents
-from agent_runtime.telemetry.metrics import Instruments, instruments
-from agent_runtime.telemetry.spans import fail, shows_contents, span, tracer
-from agent_runtime.telemetry.tally import NANO
+from agent_runtime.models.telemetry import conventions as names
+from agent_runtime.models.telemetry.contents import answer_contents, request_contents
+from agent_runtime.models.telemetry.metrics import Instruments, instruments
+from agent_runtime.models.telemetry.spans import fail, shows_contents, span, tracer
+from agent_runtime.models.telemetry.tally import NANO
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from agent_runtime.telemetry import conventions as names
-from agent_runtime.telemetry.contents import shown
-from agent_runtime.telemetry.spans import shows_contents, span
+from agent_runtime.models.telemetry import conventions as names
+from agent_runtime.models.telemetry.contents import shown
+from agent_runtime.models.telemetry.spans import shows_contents, span
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agent_runtime.messages import ToolCall, ToolResult
-from agent_runtime.telemetry import conventions as names
-from agent_runtime.telemetry.contents import shown, shown_json
-from agent_runtime.telemetry.spans import fail, shows_contents, span, tracer
+from agent_runtime.models.telemetry import conventions as names
+from agent_runtime.models.telemetry.contents import shown, shown_json
+from agent_runtime.models.telemetry.spans import fail, shows_contents, span, tracer
 
 
 async def execute_tool(call: ToolCall, work: Callable[[], Awaitable[Any]]) -> Any:

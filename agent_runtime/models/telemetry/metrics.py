@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime.telemetry import conventions as names
-from agent_runtime.telemetry.spans import SCOPE
-from agent_runtime.telemetry.tally import NANO, TALLY
+from agent_runtime.models.telemetry import conventions as names
+from agent_runtime.models.telemetry.spans import SCOPE
+from agent_runtime.models.telemetry.tally import NANO, TALLY
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation

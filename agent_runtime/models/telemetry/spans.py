@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
-from agent_runtime.telemetry import conventions as names
+from agent_runtime.models.telemetry import conventions as names
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, Tracer, TracerProvider
