@@ -42,6 +42,7 @@ from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent
 from agent_runtime.run.process.sweeper import AgentFor
+from agent_runtime.run.process.tracing import traced, traced_again
 from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run, with_servers
 from agent_runtime.run.results import RunResult, result_of, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, take_over
@@ -371,7 +372,7 @@ class Runtime(RunControl):
             max_message_chars=self.settings.max_message_chars,
         )
         # Marked before the lease exists: no process may take its owner for idle in between.
-        with leases.at_work(run_id):
+        with leases.at_work(run_id), traced(request, self.settings) as request:
             log, first = await begin_new_run(store, setup, request)
             limit, spec = setup.max_steps, request.spec
             state = self._state(log, setup, spec, Decisions(), task=first, limit=limit)
@@ -396,7 +397,7 @@ class Runtime(RunControl):
         check_free(run)
         await check_answered(store, run)
         decided = await decisions.of(store, run)
-        with leases.at_work(run.id):
+        with leases.at_work(run.id), traced_again(run, agent.name, self.settings):
             taken = await take_over(
                 store, run, setup, agent.name, on_event, decided=decided, kept={*decisions.bound}
             )

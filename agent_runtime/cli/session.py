@@ -95,11 +95,13 @@ def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> 
     import anyio
 
     from agent_runtime.cli.state import misplaced
+    from agent_runtime.models.telemetry.export import exporting
 
     for problem in misplaced(settings):
         say(f"warning: {problem.text}")
         say(f"cure: {problem.cure}")
-    return anyio.run(_follow, settings, start, resume)
+    with exporting():
+        return anyio.run(_follow, settings, start, resume)
 
 
 def run_task(

@@ -20,13 +20,10 @@ from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
 from agent_runtime.log.exchange import Billing, Exchange, live_results
 from agent_runtime.log.lease_keeper import HeldRun
-from agent_runtime.messages import (
-    AssistantMessage,
-    LoggedMessage,
-    Note,
-    ToolResult,
-)
+from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, ToolResult
 from agent_runtime.models.cost import add_amounts
+from agent_runtime.models.telemetry.commits import commit_counted
+from agent_runtime.models.telemetry.tally import TALLY
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.render import shown_text
@@ -141,7 +138,7 @@ class RunLog:
                     unsettle=add_amounts(commit.unsettle or Amount(), self.held),
                 )
             # A cancelled commit may have been made all the same, and this object would not know.
-            last, interrupted = await run_shielded(self.store.runs.commit(self.lease, commit))
+            last, interrupted = await run_shielded(commit_counted(self.store, self.lease, commit))
             self._advance(commit)
         # Without an await until the events are out, so no other task sees the state in between.
         then()
@@ -203,6 +200,7 @@ class RunLog:
 
     def tell(self, event: NewEvent, event_id: int = 0) -> None:
         """Emit an event; live events, which are not stored, have the id 0."""
+        TALLY.heard(event)
         self.emit(
             Event(
                 kind=cast(EventKind, event.kind),

@@ -71,6 +71,7 @@ class RunSpec:
         delegation: for a sub-agent's run, the call that began it.
         node_memory: for a run with a node's memory, which one; see `run.node_memory`.
         node, iteration: for the run of a workflow's node, which one.
+        trace: the span in which it began, as W3C's `traceparent`; empty without telemetry.
     """
 
     caller: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -82,6 +83,7 @@ class RunSpec:
     node_memory: Mapping[str, Any] | None = None
     node: str = ""
     iteration: int = 0
+    trace: str = ""
 
     @classmethod
     def of(cls, run: Run) -> RunSpec:
@@ -104,6 +106,7 @@ class RunSpec:
             node_memory=_mapping(stored, "node_memory"),
             node=_text(stored, "node"),
             iteration=iteration if isinstance(iteration, int) else 0,
+            trace=_text(stored, "trace"),
         )
 
     @classmethod
@@ -131,6 +134,7 @@ class RunSpec:
             "node_memory": self.node_memory,
             "node": self.node,
             "iteration": self.iteration,
+            "trace": self.trace,
         }
         return {name: part for name, part in parts.items() if part}
 

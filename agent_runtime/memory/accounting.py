@@ -12,6 +12,8 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import Conflict
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.models.cost import add_amounts, negate_amount, spent_by, usage_data
+from agent_runtime.models.telemetry.commits import commit_counted
+from agent_runtime.models.telemetry.tally import TALLY
 from agent_runtime.prompt.observation import Observation, encode_body
 from agent_runtime_storage.contract.records.log import (
     Amount,
@@ -55,7 +57,7 @@ async def _spend(log: RunLog, commit: Commit, amount: Amount) -> None:
         return
     async with log.writing:
         # Shielded: after a cancellation in between, nobody would know whether `held` includes it.
-        _, interrupted = await run_shielded(log.store.runs.commit(log.lease, commit))
+        _, interrupted = await run_shielded(commit_counted(log.store, log.lease, commit))
         log.held = add_amounts(log.held, amount)
     if interrupted is not None:
         raise interrupted
@@ -119,6 +121,7 @@ async def _write(
         provisional=committed.provisional,
     )
     event = replace(event, data={**event.data, "id": committed.id, **usage_data(usage)})
+    late = None
     if log.ended and job is not None:
         late = LateObservation(new, job, tuple(usage), (event,))
         writing = log.store.runs.commit_late(log.lease, late)
@@ -132,9 +135,12 @@ async def _write(
             unsettle=held if lost else None,
             events=(event,),
         )
-        writing = log.store.runs.commit(log.lease, commit)
+        writing = commit_counted(log.store, log.lease, commit)
     last, interrupted = await run_shielded(writing)
     log.last_observation = committed.id
+    if late is not None:
+        for one in usage:
+            TALLY.spent(one)
     if not log.ended:
         log.held = add_amounts(log.held, negate_amount(held or Amount()))
         # After the end nobody listens any more.

@@ -20,6 +20,7 @@ from agent_runtime.messages import encodable
 from agent_runtime.run.budget import TimeLimit, time_limit
 from agent_runtime.run.guard.idle import IdleTimer
 from agent_runtime.run.node_memory import NodeRun
+from agent_runtime.run.process.tracing import traced_end
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import END_SECONDS, end_if_dead, give_up
 from agent_runtime.tools.mcp.pool import holding
@@ -76,7 +77,7 @@ async def execute_run(
         try:
             finish = await _executed(driver, held, keeper, settings, background, node)
             suspended = finish.status == "suspended"
-            return finish
+            return traced_end(finish, log.steps)
         except LeaseLost:
             keeper.lost += 1
             raise

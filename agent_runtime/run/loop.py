@@ -30,14 +30,9 @@ from agent_runtime.human.pause import PAUSED, pause_requested
 from agent_runtime.log.exchange import Billing
 from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
-from agent_runtime.models.base import (
-    FilePart,
-    ModelAnswer,
-    ModelRequest,
-    Retrying,
-    SettingIgnored,
-)
+from agent_runtime.models.base import FilePart, ModelAnswer, ModelRequest, Retrying, SettingIgnored
 from agent_runtime.models.cost import scale_amount, usage_of
+from agent_runtime.models.telemetry.model_calls import chat
 from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.attachments import masked_parts
 from agent_runtime.prompt.build import build_prompt, check_prompt
@@ -164,7 +159,7 @@ class AgentLoop:
         state.previous, pending.calling = prompt, True
         state.timing.begin()
         try:
-            async with model.stream(request) as events:
+            async with chat(model, request) as events:
                 async for event in events:
                     if isinstance(event, ModelAnswer):
                         pending.lost += event.lost - counted

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import cast
 
@@ -27,6 +28,7 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
+from agent_runtime.models.telemetry.tool_calls import execute_tool
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.base import error_result as raised_result
 from agent_runtime.tools.context import ToolContext
@@ -237,11 +239,12 @@ class _ParallelCalls:
 
 async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> ToolResult:
     """Call a tool and return its result, even if it cancels its own task or exits."""
+    work = partial(_call, one, context)
     try:
         # A subclass of a program without type checks may return anything.
         result = cast(
             "object",
-            await contained(lambda: one.tool.call(one.call.arguments, context(one.call.id))),
+            await execute_tool(one.call, partial(contained, work)),
         )
         return result if isinstance(result, ToolResult) else _not_a_result(one.tool, result)
     except SelfCancelled:
@@ -255,6 +258,10 @@ async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> T
         if isinstance(group, ExceptionGroup) or group.split(held)[1] is not None:
             raise
         return raised_result(group)
+
+
+async def _call(one: ReadyCall, context: Callable[[str], ToolContext]) -> ToolResult:
+    return await one.tool.call(one.call.arguments, context(one.call.id))
 
 
 def _not_a_result(tool: Tool, value: object) -> ToolResult:

@@ -26,6 +26,11 @@ _HEADER = re.compile(
 )
 
 
+def mask_secrets(text: str) -> str:
+    """Return a text without what looks like credentials."""
+    return redact_secrets(_HEADER.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", text)))
+
+
 class _SecretFilter(logging.Filter):
     """Masks the credentials in a record's text."""
 
@@ -35,7 +40,7 @@ class _SecretFilter(logging.Filter):
         except Exception:
             # The record's own fault; `logging` reports it when it is written, and raises nothing.
             return True
-        shown = redact_secrets(_HEADER.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", text)))
+        shown = mask_secrets(text)
         if shown != text:
             record.msg, record.args = shown, ()
         return True

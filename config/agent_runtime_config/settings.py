@@ -8,11 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_runtime_config.context_settings import ContextSettings
 from agent_runtime_config.fields import (
@@ -41,11 +37,12 @@ from agent_runtime_config.fields import (
 from agent_runtime_config.model_settings import RoleSettings
 from agent_runtime_config.names import PREFIX
 from agent_runtime_config.state import default_database_url
+from agent_runtime_config.telemetry_settings import TelemetrySettings
 from agent_runtime_config.urls import redact_url
 from agent_runtime_config.web_settings import WebSettings
 
 
-class Settings(RoleSettings, WebSettings, ContextSettings):
+class Settings(RoleSettings, WebSettings, ContextSettings, TelemetrySettings):
     """The settings of a runtime, as an immutable value.
 
     The constructor does not read the environment; `load_settings` does.  `None` means unset: no

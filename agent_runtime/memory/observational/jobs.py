@@ -12,6 +12,8 @@ from agent_runtime.errors import StoreError
 from agent_runtime.log.leases import claim_holder, is_claim_void
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.accounting import release_as_unsettled, reserve_for_memory
+from agent_runtime.models.telemetry.conventions import CONVERSATION_ID, OPERATION
+from agent_runtime.models.telemetry.spans import span
 from agent_runtime_storage.contract.records.log import Amount, Job
 
 RELEASE_SECONDS = 5.0
@@ -44,7 +46,8 @@ async def claim_memory_job(
     try:
         if interrupted is not None:
             raise interrupted
-        yield job
+        with span(kind, {OPERATION: kind, CONVERSATION_ID: thread_id}):
+            yield job
     except BaseException as error:
         # A cancellation says nothing against the job: the next run takes it at once.
         wait = retry_after if isinstance(error, Exception) else 0.0

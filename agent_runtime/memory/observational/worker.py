@@ -37,6 +37,8 @@ from agent_runtime.memory.observational.reflector.base import (
     reflection_of,
 )
 from agent_runtime.memory.observational.thresholds import next_chunk
+from agent_runtime.models.telemetry.conventions import MEMORY_AGAIN, MEMORY_TOKENS
+from agent_runtime.models.telemetry.spans import annotate
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import masked_entry
 from agent_runtime.prompt.observation import Observation
@@ -319,6 +321,7 @@ class MemoryWorker:
 
     def _announce(self, purpose: str, tokens: int, *, again: bool = False) -> None:
         """Send a live event that work begins."""
+        annotate({MEMORY_TOKENS: tokens, MEMORY_AGAIN: again})
         data = {"purpose": purpose, "tokens": tokens, "again": again}
         self.log.tell(NewEvent("memory", data=data))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import anyio
 
@@ -20,6 +21,7 @@ from agent_runtime.memory.recall.provider_client import (
     ProviderClient,
 )
 from agent_runtime.models.retrieval.embedding import Embedder, Embeddings, Vector, vectors_of
+from agent_runtime.models.telemetry.model_calls import embedding
 from agent_runtime.models.tokens import count_text
 from agent_runtime_storage.contract.records.log import Amount
 
@@ -109,7 +111,10 @@ class EmbedderClient(ProviderClient):
         # What holds if the call is cancelled: it may be billed.
         lost = 1
         try:
-            made = await self.answered(self._embedder, lambda: self._embedder.embed(texts), seconds)
+            with embedding(self.name) as answers:
+                embed = partial(self._embedder.embed, texts)
+                made = await self.answered(self._embedder, embed, seconds)
+                answers.append(made)
             lost = made.lost + (made.tokens is None)
             vectors = vectors_of(made.vectors, len(texts), self.name)
         except ModelError as error:

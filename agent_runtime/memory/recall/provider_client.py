@@ -20,6 +20,7 @@ from agent_runtime.errors import (
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.accounting import record_failed_calls, reserve_for_memory
 from agent_runtime.models.base import Checkable
+from agent_runtime.models.telemetry.tally import TALLY
 from agent_runtime_storage.contract.records.log import Amount
 from agent_runtime_storage.contract.records.usage import Usage
 
@@ -132,6 +133,8 @@ class ProviderClient:
                 pass
         if usage:
             await log.store.spending.record_late(log.lease, usage)
+            for one in usage:
+                TALLY.spent(one)
 
     def usage(self, log: RunLog, *, tokens: int, counted: int, cost: int | None) -> Usage:
         """Return the usage of a call.

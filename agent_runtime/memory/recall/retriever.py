@@ -40,6 +40,7 @@ from agent_runtime.memory.recall.small_talk import is_small_talk
 from agent_runtime.memory.transcript import characters, transcript_messages
 from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
 from agent_runtime.models.retrieval.embedding import Vector
+from agent_runtime.models.telemetry.recall import retrieval
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.calendar import named_time
@@ -146,7 +147,8 @@ class Retriever:
         matches: list[_Match] = []
         try:
             # Every earlier "thanks!" resembles this one, and none of them helps.
-            matches = [] if is_small_talk(query) else await self._matches(query)
+            with retrieval(query):
+                matches = [] if is_small_talk(query) else await self._matches(query)
         except StoreUnavailable:
             raise
         except Exception as error:

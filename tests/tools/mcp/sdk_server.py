@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
+from opentelemetry.trace import get_current_span
 
 server = MCPServer("sums", log_level="ERROR")
 
@@ -31,6 +32,12 @@ async def count(to: int, context: Context) -> str:
 def header(context: Context) -> str:
     """Return a header of the request."""
     return str((context.headers or {}).get("x-key"))
+
+
+@server.tool()
+def trace() -> str:
+    """Return the id of the caller's trace."""
+    return f"{get_current_span().get_span_context().trace_id:032x}"
 
 
 @server.resource("note://one")

@@ -9,6 +9,7 @@ from agent_runtime.errors import AgentRuntimeError, ModelError, ModelProtocolErr
 from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, ModelSettings, Retrying
+from agent_runtime.models.telemetry.model_calls import chat
 from agent_runtime.models.tokens import count_message
 from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.incomplete_answers import CUT
@@ -94,7 +95,7 @@ async def _ask(
     # Until the provider says otherwise, the attempt in progress may be billed.
     lost = 1
     try:
-        async with model.stream(request) as events:
+        async with chat(model, request) as events:
             async for event in events:
                 if isinstance(event, ModelAnswer):
                     lost = 0

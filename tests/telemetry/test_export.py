@@ -1,0 +1,139 @@
+"""The command line exports by OTLP what the variables OTEL_* ask for."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Generator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from agent_runtime.models.telemetry.export import exporting
+from agent_runtime.models.telemetry.metrics import instruments
+from agent_runtime.models.telemetry.spans import tracer
+from tests.support.command import run_command
+
+
+class Collector:
+    """A receiver of OTLP on loopback: the bodies by path, and the headers."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, list[bytes]] = {}
+        self.headers: list[str | None] = []
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                collector.bodies.setdefault(self.path, []).append(body)
+                collector.headers.append(self.headers["x-api-key"])
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+                del code, size
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def collector() -> Generator[Collector]:
+    """A collector that listens."""
+    made = Collector()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+def test_a_collector_gets_the_spans_and_metrics(tmp_path: Path, collector: Collector) -> None:
+    environ = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_EXPORTER_OTLP_HEADERS": "x-api-key=k1",
+        "OTEL_SERVICE_NAME": "my-agents",
+    }
+    task = "Survey this folder and write REPORT.md"
+    done = run_command("run", "--workspace", ".", task, cwd=tmp_path, environ=environ)
+    assert done.returncode == 0, done.stderr
+    sent = [ExportTraceServiceRequest.FromString(one) for one in collector.bodies["/v1/traces"]]
+    [resource] = {
+        attribute.value.string_value
+        for request in sent
+        for group in request.resource_spans
+        for attribute in group.resource.attributes
+        if attribute.key == "service.name"
+    }
+    assert resource == "my-agents"
+    names = [
+        one.name
+        for request in sent
+        for group in request.resource_spans
+        for scope in group.scope_spans
+        for one in scope.spans
+    ]
+    assert any(name.startswith("invoke_agent") for name in names)
+    assert any(name.startswith("chat ") for name in names)
+    metrics = [
+        ExportMetricsServiceRequest.FromString(one) for one in collector.bodies["/v1/metrics"]
+    ]
+    found = {
+        metric.name
+        for request in metrics
+        for group in request.resource_metrics
+        for scope in group.scope_metrics
+        for metric in scope.metrics
+    }
+    assert {"gen_ai.client.operation.duration", "agent_runtime.steps"} <= found
+    assert set(collector.headers) == {"k1"}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+            "OTEL_TRACES_EXPORTER": "none",
+            "OTEL_METRICS_EXPORTER": "none",
+        },
+    ],
+)
+def test_nothing_is_set_up_where_nothing_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with exporting():
+        assert tracer() is None
+        assert instruments() is None
+
+
+def test_what_cannot_be_exported_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    with exporting():
+        pass
+    assert "only OTLP by http/protobuf is exported" in caplog.text
+
+
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with exporting():
+        pass
+    assert "Install agent-runtime-om[otlp]" in caplog.text
