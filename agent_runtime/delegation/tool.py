@@ -39,7 +39,7 @@ ALWAYS = frozenset({recall.name, OPEN_ARTIFACT, FINAL})
 """Tools that a sub-agent gets without being given them, where they apply."""
 
 
-def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..., Any]:
+def delegate_tool(agent: Agent[Any], own: Toolset, *, levels: int) -> FunctionTool[..., Any]:
     """Return the tool with which an agent delegates.
 
     Args:
@@ -88,7 +88,7 @@ class Delegator:
         levels: how many levels of sub-agents may follow.
     """
 
-    agent: Agent
+    agent: Agent[Any]
     policy: Delegation
     allowed: Mapping[str, Tool]
     levels: int
