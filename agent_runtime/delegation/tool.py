@@ -110,17 +110,16 @@ class Delegator:
         max_steps: Steps | None = None,
         background: bool = False,
     ) -> ToolResult:
-        """Have a sub-agent do a part of the work; it sees only what you give here.
+        """Have a sub-agent do a part; it sees only what is given here.
 
-        Several calls in one answer run at the same time.
+        Calls in one answer run at once.
 
         Args:
             instructions: what to do, and when it is done.
             briefing: what it needs to know.
-            tools: some of yours; omit for all.
+            tools: of yours; default all.
             artifacts: paths, URLs, handles (c0000001a).
-            task_key: a name; a new attempt under it sees earlier ones.
-            diagnosis: why the last attempt failed.
+            task_key: attempts under one key see earlier ones.
             background: do not wait; see `tasks`.
         """
         assignment = Assignment(

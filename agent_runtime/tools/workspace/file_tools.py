@@ -188,8 +188,7 @@ class FileTools:
         """Search the lines of text files.
 
         Args:
-            pattern: a regular expression, as in Python.
-            path: a folder or a file.
+            pattern: a Python regular expression.
             globs: `*.py`, `src/**`, `*.{ts,tsx},!test_*`.
             before: lines to show.
             ignored: also what .gitignore has.
@@ -207,11 +206,10 @@ class FileTools:
         offset: Offset = 0,
         limit: Count = 100,
     ) -> str:
-        """List files and folders, with bytes, the newest first or by path.
+        """List files and folders, newest first or by path.
 
         Args:
             pattern: `**/*.py` goes into folders.
-            ignored: also what .gitignore has.
         """
         return list_matches(
             self._root,
@@ -253,7 +251,7 @@ class FileTools:
     def write_file(
         self, context: ToolContext, path: str, content: str, append: bool = False
     ) -> ToolResult:
-        """Write a text file, or append to it; missing folders are made."""
+        """Write a text file, or append to it."""
         rules = self._rules(context)
         self._root.check_writable(path, rules)
         with self._writing:
