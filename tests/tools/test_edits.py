@@ -174,3 +174,10 @@ async def test_a_file_that_another_program_writes_during_the_edit_is_not_overwri
     assert "was changed by another program during this call" in reply
     assert (tmp_path / "a.py").read_text() == "theirs\n"
     assert names(tmp_path) == ["a.py"]
+
+
+async def test_a_text_is_not_built_that_would_be_too_large(tmp_path: Path, edit: Tool) -> None:
+    (tmp_path / "f").write_text("a" * 1_000_000)
+    wanted = {"old": "a", "new": "b" * 1_000_000, "all": True}
+    reply = await error(edit, path="f", edits=[wanted])
+    assert "would grow to 1,000,000,000,000 bytes or more" in reply
