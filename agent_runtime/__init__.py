@@ -30,13 +30,14 @@ if TYPE_CHECKING:
         Conflict,
         ModelError,
         NodeFailed,
+        NoOutput,
         NotFound,
         QuestionsOpen,
         StoreError,
         ThreadBusy,
         ToolError,
     )
-    from agent_runtime.events import Event
+    from agent_runtime.events import AnyEvent, Event
     from agent_runtime.files.attach import File
     from agent_runtime.files.references import FilePolicy
     from agent_runtime.human.interruptions import Accept, Fail, InterruptedCall, Rerun
@@ -101,6 +102,7 @@ __all__ = [
     "Accept",
     "Agent",
     "AgentRuntimeError",
+    "AnyEvent",
     "Assignment",
     "BackgroundTask",
     "BudgetExceeded",
@@ -133,6 +135,7 @@ __all__ = [
     "ModelError",
     "ModelSettings",
     "NativeModel",
+    "NoOutput",
     "NodeFailed",
     "NodeMemory",
     "NotFound",
@@ -195,6 +198,7 @@ _HOMES = {
     "Accept": ".human.interruptions",
     "Agent": ".agent",
     "AgentRuntimeError": ".errors",
+    "AnyEvent": ".events",
     "Assignment": ".delegation.assignment",
     "BackgroundTask": ".delegation.background",
     "BudgetExceeded": ".errors",
@@ -229,6 +233,7 @@ _HOMES = {
     "NativeModel": ".models.native",
     "NodeFailed": ".errors",
     "NodeMemory": ".memory.node.memory",
+    "NoOutput": ".errors",
     "NotFound": ".errors",
     "ObservationLine": ".prompt.observation",
     "ObservationNotes": ".prompt.observation",

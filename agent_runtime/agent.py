@@ -7,10 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
     import os
+
+    from typing_extensions import TypeForm
 
     from agent_runtime.files.references import FilePolicy
     from agent_runtime.models.base import Model
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from agent_runtime.tools.skills.skill import Skill
     from agent_runtime_config.request_settings import ModelSettings
 
+Output = TypeVar("Output", default=str, covariant=True)
+"""The type of an agent's output; text unless its `output_type` says otherwise."""
 
 MAX_TOKENS = 2000
 """The most tokens of history by default, in our count."""
@@ -115,17 +121,19 @@ class Delegation:
     models: Sequence[str] = ()
 
 
-class Runnable(Protocol):
-    """What a run can execute: an `Agent` or a `Workflow`."""
+class Runnable(Generic[Output]):
+    """What a run can execute: an `Agent` or a `Workflow`.
 
-    @property
-    def name(self) -> str:
-        """Its name in events and run lists."""
-        ...
+    Attributes:
+        name: shown in events and run lists.
+    """
+
+    __slots__ = ()
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Runnable[Output]):
     """An agent, as a value: it can be shared between threads, runs and tasks.
 
     Args:
@@ -136,7 +144,8 @@ class Agent:
         instructions: the system prompt.
         name: shown in events and run lists.
         output_type: a pydantic model, dataclass or any type pydantic can validate; the run's
-            output is then a value of it instead of text.
+            output is then a value of it instead of text.  Type checkers know an agent with
+            `output_type=City` as `Agent[City]`, and its results as `RunResult[City]`.
         max_steps: the most model calls of one run; None for the setting.
         context_window: tokens, instead of the model's known window.
         last_messages: how many recent messages stay in the prompt; None for the setting.
@@ -170,7 +179,7 @@ class Agent:
     tools: Sequence[Tool | Callable[..., Any] | McpServer] = ()
     instructions: str = ""
     name: str = "agent"
-    output_type: Any = None
+    output_type: TypeForm[Output] | None = None
     max_steps: int | None = None
     context_window: int | None = None
     last_messages: int | None = None
@@ -191,7 +200,7 @@ class Agent:
         own = defaults if self.model_settings is None else self.model_settings.over(defaults)
         return own if self.temperature is None else replace(own, temperature=self.temperature)
 
-    async def run(self, task: str, *, thread: str | None = None) -> RunResult:
+    async def run(self, task: str, *, thread: str | None = None) -> RunResult[Output]:
         """Run a task to its end with the settings of the environment.
 
         Opens the store for this one run; for more runs, open a `Runtime` once.  Cancelling the
@@ -203,7 +212,7 @@ class Agent:
         async with Runtime.open() as runtime:
             return await runtime.run(self, task, thread=thread)
 
-    def run_sync(self, task: str, *, thread: str | None = None) -> RunResult:
+    def run_sync(self, task: str, *, thread: str | None = None) -> RunResult[Output]:
         """Like `run`, for programs that are not async.
 
         Raises:
@@ -213,7 +222,7 @@ class Agent:
 
         from agent_runtime.errors import WrongLoop
 
-        async def main() -> RunResult:
+        async def main() -> RunResult[Output]:
             return await self.run(task, thread=thread)
 
         with suppress(RuntimeError):

@@ -28,6 +28,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   ├── ModelProtocolError          the answer makes no sense: a broken stream, an empty answer
 │   └── RealModelForbidden          a real call while they are switched off
 ├── RuntimeClosed                   the runtime is closing, and begins no more runs
+├── NoOutput                        the output of a task that was not completed was required
 ├── WrongLoop                       a runtime is used from another event loop than its own
 ├── PromptTooLarge                  what must be sent does not fit the window
 ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
@@ -101,6 +102,7 @@ __all__ = [
     "ModelRejected",
     "ModelStalled",
     "ModelUnavailable",
+    "NoOutput",
     "NodeFailed",
     "NotADatabase",
     "NotFound",
@@ -224,6 +226,14 @@ class RuntimeClosed(AgentRuntimeError):
 
     Cause: `Runtime.close` or `Runtime.drain` was called, or the context of `Runtime.open` was left.
     Cure: open another runtime; `resume` and `sweep` continue there what was interrupted.
+    """
+
+
+class NoOutput(AgentRuntimeError):
+    """The output of a run was required, but its task was not completed.
+
+    Cause: the run waits for a person, was cancelled or paused, or reached a limit.
+    Cure: read the result's `status`, `stop_reason` and `questions`; `resume` continues the run.
     """
 
 

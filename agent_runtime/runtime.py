@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from agent_runtime.agent import Agent, Runnable
+from agent_runtime.agent import Agent, Output, Runnable
 from agent_runtime.concurrency import finished
 from agent_runtime.delegation.request import DelegationServices
-from agent_runtime.events import Event
+from agent_runtime.events import AnyEvent, Event
 from agent_runtime.files.attach import Attachable
 from agent_runtime.human.interruptions import Decisions, resolutions_of
 from agent_runtime.human.questions import OnQuestion
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def _ignore(event: Event) -> None:
+def _ignore(event: AnyEvent) -> None:
     del event
 
 
@@ -164,7 +164,7 @@ class Runtime(RunControl):
 
     async def run(
         self,
-        agent: Agent | Workflow,
+        agent: Runnable[Output],
         task: str | UserMessage | None,
         *,
         files: Sequence[Attachable] = (),
@@ -175,7 +175,7 @@ class Runtime(RunControl):
         user_context: Mapping[str, Any] | None = None,
         on_event: OnEvent = _ignore,
         on_question: OnQuestion | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Output]:
         """Run a task by an agent or a workflow, until it ends or waits for a person.
 
         Args:
@@ -223,7 +223,7 @@ class Runtime(RunControl):
     async def resume(
         self,
         run_id: str,
-        agent: Agent | Workflow,
+        agent: Runnable[Output],
         *,
         user: str | None = None,
         deps: Any = None,
@@ -233,7 +233,7 @@ class Runtime(RunControl):
         accept: Mapping[str, Any] = MappingProxyType({}),
         fail: Mapping[str, str] | Collection[str] = (),
         imported: bool = False,
-    ) -> RunResult:
+    ) -> RunResult[Output]:
         """Continue a run that waits, or that a crash, a limit, an error or a cancellation ended.
 
         Recorded results stay.  A call that was in progress when its process died runs again only if
@@ -259,7 +259,7 @@ class Runtime(RunControl):
         store, listener = self.store_of(user), EventListener(on_event)
         decisions = Decisions(resolutions_of(rerun, accept, fail))
 
-        async def resumed() -> RunResult:
+        async def resumed() -> RunResult[Output]:
             run = await store.runs.get(run_id)
             if imported:
                 run = await vouch_for(store, run, tree_budget(self.settings))
@@ -276,13 +276,13 @@ class Runtime(RunControl):
 
     async def regenerate(
         self,
-        agent: Agent | Workflow,
+        agent: Runnable[Output],
         thread: str,
         *,
         user: str | None = None,
         deps: Any = None,
         on_event: OnEvent = _ignore,
-    ) -> RunResult:
+    ) -> RunResult[Output]:
         """Answer the thread's newest user message again; the present answer stays as a sibling.
 
         Raises `NotFound` and `ThreadBusy` as `run` does.
@@ -314,13 +314,13 @@ class Runtime(RunControl):
 
     # From a request to its run
 
-    async def _continue(self, run: Run, agent: Runnable, user: str) -> RunResult:
+    async def _continue(self, run: Run, agent: Runnable[Any], user: str) -> RunResult[Any]:
         return await self.resume(run.id, checked_runnable(agent), user=user)
 
     async def _run(
         self,
         store: UserStore,
-        agent: Runnable,
+        agent: Runnable[Any],
         task: str | UserMessage | None,
         /,
         *,
@@ -331,7 +331,7 @@ class Runtime(RunControl):
         parent: RunLog | None = None,
         before: Sequence[LoggedMessage] = (),
         files: Sequence[Attachable] = (),
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         """Begin a run and drive it to its end.
 
         Args:
@@ -382,12 +382,12 @@ class Runtime(RunControl):
         self,
         store: UserStore,
         run: Run,
-        agent: Runnable,
+        agent: Runnable[Any],
         on_event: Callable[[Event], None],
         *,
         deps: Any,
         decisions: Decisions,
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         """Take over a run and drive it to its end; `ThreadBusy` if it changed since it was read."""
         agent = checked_runnable(agent)
         check_kind(run, agent)
@@ -414,7 +414,7 @@ class Runtime(RunControl):
 
     async def _resolve(
         self,
-        agent: Agent | Workflow,
+        agent: Agent[Any] | Workflow,
         store: UserStore,
         thread: str,
         budget: Budget,
@@ -471,11 +471,11 @@ class Runtime(RunControl):
     async def _drive(
         self,
         state: RunState,
-        agent: Agent | Workflow,
+        agent: Agent[Any] | Workflow,
         node: node_memory.NodeRun | None,
         *,
         retry: bool = False,
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         """Drive a run to its end and return how it ended."""
         if isinstance(agent, Workflow):
             driver: RunDriver = loop_of(agent, state, retry=retry)

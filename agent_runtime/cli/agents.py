@@ -176,7 +176,7 @@ def is_of_command(run: Run) -> bool:
     return RunSpec.of(run).program == COMMAND
 
 
-def build_agent(spec: Spec) -> Agent:
+def build_agent(spec: Spec) -> Agent[Any]:
     """Return the agent that a spec describes.
 
     Raises:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -36,7 +36,7 @@ class ResumeSubAgent(Protocol):
     """Resumes a sub-agent's run that stopped; `on_event` gets its events as well."""
 
     def __call__(
-        self, run: Run, child: Agent, /, *, on_event: Callable[[Event], None] | None = None
+        self, run: Run, child: Agent[Any], /, *, on_event: Callable[[Event], None] | None = None
     ) -> Awaitable[object]: ...
 
 
@@ -171,7 +171,7 @@ async def run_delegated(
     await context.run_agent(agent, task, spec=RunSpec(delegation=record), on_event=on_event)
 
 
-def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent:
+def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent[Any]:
     """Return the sub-agent that an assignment describes."""
     tools: list[Tool | Callable[..., object] | McpServer] = list(assignment.tools)
     if opened := assignment.opened():

@@ -39,7 +39,7 @@ ALWAYS = frozenset({recall.name, OPEN_ARTIFACT, FINAL})
 """Tools that a sub-agent gets without being given them, where they apply."""
 
 
-def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..., Any]:
+def delegate_tool(agent: Agent[Any], own: Toolset, *, levels: int) -> FunctionTool[..., Any]:
     """Return the tool with which an agent delegates.
 
     Args:
@@ -88,7 +88,7 @@ class Delegator:
         levels: how many levels of sub-agents may follow.
     """
 
-    agent: Agent
+    agent: Agent[Any]
     policy: Delegation
     allowed: Mapping[str, Tool]
     levels: int
@@ -110,17 +110,16 @@ class Delegator:
         max_steps: Steps | None = None,
         background: bool = False,
     ) -> ToolResult:
-        """Have a sub-agent do a part of the work; it sees only what you give here.
+        """Have a sub-agent do a part; it sees only what is given here.
 
-        Several calls in one answer run at the same time.
+        Calls in one answer run at once.
 
         Args:
             instructions: what to do, and when it is done.
             briefing: what it needs to know.
-            tools: some of yours; omit for all.
+            tools: of yours; default all.
             artifacts: paths, URLs, handles (c0000001a).
-            task_key: a name; a new attempt under it sees earlier ones.
-            diagnosis: why the last attempt failed.
+            task_key: attempts under one key see earlier ones.
             background: do not wait; see `tasks`.
         """
         assignment = Assignment(

@@ -23,8 +23,7 @@ NOBODY = (
 )
 
 _DESCRIPTION = """\
-Ask the user, who may answer much later, what you cannot find out and must not assume; related \
-things in one question."""
+Ask the user what you cannot find out and must not assume, related things in one question."""
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -36,7 +35,7 @@ _PARAMETERS: dict[str, Any] = {
         "choices": {
             "type": "array",
             "items": {"type": "string"},
-            "description": f"2 to {MAX_CHOICES}, or none for text.",
+            "description": f"2 to {MAX_CHOICES}.",
         },
     },
     "required": ["question", "kind"],

@@ -134,7 +134,7 @@ class Step(BaseModel):
     depends_on: list[Identity] | None = None
     follow: Annotated[
         bool,
-        Field(description="Take the status from the answer's other calls."),
+        Field(description="Status from the answer's other calls."),
     ] = False
 
 

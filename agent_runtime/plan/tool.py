@@ -48,7 +48,7 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
 
         Args:
             steps: to create, all with descriptions; to update, what changes, by id.
-            add: new steps, to update.
+            add: new steps.
         """
         planner = _planner(context)
         if action == "review":

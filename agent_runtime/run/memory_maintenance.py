@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, cast
 
 import anyio
 
 from agent_runtime.agent import Agent
 from agent_runtime.concurrency import single_error
 from agent_runtime.errors import ConfigError, RunCancelled
-from agent_runtime.events import Event
+from agent_runtime.events import AnyEvent, Event
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
 from agent_runtime.log.lease_keeper import LeaseKeeper
@@ -83,7 +84,9 @@ class ThreadMemory:
     keeper: LeaseKeeper
     models: MemoryModels | None = None
 
-    async def report(self, agent: Agent, thread: str, *, user: str | None = None) -> MemoryReport:
+    async def report(
+        self, agent: Agent[Any], thread: str, *, user: str | None = None
+    ) -> MemoryReport:
         """Return the state of a thread's memory as this agent's next run would see it.
 
         Raises:
@@ -113,11 +116,11 @@ class ThreadMemory:
 
     async def observe(
         self,
-        agent: Agent,
+        agent: Agent[Any],
         thread: str,
         *,
         user: str | None = None,
-        on_event: Callable[[Event], None] = lambda event: None,
+        on_event: Callable[[AnyEvent], None] = lambda event: None,
     ) -> MaintenanceResult:
         """Observe now all messages that may leave the thread's prompt, whatever the thresholds say.
 
@@ -143,11 +146,11 @@ class ThreadMemory:
 
     async def reflect(
         self,
-        agent: Agent,
+        agent: Agent[Any],
         thread: str,
         *,
         user: str | None = None,
-        on_event: Callable[[Event], None] = lambda event: None,
+        on_event: Callable[[AnyEvent], None] = lambda event: None,
     ) -> MaintenanceResult:
         """Condense the thread's oldest observations now, below the threshold too.
 
@@ -163,10 +166,10 @@ class ThreadMemory:
     async def _worker(
         self,
         kind: str,
-        agent: Agent,
+        agent: Agent[Any],
         store: UserStore,
         thread: str,
-        on_event: Callable[[Event], None],
+        on_event: Callable[[AnyEvent], None],
     ) -> AsyncGenerator[OnDemandMemoryWorker]:
         """Begin a maintenance run, give its worker, and end the run with the context."""
         await store.threads.get(thread)
@@ -181,7 +184,8 @@ class ThreadMemory:
             require_price(info, in_money(self.budget, setup.limits), self.settings)
         run_id = new_id()
         with leases.at_work(run_id):
-            held = _lease(store, thread, setup, kind, run_id, self.budget, on_event, self.keeper)
+            emit = cast("Callable[[Event], None]", on_event)
+            held = _lease(store, thread, setup, kind, run_id, self.budget, emit, self.keeper)
             async with held as log:
                 memory = memory_of(
                     log, setup.memory, lambda: setup.calibration.ratio, self.settings
@@ -192,7 +196,7 @@ class ThreadMemory:
     def _store_of(self, user: str | None) -> UserStore:
         return self.store.of(user or self.settings.user)
 
-    async def _resolve(self, agent: Agent, store: UserStore, thread: str) -> RunSetup:
+    async def _resolve(self, agent: Agent[Any], store: UserStore, thread: str) -> RunSetup:
         return await resolve_run(
             agent,
             self.settings,

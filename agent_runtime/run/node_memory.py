@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from agent_runtime.agent import MAX_MESSAGES, QUERY, Agent, MemoryConfig, MemoryMode
+from agent_runtime.agent import MAX_MESSAGES, QUERY, Agent, MemoryConfig, MemoryMode, Runnable
 from agent_runtime.errors import ConfigError, NotFound, StoreError
 from agent_runtime.files.long_texts import MESSAGE_CHARS
 from agent_runtime.log.run_log import RunLog
@@ -175,7 +175,7 @@ class NodeRun:
             await store.jobs.finish(job)
 
 
-def task_message(agent: object, task: str | UserMessage | None) -> UserMessage | None:
+def task_message(agent: Runnable[Any], task: str | UserMessage | None) -> UserMessage | None:
     """Return a task as its message, in the agent's template.
 
     Raises:
@@ -195,7 +195,7 @@ def task_message(agent: object, task: str | UserMessage | None) -> UserMessage |
 
 
 async def open_run(
-    agent: object,
+    agent: Runnable[Any],
     store: UserStore,
     run_id: str,
     task: str | UserMessage | None,
@@ -257,7 +257,7 @@ def _query(task: str | UserMessage | None) -> str | None:
 
 
 async def load_node_run(
-    node: NodeRun, agent: Agent, store: UserStore, takes: Collection[FileKind]
+    node: NodeRun, agent: Agent[Any], store: UserStore, takes: Collection[FileKind]
 ) -> NodeRun:
     """Return the node's run with the messages that it begins with.
 
@@ -294,7 +294,7 @@ def resume_node_run(run: Run) -> NodeRun | None:
     return NodeRun(key, compressed, anchored, run.id, run.root_run_id, query)
 
 
-def config_of(agent: Agent) -> MemoryConfig:
+def config_of(agent: Agent[Any]) -> MemoryConfig:
     """Return an agent's memory configuration. Raises `ConfigError` if its mode is unknown."""
     if isinstance(agent.memory, MemoryConfig):
         return agent.memory

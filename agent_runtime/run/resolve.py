@@ -102,7 +102,7 @@ class RunSetup:
 
 
 async def resolve_run(
-    agent: Agent,
+    agent: Agent[Any],
     settings: Settings,
     default: Model | None,
     offline: Callable[[], Model],
@@ -163,7 +163,7 @@ async def resolve_run(
     )
 
 
-async def with_servers(agent: Agent, connections: McpConnections, user_id: str) -> Agent:
+async def with_servers(agent: Agent[Any], connections: McpConnections, user_id: str) -> Agent[Any]:
     """Return an agent with the tools of its MCP servers in their place; starts the servers.
 
     Raises:
@@ -175,25 +175,27 @@ async def with_servers(agent: Agent, connections: McpConnections, user_id: str) 
     return replace(agent, tools=await connections.tools_of(agent.tools, user_id))
 
 
-async def _tools(agent: Agent, settings: Settings) -> tuple[Toolset, outputs.OutputType | None]:
+async def _tools(
+    agent: Agent[Any], settings: Settings
+) -> tuple[Toolset, outputs.OutputType | None]:
     """Return the agent's tools, and the type of its output if that is not text."""
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
     whole = await _with_skills(_as_sub_agent(_with_plan_tool(agent, settings), settings))
     return toolset(whole, output, levels=settings.delegation_depth), output
 
 
-def _max_steps(agent: Agent, settings: Settings, *, child: bool) -> int:
+def _max_steps(agent: Agent[Any], settings: Settings, *, child: bool) -> int:
     default = settings.sub_agent_max_steps if child else settings.max_steps
     return agent.max_steps or default
 
 
-def _repeats_system(agent: Agent, settings: Settings) -> bool:
+def _repeats_system(agent: Agent[Any], settings: Settings) -> bool:
     own = agent.repeat_system_prompt
     return settings.repeat_system_prompt if own is None else own
 
 
 def _room(
-    agent: Agent, settings: Settings, default: Model | None, choice: ModelChoice
+    agent: Agent[Any], settings: Settings, default: Model | None, choice: ModelChoice
 ) -> PromptLimits:
     window = agent.context_window or _window(agent, settings, default, choice)
     reserve = settings.response_reserve or default_reserve(window)
@@ -231,7 +233,12 @@ def _unpriced(choice: ModelChoice, settings: Settings) -> str | None:
 
 
 def _output_limit(
-    agent: Agent, settings: Settings, default: Model | None, choice: ModelChoice, *, child: bool
+    agent: Agent[Any],
+    settings: Settings,
+    default: Model | None,
+    choice: ModelChoice,
+    *,
+    child: bool,
 ) -> tuple[int, OutputLimit]:
     """Return the most tokens of an answer, and what sets that limit.
 
@@ -255,31 +262,35 @@ def _output_limit(
     return (lowest, "model") if lowest < most and others else (most, limit)
 
 
-def _with_plan_tool(agent: Agent, settings: Settings) -> Agent:
+def _with_plan_tool(agent: Agent[Any], settings: Settings) -> Agent[Any]:
     if agent.planning is False:
         return agent
     phases = settings.plan_phases.split(",") if agent.planning is True else agent.planning
     return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
 
 
-async def _with_skills(agent: Agent) -> Agent:
+async def _with_skills(agent: Agent[Any]) -> Agent[Any]:
     skills = await load_skills(agent.skills)
     return replace(agent, tools=(*agent.tools, OpenSkill(skills))) if skills else agent
 
 
-def _as_sub_agent(agent: Agent, settings: Settings) -> Agent:
+def _as_sub_agent(agent: Agent[Any], settings: Settings) -> Agent[Any]:
     """Return the agent that its sub-agents copy: with the setting's model for them, if any."""
     name = settings.sub_agent_model
     return agent if name in ("", "same") else replace(agent, model=name)
 
 
-def _window(agent: Agent, settings: Settings, default: Model | None, choice: ModelChoice) -> int:
+def _window(
+    agent: Agent[Any], settings: Settings, default: Model | None, choice: ModelChoice
+) -> int:
     """Return the window of the agent's models; the setting holds for the main model only."""
     info, *others = choice.infos
     return min([_own_window(agent, settings, default, info), *(one.window for one in others)])
 
 
-def _own_window(agent: Agent, settings: Settings, default: Model | None, info: ModelInfo) -> int:
+def _own_window(
+    agent: Agent[Any], settings: Settings, default: Model | None, info: ModelInfo
+) -> int:
     if isinstance(agent.model, str) or (agent.model is None and default is None):
         # A model made from a name has the settings' window in its info.
         named = bool(agent.model or settings.model)
@@ -296,7 +307,7 @@ def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
 
 
 def model_of(
-    agent: Agent,
+    agent: Agent[Any],
     settings: Settings,
     default: Model | None,
     offline: Callable[[], Model],
@@ -314,14 +325,14 @@ def model_of(
     return model_from_name(name, settings, role="sub_agent" if child else "model")
 
 
-def _name(agent: Agent, settings: Settings, default: Model | None) -> str:
+def _name(agent: Agent[Any], settings: Settings, default: Model | None) -> str:
     """Return the name of the agent's model in the settings; empty for a `Model` made in code."""
     if agent.model is None:
         return settings.model if default is None else ""
     return agent.model or settings.model if isinstance(agent.model, str) else ""
 
 
-def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0) -> Toolset:
+def toolset(agent: Agent[Any], output: outputs.OutputType | None, *, levels: int = 0) -> Toolset:
     """Return the agent's tools, then the runtime's own tools that it has, then the output's.
 
     Args:

@@ -8,14 +8,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from inspect import Signature, signature
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, cast
 
 import anyio
 import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream
+from typing_extensions import TypeVar
 
 from agent_runtime.concurrency import cancel
-from agent_runtime.events import Event
+from agent_runtime.errors import NoOutput
+from agent_runtime.events import AnyEvent
 from agent_runtime.human.gate import waits_for
 from agent_runtime.human.questions import Question
 from agent_runtime.models.cost import NANO
@@ -33,14 +35,16 @@ from agent_runtime_storage.contract.store import UserStore
 
 S = TypeVar("S")
 P = ParamSpec("P")
+Output = TypeVar("Output", default=Any, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Generic[Output]):
     """How a run ended.
 
     Attributes:
-        output: the answer's text, or a value of the agent's `output_type`; None if there is none.
+        output: the answer's text, or a value of the agent's `output_type`; of a workflow, what it
+            returned, as JSON.  None if there is none; see `require_output`.
         detail: why it stopped, in a sentence; empty where the stop reason says all.
         steps: model calls so far, including those before a resume.
         usage: sums over the run and its children, including what their memory used.
@@ -53,7 +57,7 @@ class RunResult:
     status: RunStatus
     stop_reason: StopReason
     detail: str
-    output: Any
+    output: Output | None
     steps: int
     usage: UsageTotal
     usage_by_purpose: Mapping[str, UsageTotal] = field(default_factory=dict[str, UsageTotal])
@@ -64,6 +68,21 @@ class RunResult:
         """Whether the task was completed."""
         return self.status == "succeeded"
 
+    def require_output(self) -> Output:
+        """Return the output of a completed task.
+
+        Raises:
+            NoOutput: the task was not completed.
+        """
+        if not self.ok:
+            raise NoOutput(
+                f"Run {self.run_id} is {self.status} ({self.stop_reason}) and has no output. "
+                f"{self.detail}".rstrip(),
+                cure="Read its `status` and `questions`; `Runtime.resume` continues it.",
+            )
+        # None, too, is a value of some types.
+        return cast("Output", self.output)
+
     @property
     def cost_usd(self) -> float | None:
         """Dollars spent as providers reported it; None if a price is unknown."""
@@ -72,7 +91,7 @@ class RunResult:
 
 async def result_of(
     store: UserStore, lease: Lease, finish: Finish, steps: int, wanted: OutputType | None
-) -> RunResult:
+) -> RunResult[Any]:
     """Return the result of a run that has ended.
 
     Args:
@@ -113,17 +132,17 @@ async def with_used(store: UserStore, run: Run, start: NewEvent) -> NewEvent:
     return replace(start, data={**start.data, "used": used})
 
 
-class RunStream:
+class RunStream(Generic[Output]):
     """A run in progress: iterate over its events, then read its `result`."""
 
-    def __init__(self, events: MemoryObjectReceiveStream[Event]) -> None:
+    def __init__(self, events: MemoryObjectReceiveStream[AnyEvent]) -> None:
         self._events = events
-        self._result: RunResult | None = None
+        self._result: RunResult[Any] | None = None
         self._error: Exception | None = None
         self.run_id = ""
         self.thread_id = ""
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
+    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
         async for event in self._events:
             if not self.run_id:
                 # The first event is the run's own; later ones may be those of child runs.
@@ -132,7 +151,7 @@ class RunStream:
         if self._error is not None:
             raise self._error
 
-    def settle(self, outcome: RunResult | Exception) -> None:
+    def settle(self, outcome: RunResult[Any] | Exception) -> None:
         """Set how the run ended; the engine calls it once."""
         if isinstance(outcome, Exception):
             self._error = outcome
@@ -140,7 +159,7 @@ class RunStream:
             self._result = outcome
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[Output]:
         """How the run ended; raises what the run raised.
 
         Raises:
@@ -154,8 +173,8 @@ class RunStream:
 
 
 def streaming(
-    name: str, run: Callable[Concatenate[S, P], Awaitable[RunResult]]
-) -> Callable[Concatenate[S, P], AbstractAsyncContextManager[RunStream]]:
+    name: str, run: Callable[Concatenate[S, P], Awaitable[RunResult[Output]]]
+) -> Callable[Concatenate[S, P], AbstractAsyncContextManager[RunStream[Output]]]:
     """Make the streaming counterpart of `Runtime.run` or `Runtime.resume`.
 
     Its context gives the run's events as they happen; leaving the context cancels the run.
@@ -166,17 +185,19 @@ def streaming(
     parameters = signature(run)
 
     @asynccontextmanager
-    async def open_stream(self: S, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[RunStream]:
+    async def open_stream(
+        self: S, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[RunStream[Output]]:
         # A call that does not fit raises at once, not only to whoever reads the events.
         parameters.bind(self, *args, **kwargs)
         # By name, so that a subclass that overrides the method need not override both.
-        method: Callable[P, Awaitable[RunResult]] = getattr(self, run.__name__)
+        method: Callable[P, Awaitable[RunResult[Output]]] = getattr(self, run.__name__)
         # Unbounded: the run emits events from code that cannot wait for a reader.
-        send, receive = anyio.create_memory_object_stream[Event](math.inf)
-        stream = RunStream(receive)
-        on_event = cast("Callable[[Event], Any] | None", kwargs.get("on_event"))
+        send, receive = anyio.create_memory_object_stream[AnyEvent](math.inf)
+        stream = RunStream[Output](receive)
+        on_event = cast("Callable[[AnyEvent], Any] | None", kwargs.get("on_event"))
 
-        def listen(event: Event) -> Any:
+        def listen(event: AnyEvent) -> Any:
             send.send_nowait(event)
             # What an async listener returns is awaited by the run.
             return on_event(event) if on_event is not None else None

@@ -38,7 +38,7 @@ class RunChild(Protocol):
     def __call__(
         self,
         store: UserStore,
-        child: Runnable,
+        child: Runnable[Any],
         task: str | UserMessage,
         /,
         *,
@@ -47,7 +47,7 @@ class RunChild(Protocol):
         spec: RunSpec,
         on_event: Callable[[Event], None],
         before: Sequence[LoggedMessage],
-    ) -> Awaitable[RunResult]: ...
+    ) -> Awaitable[RunResult[Any]]: ...
 
 
 class ResumeChild(Protocol):
@@ -59,11 +59,11 @@ class ResumeChild(Protocol):
     def __call__(
         self,
         run: Run,
-        child: Runnable,
+        child: Runnable[Any],
         /,
         *,
         on_event: Callable[[Event], None] | None = None,
-    ) -> Awaitable[RunResult]: ...
+    ) -> Awaitable[RunResult[Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ class ToolContexts:
         log, timer = self.log, ToolTimer()
 
         async def run_agent(
-            agent: Runnable,
+            agent: Runnable[Any],
             task: str | UserMessage,
             *,
             spec: Mapping[str, Any] | RunSpec | None = None,
             before: Sequence[LoggedMessage] = (),
             on_event: Callable[[Event], None] | None = None,
-        ) -> RunResult:
+        ) -> RunResult[Any]:
             run_spec = spec if isinstance(spec, RunSpec) else RunSpec(caller=spec or {})
             # The child run has limits of its own.
             with timer.paused():
@@ -167,13 +167,15 @@ def child_listener(
 
 def child_resumption(
     log: RunLog,
-    resume: Callable[[UserStore, Run, Runnable, Callable[[Event], None]], Awaitable[RunResult]],
+    resume: Callable[
+        [UserStore, Run, Runnable[Any], Callable[[Event], None]], Awaitable[RunResult[Any]]
+    ],
 ) -> ResumeChild:
     """Return the function that resumes the child runs of a log's run."""
 
     async def resumed(
-        run: Run, child: Runnable, /, *, on_event: Callable[[Event], None] | None = None
-    ) -> RunResult:
+        run: Run, child: Runnable[Any], /, *, on_event: Callable[[Event], None] | None = None
+    ) -> RunResult[Any]:
         return await resume(log.store, run, child, child_listener(log, on_event))
 
     return resumed

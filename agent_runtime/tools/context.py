@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
 
 from agent_runtime.files.attach import MAX_BYTES, File, store_file
 from agent_runtime.messages import FileRef, encodable
@@ -12,6 +14,7 @@ from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_storage.contract.store import UserStore
 
 T = TypeVar("T")
+Deps = TypeVar("Deps", default=Any, covariant=True)
 
 MAX_MESSAGE = 200
 """How many characters of a message about progress listeners get."""
@@ -22,8 +25,10 @@ def _ignored(data: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(Generic[Deps]):
     """The run that calls a tool; passed to a parameter annotated `ToolContext`.
+
+    `ToolContext[Database]` tells type checkers what `deps` is; nothing checks it when it runs.
 
     Attributes:
         call_id: the call's id; also the handle by which `recall` opens its result.
@@ -48,7 +53,7 @@ class ToolContext:
     call_id: str
     step: int
     store: UserStore
-    deps: Any
+    deps: Deps
     run_agent: Callable[..., Awaitable[Any]]
     timeout: float | None = None
     timer: ToolTimer = field(default_factory=ToolTimer)

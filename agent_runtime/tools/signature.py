@@ -84,7 +84,7 @@ def read_signature(function: Callable[..., Any], context_type: type) -> Signatur
     context: str | None = None
     for parameter in inspect.signature(function).parameters.values():
         hint = _hint(name, parameter, hints)
-        if hint is context_type:
+        if context_type in (hint, typing.get_origin(hint)):
             if context is not None:
                 raise _unusable(name, parameter.name, "is a second context", "Take only one.")
             context = parameter.name

@@ -7,9 +7,10 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, overload
 
 import orjson
+from typing_extensions import TypeVar
 
 from agent_runtime.agent import Agent, Runnable
 from agent_runtime.delegation.assignment import Assignment
@@ -38,6 +39,7 @@ from agent_runtime_storage.contract.records.log import Run
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Deps = TypeVar("Deps", default=Any, covariant=True)
 
 HISTORY_MESSAGES, HISTORY_TOKENS = 20, 16_000
 """The limits of a history for which observational memory does not stand."""
@@ -48,7 +50,7 @@ NO_INPUT = "(no input)"
 
 
 @dataclass(frozen=True, slots=True)
-class Workflow:
+class Workflow(Runnable[Any]):
     """A workflow, as a value: run it as an agent is run, `runtime.run(workflow, task)`.
 
         @Workflow
@@ -79,7 +81,7 @@ class Workflow:
             is suspended until there is an answer.
     """
 
-    flow: Callable[[WorkflowContext], Awaitable[Any]]
+    flow: Callable[[WorkflowContext[Any]], Awaitable[Any]]
     _: KW_ONLY
     name: str = ""
     one_thread: bool = True
@@ -133,7 +135,7 @@ class Workflow:
         return self.history_messages is None and self.history_tokens is None
 
 
-def checked_runnable(agent: Runnable) -> Agent | Workflow:
+def checked_runnable(agent: Runnable[Any]) -> Agent[Any] | Workflow:
     """Return what is to run. Raises `ConfigError` if it is neither an agent nor a workflow."""
     if isinstance(agent, Agent | Workflow):
         return agent
@@ -142,7 +144,7 @@ def checked_runnable(agent: Runnable) -> Agent | Workflow:
     )
 
 
-def check_kind(run: Run, agent: Agent | Workflow) -> None:
+def check_kind(run: Run, agent: Agent[Any] | Workflow) -> None:
     """Raise `ConfigError` if a workflow would resume an agent's run, or the other way round."""
     driven = RunSpec.of(run).workflow
     if driven != isinstance(agent, Workflow):
@@ -161,14 +163,14 @@ def loop_of(workflow: Workflow, state: RunState, *, retry: bool) -> WorkflowLoop
     """
     return WorkflowLoop(
         state,
-        lambda loop: workflow.flow(WorkflowContext(loop)),
+        lambda loop: workflow.flow(WorkflowContext[Any](loop)),
         name=workflow.name,
         limits=None if state.memory is not None else workflow.history_limits,
         retry=retry,
     )
 
 
-class WorkflowContext:
+class WorkflowContext(Generic[Deps]):
     """A run of a workflow, as its function sees it.
 
     Every method that is a node raises `NodeFailed` if the node failed, and `ConfigError` if it
@@ -208,7 +210,7 @@ class WorkflowContext:
         return MappingProxyType(dict(RunSpec.of(self._loop.run).user_context))
 
     @property
-    def deps(self) -> Any:
+    def deps(self) -> Deps:
         """The object that the program passed to the run; it is not stored."""
         return self._loop.state.context("").deps
 
@@ -236,13 +238,13 @@ class WorkflowContext:
     async def agent(
         self,
         name: str,
-        agent: Agent,
+        agent: Agent[T],
         task: str | UserMessage | None = None,
         *,
         input_source: str = "last_message",
         source_node_id: str | None = None,
         history: bool = False,
-    ) -> Any:
+    ) -> T:
         """Run an agent as a node; return its output.
 
         The agent has its own run and thread.  The shared state gains one message: its answer.
@@ -334,7 +336,7 @@ class WorkflowContext:
     def _child(
         self,
         name: str,
-        agent: Agent | Workflow,
+        agent: Agent[Any] | Workflow,
         task: str | UserMessage | None,
         input_source: str,
         source_node_id: str | None,
@@ -422,7 +424,7 @@ def _value(step: NodeIteration, result: RunResult) -> Any:
     raise ToolError(f"Its run {result.run_id} stopped ({result.stop_reason}). {result.detail}")
 
 
-def _output(stored: bytes, agent: Agent | Workflow) -> Any:
+def _output(stored: bytes, agent: Agent[Any] | Workflow) -> Any:
     """Return the stored output of a run that succeeded."""
     value = orjson.loads(stored) if stored else None
     # Plain JSON already; other types are built again, as on the first run.

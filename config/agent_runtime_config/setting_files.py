@@ -94,6 +94,8 @@ def read_config_file(path: Path, *, required: bool) -> list[FileEntry]:
     for keys, value in _values(document):
         written, line = ".".join(keys), _line(lines, keys)
         variable = _variable(keys, known)
+        if value == {} and _holds_settings(keys, known):
+            continue
         if variable is None:
             raise _unknown(path, line, written, known)
         shown = _plain(value, variable.removeprefix(PREFIX))
@@ -164,7 +166,8 @@ def _values(
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, value in table.items():
         keys = (*above, key)
-        if isinstance(value, dict) and _suffix(keys) not in JSON_SETTINGS:
+        # An empty table has no values by which a misspelt name would be found.
+        if isinstance(value, dict) and value and _suffix(keys) not in JSON_SETTINGS:
             yield from _values(cast("dict[str, Any]", value), keys)
         else:
             yield keys, value
@@ -172,6 +175,12 @@ def _values(
 
 def _suffix(keys: tuple[str, ...]) -> str:
     return "_".join(keys).upper().removeprefix(PREFIX)
+
+
+def _holds_settings(keys: tuple[str, ...], known: frozenset[str]) -> bool:
+    """Return whether a table of this name could hold settings."""
+    beginning = "_".join((*keys, "")).upper()
+    return any(f"{PREFIX}{name}".startswith((beginning, PREFIX + beginning)) for name in known)
 
 
 def _variable(keys: tuple[str, ...], known: frozenset[str]) -> str | None:

@@ -101,6 +101,9 @@ def test_a_configuration_file_may_use_tables_lists_and_full_names(config_file: P
         ('user = "a\\u0000b"', "zero byte"),
         ("env_file = '/x'", "which only the environment can"),
         ("PATH = '/x'", "PATH is not a setting"),
+        ("[memroy]", "memroy is not a setting"),
+        ("[observer.modle]", "observer.modle is not a setting"),
+        ("user = {}", "user has a value of the wrong kind"),
         ("database_url = 'mysql://ada:hunter2@h/d'", "names the unknown scheme mysql"),
     ],
 )  # fmt: skip

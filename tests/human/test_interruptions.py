@@ -288,7 +288,7 @@ async def test_an_interrupted_node_becomes_what_the_resume_says(play: Play, way:
             # No annotation of the function may refuse it.
             flow = _flow(_untyped)
         if way in VALUES:
-            assert (await _go_on(world, flow, **options)).output[1] == VALUES[way]
+            assert (await _go_on(world, flow, **options)).require_output()[1] == VALUES[way]
             assert ran == ["before", *(["a", "a"] if way == "rerun" else ["a"]), "z"]
         else:
             with pytest.raises(NodeFailed, match="counts as failed"):
@@ -318,7 +318,7 @@ async def test_a_workflow_that_asks_waits_for_the_answer(play: Play, way: str) -
             await _go_on(world, flow)
         await world.runtime.answer(question.id, ANSWERS[way])
         if way in VALUES:
-            assert (await _go_on(world, flow)).output[1] == VALUES[way]
+            assert (await _go_on(world, flow)).require_output()[1] == VALUES[way]
             assert ran == ["before", *(["a", "a"] if way == "rerun" else ["a"]), "z"]
         else:
             with pytest.raises(NodeFailed, match="counts as failed"):

@@ -51,7 +51,7 @@ async def test_a_long_task_is_kept_as_a_file_that_recall_opens(
     async with play(respond, settings=settings) as world:
         result = await world.runtime.run(Agent(tools=[work]), task, thread="t")
         assert result.ok
-        assert "the last one" in result.output
+        assert "the last one" in result.require_output()
         [file] = await world.runtime.files.of("t")
         assert (await world.runtime.files.read(file)).decode() == task
         # A further turn works as well.

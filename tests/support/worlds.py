@@ -64,11 +64,11 @@ class World:
         """The id of the run that began last."""
         return [event for event in self.events if event.kind == "run-start"][-1].run_id
 
-    async def run(self, agent: Agent, task: str = "Work.", **options: Any) -> RunResult:
+    async def run(self, agent: Agent[Any], task: str = "Work.", **options: Any) -> RunResult:
         """Run a task and record its events."""
         return await self.runtime.run(agent, task, on_event=self.events.append, **options)
 
-    async def resume(self, agent: Agent) -> RunResult:
+    async def resume(self, agent: Agent[Any]) -> RunResult:
         """Resume the run that began last."""
         return await self.runtime.resume(self.run_id, agent, on_event=self.events.append)
 

@@ -195,3 +195,10 @@ async def test_a_process_that_dies_while_it_writes_leaves_no_file(
     with root.staged("b.py", b"never committed\n"):
         pass
     assert names(tmp_path) == ["a.py"]
+
+
+async def test_a_text_is_not_built_that_would_be_too_large(tmp_path: Path, edit: Tool) -> None:
+    (tmp_path / "f").write_text("a" * 1_000_000)
+    wanted = {"old": "a", "new": "b" * 1_000_000, "all": True}
+    reply = await error(edit, path="f", edits=[wanted])
+    assert "would grow to 1,000,000,000,000 bytes or more" in reply

@@ -17,6 +17,7 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace import file_tools
 from agent_runtime.tools.workspace import listing as listing_module
+from agent_runtime.tools.workspace.editing import replace
 from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime.tools.workspace.reading import pages
 from agent_runtime_storage import open_store
@@ -480,10 +481,11 @@ async def test_an_edit_cannot_make_a_giant_file(
     root: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_tools, "EDITED_BYTES", 1000)
+    monkeypatch.setattr(replace, "EDITED_BYTES", 1000)
     (root / "many").write_text("x" * 900)
     edit = {"path": "many", "edits": [{"old": "x", "new": "y" * 200, "all": True}]}
     grown = await error(tools["edit_file"], **edit)
-    assert grown.startswith("many would grow to 180,000 bytes, of at most 1,000.")
+    assert grown.startswith("many would grow to 180,000 bytes or more, of at most 1,000.")
     assert (root / "many").read_text() == "x" * 900
     (root / "long").write_text("x" * 1001)
     assert "too many to edit" in await error(tools["edit_file"], **{**edit, "path": "long"})

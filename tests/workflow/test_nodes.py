@@ -111,7 +111,7 @@ async def test_nodes_in_the_flows_own_task_group_run_in_turn(runtime: Runtime) -
                 group.start_soon(one, number)
         return sorted(finished)
 
-    assert len((await runtime.run(flow, "Go.")).output) == 3
+    assert len((await runtime.run(flow, "Go.")).require_output()) == 3
 
 
 async def test_a_workflow_streams_the_events_of_its_nodes(runtime: Runtime) -> None:
@@ -146,4 +146,5 @@ async def test_an_agent_with_node_memory_continues_from_its_iterations(runtime: 
         return [await w.agent("critic", agent, text) for text in ("One?", "Two?")]
 
     assert (await runtime.run(flow, "Go.")).output == ["One?", "One? | One? | Two?"]
-    assert (await runtime.run(flow, "Go.")).output[0].startswith("One? | One? | Two? | One?")
+    again = (await runtime.run(flow, "Go.")).require_output()
+    assert again[0].startswith("One? | One? | Two? | One?")

@@ -80,7 +80,7 @@ async def test_concurrent_lookups_find_the_same_thread(database_url: str) -> Non
         with anyio.fail_after(60):
             while True:
                 try:
-                    threads.append((await runtime.run(chat, "Hello.")).output)
+                    threads.append((await runtime.run(chat, "Hello.")).require_output())
                 except Conflict:
                     await anyio.lowlevel.checkpoint()
                 else:

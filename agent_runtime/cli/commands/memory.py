@@ -213,7 +213,7 @@ async def _export(runtime: Runtime, thread: str, model: str | None, form: str) -
     return [orjson.dumps(record).decode() for record in records]
 
 
-async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent:
+async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent[Any]:
     """Return an agent with the model given, of the thread's last run, or of the settings."""
     from agent_runtime.cli.agents import Spec, build_agent, is_of_command
     from agent_runtime.models import OFFLINE

@@ -64,9 +64,8 @@ async def recall(
     """Open earlier messages and results again, or search this thread.
 
     Args:
-        handle: a result (c0000001a), a node (17), nodes (5-20), an observation (o3).
-        query: words to search for instead.
-        offset: characters to skip.
+        handle: c0000001a (a result), 17 or 5-20 (nodes), o3 (an observation).
+        query: words to search for.
     """
     # Models copy handles with the quotes or brackets around them.
     handle, query = handle.strip(" \t\n\"'<>"), query.strip()

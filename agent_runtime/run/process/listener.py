@@ -11,9 +11,9 @@ from typing import Any, TypeAlias, cast
 
 import anyio
 
-from agent_runtime.events import Event
+from agent_runtime.events import AnyEvent, Event
 
-OnEvent: TypeAlias = Callable[[Event], Awaitable[Any] | None]
+OnEvent: TypeAlias = Callable[[AnyEvent], Awaitable[Any] | None]
 """A listener of events: a function, or an async function."""
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class EventListener:
     def __call__(self, event: Event) -> None:
         """Call the listener; what it returns is awaited in the background, one after another."""
         try:
-            awaited = self._on_event(event)
+            awaited = self._on_event(cast("AnyEvent", event))
         except Exception:
             _log.exception("A listener failed at the event %s.", event.kind)
             return

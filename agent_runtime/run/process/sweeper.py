@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Container, Generator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 
@@ -16,9 +16,9 @@ from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import sweep
 from agent_runtime_storage import Run, Store
 
-AgentFor: TypeAlias = Callable[[Run], Runnable | None]
+AgentFor: TypeAlias = Callable[[Run], Runnable[Any] | None]
 """Returns the agent or workflow that continues a run; None to leave the run to others."""
-ResumeRun: TypeAlias = Callable[[Run, Runnable, str], Awaitable[RunResult]]
+ResumeRun: TypeAlias = Callable[[Run, Runnable[Any], str], Awaitable[RunResult[Any]]]
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Sweeper:
                     self._resuming.add(run.id)
                     self._tasks.start(self._continue(run, agent, owner))
 
-    async def _continue(self, run: Run, agent: Runnable, owner: str) -> None:
+    async def _continue(self, run: Run, agent: Runnable[Any], owner: str) -> None:
         try:
             result = await self._resume(run, agent, owner)
             _log.info("Run %s was continued and is %s now.", run.id, result.status)

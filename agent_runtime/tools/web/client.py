@@ -166,14 +166,27 @@ class _Unpacker:
 
     def unpack(self, data: bytes, most: int) -> bytes:
         """Return at most `most` unpacked bytes. Raises `ToolError` if they are not valid."""
+        unpacked = bytearray()
+        while data and len(unpacked) < most:
+            if self._unpacker.eof:
+                # Another member of the same body, or padding, which gzip ignores as well.
+                data = data.lstrip(b"\0")
+                if not data.startswith(b"\x1f"):
+                    break
+                self._unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+            unpacked += self._decompress(data, most - len(unpacked))
+            data = self._unpacker.unused_data
+        return bytes(unpacked)
+
+    def _decompress(self, data: bytes, most: int) -> bytes:
         try:
             try:
-                unpacked = self._unpacker.decompress(data, max(most, 1))
+                unpacked = self._unpacker.decompress(data, most)
             except zlib.error:
                 if not self._raw:
                     raise
                 self._unpacker = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
-                unpacked = self._unpacker.decompress(data, max(most, 1))
+                unpacked = self._unpacker.decompress(data, most)
         except zlib.error:
             raise ToolError("The page is packed in a way that cannot be unpacked.") from None
         self._raw = False

@@ -32,7 +32,8 @@ _BEGIN, _END = b"\0state\0", b"\0end\0"
 _STATE = re.compile(re.escape(_BEGIN) + b".*?(?:" + re.escape(_END) + rb"|\Z)", re.DOTALL)
 
 # The state is reported after the command, and by the trap if it exits.  A shell option of the
-# command (`set -eux`) must neither end the report nor be seen in its output.
+# command (`set -eux`) must neither end the report nor be seen in its output.  In bash, a trap of
+# the command is put behind ours; in POSIX mode, and in other shells, no function can be `trap`.
 _REPORT = rb"""exec </dev/null
 __agent_state() {
   if [ -z "${__agent_told-}" ]; then
@@ -44,6 +45,17 @@ __agent_state() {
   return "$1"
 }
 trap '{ __agent_state $?; } 2>/dev/null' EXIT
+case "${BASH_VERSION-}:${SHELLOPTS-}" in :*|*posix*) ;; *) eval 'trap() {
+  builtin trap "$@" || return
+  [ "$BASH_SUBSHELL" -gt 0 ] || {
+    __agent_own=$(builtin trap -p EXIT)
+    case $__agent_own in *__agent_state*) ;; *)
+      eval "set -- ${__agent_own:-"trap -- : EXIT"}"
+      builtin trap "{ __agent_state \$?; } 2>/dev/null && :; $3" EXIT ;;
+    esac
+    unset __agent_own
+  } 2>/dev/null
+}' ;; esac
 """
 _COMMAND = b"__agent_command=%s\n"
 

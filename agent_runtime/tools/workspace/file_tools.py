@@ -22,7 +22,13 @@ from agent_runtime.tools.function import tool
 from agent_runtime.tools.parameters import ContextLines, Count, Offset, Pattern
 from agent_runtime.tools.workspace.editing.patch import FilePatch, read_patch
 from agent_runtime.tools.workspace.editing.patch_file import apply_hunks
-from agent_runtime.tools.workspace.editing.replace import Edit, Range, apply_edits
+from agent_runtime.tools.workspace.editing.replace import (
+    EDITED_BYTES,
+    Edit,
+    Range,
+    apply_edits,
+    too_large,
+)
 from agent_runtime.tools.workspace.editing.staged_file import MISSING, FileState
 from agent_runtime.tools.workspace.editing.text_file import NotText, TextFile
 from agent_runtime.tools.workspace.listing import list_matches
@@ -39,8 +45,6 @@ from agent_runtime.tools.workspace.reading.seen_files import SeenFiles, digest_o
 from agent_runtime.tools.workspace.root import Root
 from agent_runtime.tools.workspace.searching.search import Query, search_files
 
-EDITED_BYTES = 16 << 20
-"""The most bytes of a file that is edited, before and after."""
 WORTH_CHARS = 600
 """Shorter texts are shown again, as a line that says where they stand is as long."""
 MOST_EDITS = 100
@@ -188,8 +192,7 @@ class FileTools:
         """Search the lines of text files.
 
         Args:
-            pattern: a regular expression, as in Python.
-            path: a folder or a file.
+            pattern: a Python regular expression.
             globs: `*.py`, `src/**`, `*.{ts,tsx},!test_*`.
             before: lines to show.
             ignored: also what .gitignore has.
@@ -207,11 +210,10 @@ class FileTools:
         offset: Offset = 0,
         limit: Count = 100,
     ) -> str:
-        """List files and folders, with bytes, the newest first or by path.
+        """List files and folders, newest first or by path.
 
         Args:
             pattern: `**/*.py` goes into folders.
-            ignored: also what .gitignore has.
         """
         return list_matches(
             self._root,
@@ -253,7 +255,7 @@ class FileTools:
     def write_file(
         self, context: ToolContext, path: str, content: str, append: bool = False
     ) -> ToolResult:
-        """Write a text file, or append to it; missing folders are made."""
+        """Write a text file, or append to it."""
         rules = self._rules(context)
         self._root.check_writable(path, rules)
         with self._writing:
@@ -464,10 +466,7 @@ def _binary(path: str, size: int) -> ToolError:
 
 def _within_limit(path: str, data: bytes) -> bytes:
     if len(data) > EDITED_BYTES:
-        raise ToolError(
-            f"{show(path)} would grow to {len(data):,} bytes, of at most {EDITED_BYTES:,}.",
-            cure="Replace fewer occurrences, or put less text in their place.",
-        )
+        raise too_large(show(path), len(data))
     return data
 
 

@@ -135,16 +135,14 @@ class Shell:
         timeout: Annotated[float | None, Field(gt=0)] = None,
         background: bool = False,
     ) -> ToolResult:
-        """Run a command in bash; return its output, errors merged, and exit code.
+        """Run a command in bash; return its output and exit code.
 
-        It begins in the workspace; later calls keep its folder and exported variables. There is no
-        input and no terminal. What it leaves running is killed when it ends.
+        The first begins in the workspace; folder and exported variables persist. There is no input,
+        and what it leaves running is killed.
 
         Args:
-            command: the command.
-            timeout: seconds until it is killed; default 120, at most 600.
-            background: for servers and long work: return at once, follow by `bash_output`. It ends
-                with the task.
+            timeout: seconds; default 120, at most 600.
+            background: for servers and long work, until the task ends; see `bash_output`.
         """
         if "\0" in command:
             return ToolResult("It could not be run: it has a NUL character.", outcome="error")
@@ -173,9 +171,7 @@ class Shell:
         """Return the new output of a background command, and whether it runs.
 
         Args:
-            handle: from `bash`.
-            wait: seconds to wait for its end.
-            kill: end it.
+            wait: seconds.
         """
         session = context.service(ShellSession) or ShellSession()
         one = session.background.get(handle.strip())

@@ -16,6 +16,8 @@ from agent_runtime.tools.workspace.editing.text_file import Span, TextFile, show
 MOST_LINES = 12
 """The most lines of a file that an error shows."""
 LINE_CHARS = 300
+EDITED_BYTES = 16 << 20
+"""The most bytes of a file that is edited, before and after."""
 NAMED_PLACES = 30
 """The most places that are named of a text that is not unique."""
 TELLING_CHARS = 20
@@ -84,6 +86,10 @@ def _apply(name: str, file: TextFile, edit: Edit) -> tuple[TextFile, list[Range]
             f"{name} contains that text {len(spans)} times, at lines {lines}{more}.",
             cure="Give more of the text around the one you mean, or set `all`.",
         )
+    # Before it is built: a few bytes in many places can become gigabytes.
+    size = len(text) + len(spans) * (len(new) - len(old))
+    if size > EDITED_BYTES:
+        raise too_large(name, size)
     ranges: list[Range] = []
     grown = _growth(edit)
     line, counted = 1, 0
@@ -93,6 +99,14 @@ def _apply(name: str, file: TextFile, edit: Edit) -> tuple[TextFile, list[Range]
         first = line + index * grown
         ranges.append(Range(first, first + new.removesuffix("\n").count("\n") - (not new)))
     return file.replaced(spans, new), ranges
+
+
+def too_large(name: str, size: int) -> ToolError:
+    """Return the error for a file that an edit would make too large."""
+    return ToolError(
+        f"{name} would grow to {size:,} bytes or more, of at most {EDITED_BYTES:,}.",
+        cure="Replace fewer occurrences, or put less text in their place.",
+    )
 
 
 def find(text: str, wanted: str) -> list[Span]:
