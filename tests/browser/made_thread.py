@@ -7,6 +7,7 @@ prompt of a step is the same whichever endpoint it is read from.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import struct
 from collections.abc import Iterable, Sequence
@@ -117,7 +118,8 @@ class MadeThread:
         run = self.run()
         active = [run] if run["status"] in ("running", "suspended") else []
         recent = [
-            self.run() | {"run": f"old-{n}", "thread": f"old-{n}", "status": status, "title": title}
+            self.run()
+            | {"run": f"old-{n}", "thread": f"old-{n}", "status": status, "title": title}
             | {"stop_reason": reason, "detail": detail, "finished_at": AT, "plan": None}
             for n, (title, status, reason, detail) in enumerate(ENDED)
         ]
@@ -155,7 +157,11 @@ class MadeThread:
         return [
             {"id": "q1", "thread": self.name, "run": "run-" + self.name, "index": 0}
             | {"root": "run-" + self.name, "root_thread": self.name, "node": len(self.nodes)}
-            | {"kind": "approval", "status": status, "text": "May it call run_command?" + self.words}
+            | {
+                "kind": "approval",
+                "status": status,
+                "text": "May it call run_command?" + self.words,
+            }
             | {"choices": [], "tool": "run_command" + self.words, "agent": "mover" + self.words}
             | {"why": "All rows are on staging and equal by checksum." + self.words}
             | {"call_id": "c1", "arguments": arguments, "digest": "digest-1"}
@@ -170,13 +176,26 @@ class MadeThread:
         child = run | {"run": "child", "thread": "child", "parent": run["run"], "agent": "reviewer"}
         child |= {"status": "failed", "stop_reason": "max_steps", "task_key": "part-1" + self.words}
         return {
-            **{"thread": self.name, "title": run["title"], "created_at": AT, "updated_at": AT},
-            **{"head": len(self.nodes), "open_node": None, "last_event": 1, "at": AT},
-            **{"active_run": run["run"], "run": run, "tree": [run, child]},
-            **{"questions": self.questions(), "plan": self._plan(), "window": 200_000},
+            "thread": self.name,
+            "title": run["title"],
+            "created_at": AT,
+            "updated_at": AT,
+            "head": len(self.nodes),
+            "open_node": None,
+            "last_event": 1,
+            "at": AT,
+            "active_run": run["run"],
+            "run": run,
+            "tree": [run, child],
+            "questions": self.questions(),
+            "plan": self._plan(),
+            "window": 200_000,
             "memory": {"on": True, "observe_at": 9000, "reflect_at": 5200, "ratio": 1.0}
             | {"raw": last["raw"] if last else 0, "observed": last["observed"] if last else 0},
-            "budgets": {"steps": [len(self.steps), len(self.steps) + 10], "tokens": [5_000_000, None]}
+            "budgets": {
+                "steps": [len(self.steps), len(self.steps) + 10],
+                "tokens": [5_000_000, None],
+            }
             | {"cost": [2_440_000_000, 2_500_000_000], "reserved": {"tokens": 0, "cost": 0}}
             | {"unsettled": {"tokens": 0, "cost": 0}, "worked": 320.5},
             "purposes": {"step": spent | {"unpriced": 0}},
@@ -230,11 +249,15 @@ class MadeThread:
         return {"activations": made, "next": None}
 
     def _activation(self, one: Json) -> Json:
-        return one | {"at": AT, "task": 1 if one["first"] else None, "context": [], "cut": 1} | {
-            "parts": {},
-            "model": "scripted/one",
-            "last_messages": 4,
-        }
+        return (
+            one
+            | {"at": AT, "task": 1 if one["first"] else None, "context": [], "cut": 1}
+            | {
+                "parts": {},
+                "model": "scripted/one",
+                "last_messages": 4,
+            }
+        )
 
     def observation_page(self, ids: Sequence[int], after: int = 0) -> Json:
         """Return what `GET observations` answers."""
@@ -245,12 +268,24 @@ class MadeThread:
 
     def _inside(self, one: Json) -> Json:
         lines = [
-            {"at": "2026-11-22 12:37", "priority": priority, "node": one["first"] + n, "of": one["id"]}
+            {
+                "at": "2026-11-22 12:37",
+                "priority": priority,
+                "node": one["first"] + n,
+                "of": one["id"],
+            }
             | {"text": f"{priority} of o{one['id']}: read module {n}{self.words}", "by_user": not n}
             for n, priority in enumerate(("critical", "important", "info", "done"))
         ]
         return {"model": None, "lines": lines, "left_out": lines[:2], "left_out_count": 2} | {
-            "archive": {"lines": 29, "critical": 0, "first": 1, "last": 2, "since": "", "until": ""},
+            "archive": {
+                "lines": 29,
+                "critical": 0,
+                "first": 1,
+                "last": 2,
+                "since": "",
+                "until": "",
+            },
             "task": "",
             "next_step": "",
             "ledger": ["storage/jobs.py" + self.words, "ALTER TABLE" + self.words],
@@ -269,14 +304,23 @@ class MadeThread:
     def _node(self, seq: int, step: int | None) -> Json:
         role = ("user", "assistant", "note")[self.nodes[seq - 1][0]]
         text = {"user": TASK, "note": "The numbers of rows must be compared per table."}.get(
-            role, f"`storage/module_{step}.py` builds statements; I read it first." if seq % 3 else ""
+            role,
+            f"`storage/module_{step}.py` builds statements; I read it first." if seq % 3 else "",
         )
         calls = [self._call(seq, step)] if step else []
         return {"seq": seq, "parent": seq - 1 or None, "kind": role, "status": "closed"} | {
-            **{"role": role, "run": "run-" + self.name, "agent": "mover", "at": AT + seq},
-            **{"activation": 1, "tokens": self.nodes[seq - 1][1], "files": [], "calls": calls},
-            **{"source": "steer" if role == "note" else "", "siblings": []},
-            **{"text": text + self.words if text else "", "chars": len(text + self.words)},
+            "role": role,
+            "run": "run-" + self.name,
+            "agent": "mover",
+            "at": AT + seq,
+            "activation": 1,
+            "tokens": self.nodes[seq - 1][1],
+            "files": [],
+            "calls": calls,
+            "source": "steer" if role == "note" else "",
+            "siblings": [],
+            "text": text + self.words if text else "",
+            "chars": len(text + self.words),
         }
 
     def _call(self, seq: int, step: int) -> Json:
@@ -292,10 +336,19 @@ class MadeThread:
             for name, text in given.items()
         ]
         result = "" if asks else f"module {step} has 40 lines\n" + "x = 1\n" * 30 + self.words
-        return {"handle": f"c{seq}", "index": 0, "tool": tool + self.words, "arguments": arguments} | {
+        return {
+            "handle": f"c{seq}",
+            "index": 0,
+            "tool": tool + self.words,
+            "arguments": arguments,
+        } | {
             "status": "pending" if asks else "done",
             "outcome": None if asks else "error" if flags & ERROR else "ok",
-            **{"text": result, "chars": len(result), "shown": None, "tokens": 180, "files": []},
+            "text": result,
+            "chars": len(result),
+            "shown": None,
+            "tokens": 180,
+            "files": [],
             "run": "child" if flags & DELEGATED else None,
             "thread": "child" if flags & DELEGATED else None,
             "task_key": "part-1" if flags & DELEGATED else None,
@@ -346,11 +399,15 @@ class MadeThread:
         kind = "observed" if path else "raw"
         summary = f"Message {node} is {kind}." + self.words
         found = {"node": node, "at": at, "activation": one["id"], "kind": kind, "form": kind}
-        return found | {"summary": summary, "path": path, "lines": [], "replaced": [], "cut": []} | {
-            "constraint": None,
-            "last_raw": seen[-1] if seen else None,
-            "forks_from": None,
-        }
+        return (
+            found
+            | {"summary": summary, "path": path, "lines": [], "replaced": [], "cut": []}
+            | {
+                "constraint": None,
+                "last_raw": seen[-1] if seen else None,
+                "forks_from": None,
+            }
+        )
 
     def _way(self, one: int, node: int) -> list[int]:
         made = self.observations[one - 1]
@@ -363,8 +420,13 @@ class MadeThread:
 def _part(kind: str, node: int | None, tokens: int, text: str, same: str = "") -> Json:
     digest = hashlib.blake2b((same or kind + text).encode(), digest_size=8).hexdigest()
     return {"key": same or kind, "kind": kind, "role": kind, "node": node, "call": None} | {
-        **{"observation": None, "tokens": tokens, "chars": len(text), "hash": digest},
-        **{"text": text, "cut": False, "notes": []},
+        "observation": None,
+        "tokens": tokens,
+        "chars": len(text),
+        "hash": digest,
+        "text": text,
+        "cut": False,
+        "notes": [],
     }
 
 
@@ -377,7 +439,7 @@ def _packed(header: Json, tables: dict[str, tuple[Iterable[str], list[Json]]]) -
         for column in columns:
             values = [row[column] for row in rows]
             base = values[0] if values else 0
-            steps = [0, *(b - a for a, b in zip(values, values[1:], strict=False))][: len(values)]
+            steps = [0, *(b - a for a, b in itertools.pairwise(values))][: len(values)]
             described[name]["columns"].append(
                 {"name": column, "type": "f8", "offset": len(data), "base": base}
             )
@@ -387,16 +449,37 @@ def _packed(header: Json, tables: dict[str, tuple[Iterable[str], list[Json]]]) -
     return struct.pack("<I", len(text)) + text + bytes(data)
 
 
-STEP_COLUMNS = (
-    "node activation system observed constraints state raw prompt counted cached answer cost at ms "
-    "first retries model flags"
-).split()
+STEP_COLUMNS = [
+    "node",
+    "activation",
+    "system",
+    "observed",
+    "constraints",
+    "state",
+    "raw",
+    "prompt",
+    "counted",
+    "cached",
+    "answer",
+    "cost",
+    "at",
+    "ms",
+    "first",
+    "retries",
+    "model",
+    "flags",
+]
 NODE_COLUMNS = ["node", "role", "tokens", "calls", "at", "flags", "activation"]
 CALLS = ["read_file", "edit_file", "run_tests", "search_files"]
 COMMAND = "python -m move.copy --from /srv/app/app.db --to $DATABASE_URL --verify"
 PLAN = ["Survey the database", "Write the schema", "Port the queries", "Switch over"]
 ENDED = [
     ("Sort the invoices of October", "failed", "error", "The script has no more answers."),
-    ("Collect prices of <b>all</b> vendors \u202e", "failed", "no_progress", "The same call 10 times."),
+    (
+        "Collect prices of <b>all</b> vendors \u202e",
+        "failed",
+        "no_progress",
+        "The same call 10 times.",
+    ),
     ("What does ids.py do?", "succeeded", "completed", ""),
 ]

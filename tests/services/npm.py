@@ -39,7 +39,9 @@ def _install(package: str, folder: Path) -> None:
             command, capture_output=True, text=True, timeout=300, cwd=scratch
         )
         if installed.returncode:
-            raise MissingPart(f"npm cannot install {package}:\n{installed.stdout}{installed.stderr}")
+            raise MissingPart(
+                f"npm cannot install {package}:\n{installed.stdout}{installed.stderr}"
+            )
         try:
             Path(scratch, "made").rename(folder)
         except OSError:

@@ -35,6 +35,7 @@ export class Log {
     grown.set(this.height.subarray(0, Math.min(this.height.length, nodes.count)));
     for (let i = this.height.length; i < nodes.count; i++) grown[i] = this.guess(i);
     [this.height, this.count] = [grown, nodes.count];
+    this.seen ||= this.thread.count;
     this.stack();
     if (this.follow) this.toEnd(); else this.draw();
     this.tell();
@@ -263,7 +264,7 @@ export class Log {
 
   tell() {
     const more = this.thread.count - this.seen, live = this.thread.run && ["queued", "running"].includes(this.thread.run.status);
-    this.pill.hidden = this.follow || more <= 0 || !this.seen;
+    this.pill.hidden = this.follow || more <= 0;
     this.pill.textContent = `${more} new ${more === 1 ? "step" : "steps"} ↓`;
     this.followButton.hidden = !live;
     this.followButton.setAttribute("aria-pressed", String(this.follow));
