@@ -89,6 +89,11 @@ class Event:
         - `cost` (int or None): nanodollars; None where the price is unknown.
         - `model` (str, optional): which of several models answered.
         - `raw_tokens`, `observed_tokens` (int, optional): the prompt's messages and observations.
+        - `began_at`, `first_token_at` (float, optional): when the first call for it began, and when
+          the one that gave it had its first token, in seconds since the epoch; `seconds` (float,
+          optional): from the first call's beginning to the answer.
+        - `retries` (int, optional): how many calls for it failed; `retry_causes` (list of str,
+          optional): why, of the last ones.
     - `file`: the model is not shown a file; the prompt names it instead.
         - `name`, `uri` (str): the file.
         - `reason` (str): why it is not shown.

@@ -49,6 +49,7 @@ COMMANDS = {
     "approvals": ("human", "List what is allowed for the rest of a thread; revoke it."),
     "mcp": ("mcp", "Define, try and trust MCP servers, whose tools agents get."),
     "db": ("db", "Maintain the database: status, migrate, check, size, vacuum, copy."),
+    "view": ("service.view", "Open a page that shows what the model saw at each step."),
     "completion": ("completion", "Complete commands and ids with the Tab key: bash, zsh, fish."),
     "config": ("config", "Show the settings and their origin."),
     "doctor": ("doctor", "Check that everything a run needs is in place."),
@@ -60,7 +61,9 @@ GROUPS = {
     "Take part in runs": (
         "questions", "answer", "approvals", "steer", "pause", "cancel", "tasks",
     ),
-    "Look at what was done": ("runs", "threads", "show", "plan", "memory", "usage", "budget"),
+    "Look at what was done": (
+        "view", "runs", "threads", "show", "plan", "memory", "usage", "budget",
+    ),
     "Change threads and memory": ("fork", "node-memory"),
     "Set up and maintain": ("config", "doctor", "mcp", "skills", "db", "completion"),
 }  # fmt: skip
@@ -76,7 +79,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"agent_runtime.cli.commands.{COMMANDS[cmd_name][0]}")
+        place = COMMANDS[cmd_name][0]
+        # Most are in the room of commands; others name a room of their own.
+        place = place if "." in place else f"commands.{place}"
+        module = importlib.import_module(f"agent_runtime.cli.{place}")
         return getattr(module, cmd_name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -72,6 +73,12 @@ class Question:
     expires_at: float
     role: str = ""
     task_key: str = ""
+
+    @property
+    def digest(self) -> str:
+        """A digest of what is asked, so that an answer can name what was shown."""
+        shown = [self.id, self.kind, self.text, self.choices, self.tool, self.arguments, self.why]
+        return hashlib.sha256(to_json(shown)).hexdigest()[:32]
 
     @classmethod
     def of(cls, row: QuestionRow) -> Question:

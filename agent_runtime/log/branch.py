@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agent_runtime.errors import CorruptThread
 from agent_runtime.messages import AssistantMessage, LoggedMessage, encode_message, searchable
@@ -15,9 +16,16 @@ from agent_runtime.prompt.build import (
 )
 from agent_runtime.prompt.constraints import unstated
 from agent_runtime.prompt.observation import Observation, decode_body
+from agent_runtime.prompt.parts import FrontParts
 from agent_runtime.prompt.render import message_tokens
 from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix, View
-from agent_runtime_storage.contract.records.log import NewActivation, NewEvent, NewNode
+from agent_runtime_storage.contract.records.log import (
+    Activation,
+    NewActivation,
+    NewEvent,
+    NewNode,
+    Node,
+)
 from agent_runtime_storage.contract.records.observations import ObservationRow
 from agent_runtime_storage.contract.store import UserStore
 
@@ -42,21 +50,64 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
         # A branch without an activation was imported: its first run makes one.
         imported = [] if head is None else await store.log.branch(thread_id, head)
         return _unactivated([entry_of(node) for node in imported])
+    return view_from(await read_branch(store, thread_id, row, head))
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRows:
+    """What a view is made of, as the store has it."""
+
+    activation: Activation
+    start: ActivationContent
+    prefix: PromptPrefix
+    nodes: Sequence[Node] = ()
+    task: Node | None = None
+    context: Sequence[Node] = ()
+    observations: Sequence[ObservationRow] = ()
+
+
+async def read_branch(
+    store: UserStore, thread_id: str, row: Activation, head: int | None, *, raw: bool = True
+) -> BranchRows:
+    """Read a branch under one of its activations.
+
+    Args:
+        head: the last node; the prompt of an answer ends at the node before it.
+        raw: whether to read the raw nodes, which come after what prompts begin with.
+
+    Raises:
+        CorruptThread: the chain of nodes is broken, or an observation is missing.
+    """
     start, prefix = decode_activation(row)
-    # Reading stops at the first raw node, so a long thread costs no more than its prompt.
-    nodes = [] if head is None else await store.log.branch(thread_id, head, first=start.first)
-    task = None if start.task is None else entry_of(await store.log.node(thread_id, start.task))
-    context = [entry_of(await store.log.node(thread_id, one)) for one in start.context]
-    entries = [entry_of(node) for node in nodes]
+    nodes: list[Node] = []
+    if raw and head is not None:
+        # Reading stops at the first raw node, so a long thread costs no more than its prompt.
+        nodes = await store.log.branch(thread_id, head, first=start.first)
+    task = None if start.task is None else await store.log.node(thread_id, start.task)
+    context = [await store.log.node(thread_id, one) for one in start.context]
     rows = await store.log.observations(thread_id, ids=start.observed) if start.observed else []
-    known = {row.id: observation_of(row) for row in rows}
+    known = {row.id: row for row in rows}
     if lost := [one for one in start.observed if one not in known]:
         raise CorruptThread(
             f"Observation {lost[0]} of thread {thread_id} is missing from the log.",
             cure="Restore the database from a backup.",
         )
     observations = [known[one] for one in start.observed]
-    return view_of(row.id, row.anchor, start, prefix, task, entries, observations, context)
+    return BranchRows(row, start, prefix, nodes, task, context, observations)
+
+
+def view_from(rows: BranchRows) -> View:
+    """Return the view of rows that were read."""
+    return view_of(
+        rows.activation.id,
+        rows.activation.anchor,
+        rows.start,
+        rows.prefix,
+        rows.task and entry_of(rows.task),
+        [entry_of(node) for node in rows.nodes],
+        [observation_of(row) for row in rows.observations],
+        [entry_of(node) for node in rows.context],
+    )
 
 
 def observation_of(row: ObservationRow) -> Observation:
@@ -81,6 +132,7 @@ def activation_row(view: View, cause: str) -> NewActivation:
         cause=cause,
         body=encode_start(view.start),
         prefix=encode_prefix(view.prefix),
+        parts=FrontParts.of(view).to_row(),
     )
 
 

@@ -153,12 +153,8 @@ def _state(
         if gaps := _without_task(start.gaps, task):
             stand = _unobserved(gaps, observed=observed, recalls=recalls)
         texts.append(fence(f"{missing}{stand}.", start.nonce))
-    if start.remembers and (
-        required := constraints.render_constraints(
-            start.constraints, first=start.first, task=start.task
-        )
-    ):
-        texts.append(fence(masked(required, start.nonce), start.nonce))
+    if required := constraints_note(start):
+        texts.append(required)
     if today := today_text(start.today):
         texts.append(fence(today, start.nonce))
     if noted := _noted(observations, task):
@@ -166,6 +162,14 @@ def _state(
     if start.state:
         texts.append(fence(start.state, start.nonce))
     return "\n\n".join(texts), files
+
+
+def constraints_note(start: ActivationContent) -> str:
+    """Return what the state note says of the user's constraints; empty for nothing."""
+    if not start.remembers:
+        return ""
+    required = constraints.render_constraints(start.constraints, first=start.first, task=start.task)
+    return fence(masked(required, start.nonce), start.nonce) if required else ""
 
 
 def _noted(observations: Sequence[Observation], task: Entry | None) -> str:

@@ -28,7 +28,6 @@ from agent_runtime.errors import (
 from agent_runtime.files.attach import keep_made
 from agent_runtime.human.pause import PAUSED, pause_requested
 from agent_runtime.log.exchange import Billing
-from agent_runtime.log.live_events import live_event
 from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import (
@@ -163,6 +162,7 @@ class AgentLoop:
         counted = 0
         # Before the request leaves: whatever interrupts this, `finish` counts the call as billed.
         state.previous, pending.calling = prompt, True
+        state.timing.begin()
         try:
             async with model.stream(request) as events:
                 async for event in events:
@@ -176,11 +176,12 @@ class AgentLoop:
                         if event.name in self.ignored:
                             continue
                         self.ignored.add(event.name)
-                    self.log.tell(live_event(event))
+                    self.log.tell(state.timing.live_event(event))
             raise ModelProtocolError(
                 f"{model.name} ended its stream without an answer.", lost=counted + 1
             )
         except ModelError as error:
+            state.timing.failed(error)
             # The error counts the last attempt itself, if that may be billed.
             pending.calling, pending.lost = False, pending.lost + error.lost - counted
             raise
@@ -320,7 +321,7 @@ class AgentLoop:
             "cached_tokens": usage.cached if usage else None,
             "completion_tokens": usage.completion if usage else None,
             "cost": answer.cost,
-        }
+        } | self.state.timing.take()
         if self.setup.choice.several:
             data["model"] = answer.model
         if (memory := self.state.memory) is not None:

@@ -14,6 +14,7 @@ from agent_runtime.errors import ModelError
 from agent_runtime.human.ask_user import ask_user
 from agent_runtime.human.gate import Gate
 from agent_runtime.human.interruptions import Resolution
+from agent_runtime.log.call_timing import CallTiming
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.configure import MemorySetup
 from agent_runtime.memory.observational.constraint_reader import constraints_of
@@ -72,6 +73,7 @@ class RunState:
         settled: results of a reopened exchange, for calls that must not run again.
         decided: what a person decided about interrupted calls, by their ids.
         previous: the prompt of the last model call.
+        timing: of the model calls for the next answer.
     """
 
     log: RunLog
@@ -90,6 +92,7 @@ class RunState:
     settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
     decided: Mapping[str, Resolution] = field(default_factory=dict[str, Resolution])
     previous: Prompt | None = None
+    timing: CallTiming = field(default_factory=CallTiming)
 
     @classmethod
     def of(

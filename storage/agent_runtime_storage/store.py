@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent_runtime_config.errors import ConfigError
 from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.contract.files import FileStore
+from agent_runtime_storage.contract.inspection import InspectionStore
 from agent_runtime_storage.contract.leases import LeaseStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.names import name_problem
@@ -21,6 +22,7 @@ from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.log.events import SqlEvents
 from agent_runtime_storage.log.files import SqlFiles
 from agent_runtime_storage.log.inbox import SqlInbox
+from agent_runtime_storage.log.inspection import SqlInspection
 from agent_runtime_storage.log.jobs import SqlJobs
 from agent_runtime_storage.log.leases import SqlLeases
 from agent_runtime_storage.log.questions import SqlQuestions
@@ -61,6 +63,7 @@ class SqlUserStore:
         self.search: TextSearch = SqlTextSearch(scope, indexer)
         self.vectors: VectorStore = vectors
         self.ids: IdStore = SqlIds(scope)
+        self.inspection: InspectionStore = SqlInspection(scope)
         self._upkeep = scope, vectors, indexer
         self._objects = objects
 

@@ -115,8 +115,23 @@ async def explain_node(store: UserStore, thread_id: str, number: int) -> NodeExp
         NotFound: there is no such thread or node.
     """
     head = (await store.threads.get(thread_id)).head
+    return await explain_in(store, thread_id, number, head, await load_view(store, thread_id, head))
+
+
+async def explain_in(
+    store: UserStore, thread_id: str, number: int, head: int | None, view: View | None
+) -> NodeExplanation:
+    """Return where a node of a thread is in a prompt.
+
+    Args:
+        head: the last node of the prompt's branch.
+        view: the prompt's; None for a branch without an activation.
+
+    Raises:
+        NotFound: there is no such thread or node.
+    """
     node = await store.log.node(thread_id, number)
-    view = await load_view(store, thread_id, head)
+    view = await load_view(store, thread_id, head) if view is None else view
     # All of them, since a reflection of any age may stand for it.
     rows = await store.log.observations(thread_id, ending_from=number)
     found = [observation_of(row) for row in rows]

@@ -36,6 +36,7 @@ from typing import Protocol
 
 from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.contract.files import FileStore
+from agent_runtime_storage.contract.inspection import InspectionStore
 from agent_runtime_storage.contract.leases import LeaseStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.questions import QuestionStore
@@ -64,6 +65,7 @@ class UserStore(Protocol):
     search: TextSearch
     vectors: VectorStore
     ids: IdStore
+    inspection: InspectionStore
 
     @property
     def upkeep(self) -> Upkeep:

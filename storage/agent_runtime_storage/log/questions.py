@@ -44,7 +44,8 @@ class SqlQuestions:
         elif thread_id is not None:
             rows = await self._scope.read("questions_of_thread", **filters)
         else:
-            rows = await self._scope.read("questions", **filters)
+            name = "questions_open" if status == "open" else "questions"
+            rows = await self._scope.read(name, **filters)
         # The queries return the newest first, so that the limit leaves out the oldest.
         return [to_question(row) for row in reversed(rows)]
 

@@ -217,6 +217,7 @@ class RunStatements:
             "body": packed.inline,
             "blob": packed.hash,
             "prefix_blob": bodies.blob(activation.prefix).hash,
+            "parts": orjson.dumps(activation.parts).decode() if activation.parts else None,
         }
         return [self._scope.statement("append_activation", values)]
 

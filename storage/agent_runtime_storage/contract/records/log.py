@@ -277,13 +277,17 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True)
 class NewActivation:
-    """An activation to append; `id` must be the thread's next one."""
+    """An activation to append; `id` must be the thread's next one.
+
+    `parts` counts the tokens of each part of what prompts begin with, for those who look into it.
+    """
 
     id: int
     anchor: int | None
     cause: str
     body: bytes
     prefix: bytes
+    parts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,9 @@ WHERE user_id = :user_id AND id = :thread_id AND EXISTS (
 
 -- name: append_activation
 INSERT INTO activations (user_id, thread_id, id, anchor, run_id, cause, body, blob, prefix_blob,
-                         created_at)
+                         parts, created_at)
 VALUES (:user_id, :thread_id, :id, :anchor, :run_id, :cause, :body, :blob, :prefix_blob,
-        {now});
+        :parts, {now});
 
 -- name: drain_inbox
 DELETE FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;

@@ -25,6 +25,11 @@ ORDER BY q.asked_at DESC, q.id DESC LIMIT :limit
 {question_select}
 WHERE q.user_id = :user_id AND {question_filter};
 
+-- name: questions_open
+-- The first condition is that of the partial index `questions_open`.
+{question_select}
+WHERE q.user_id = :user_id AND q.status = 'open' AND {question_filter};
+
 -- name: questions_of_thread
 {question_select}
 WHERE q.user_id = :user_id AND q.thread_id = :thread_id AND {question_filter};

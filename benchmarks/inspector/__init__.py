@@ -1,0 +1,1 @@
+"""The inspector: what its page waits for."""

@@ -1,0 +1,54 @@
+"""Records of what the inspector reads: keys and figures of a thread, without its contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class SkeletonNode(NamedTuple):
+    """A node without its content; `tokens` counts its message alone."""
+
+    seq: int
+    parent_id: int | None
+    status: str
+    role: str
+    activation_id: int
+    tokens: int
+    created_at: float
+
+
+class SkeletonUsage(NamedTuple):
+    """What a step used; `node_id` is its answer."""
+
+    node_id: int
+    model: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    counted_tokens: int
+    cost: int | None
+    reported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """The shape of a thread: all its nodes after one, of every branch, and what is known of them.
+
+    Attributes:
+        nodes: by `seq`.
+        calls: for each call of a node, its tool and its outcome (None until it is done).
+        answers: for each answer with a node, the data of its `answer` event as JSON.
+        notes: the same for notes and their `note` events.
+        asked: the nodes that ask a person.
+        parts: the token parts of each activation; None where an older version wrote the row.
+    """
+
+    nodes: tuple[SkeletonNode, ...]
+    calls: tuple[tuple[int, str, str | None], ...]
+    usage: tuple[SkeletonUsage, ...]
+    answers: tuple[tuple[int, str], ...]
+    notes: tuple[tuple[int, str], ...]
+    asked: tuple[int, ...]
+    parts: Mapping[int, str | None]

@@ -1,0 +1,89 @@
+"""Read what the inspector shows; see `InspectionStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from agent_runtime_storage.contract.records.inspection import (
+    Skeleton,
+    SkeletonNode,
+    SkeletonUsage,
+)
+from agent_runtime_storage.contract.records.log import Activation, JsonObject, Run
+from agent_runtime_storage.queries.owner import OwnerScope
+from agent_runtime_storage.queries.row_decoding import to_activation, to_run
+
+_LATEST = (2.0**53, "")
+"""A cursor before every run."""
+
+
+class SqlInspection:
+    """`InspectionStore` over SQL."""
+
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
+
+    async def skeleton(self, thread_id: str, *, after: int = 0) -> Skeleton:
+        read, key = self._scope.read, {"thread_id": thread_id, "after": after}
+        # Nodes first: what is read later belongs to at least these.
+        nodes = await self.nodes(thread_id, after=after)
+        events = await read("skeleton_events", **key)
+        return Skeleton(
+            nodes=tuple(nodes),
+            calls=tuple((n, tool, end) for n, tool, end in await read("skeleton_calls", **key)),
+            usage=tuple(map(SkeletonUsage._make, await read("skeleton_usage", **key))),
+            answers=tuple((node, data) for node, kind, data in events if kind == "answer"),
+            notes=tuple((node, data) for node, kind, data in events if kind == "note"),
+            asked=tuple(node for (node,) in await read("skeleton_questions", **key)),
+            parts=await self.parts(thread_id),
+        )
+
+    async def nodes(self, thread_id: str, *, after: int = 0) -> list[SkeletonNode]:
+        rows = await self._scope.read("skeleton_nodes", thread_id=thread_id, after=after)
+        if not rows:
+            await self._scope.require_thread(thread_id)
+        return list(map(SkeletonNode._make, rows))
+
+    async def activations(self, thread_id: str, ids: Sequence[int]) -> list[Activation]:
+        rows = await self._scope.read(
+            "activations_by_id", thread_id=thread_id, ids=orjson.dumps(list(ids)).decode()
+        )
+        if not rows:
+            await self._scope.require_thread(thread_id)
+        return [to_activation(row) for row in rows]
+
+    async def parts(self, thread_id: str) -> Mapping[int, str | None]:
+        rows = await self._scope.read("activation_parts", thread_id=thread_id)
+        return {int(row[0]): row[1] for row in rows}
+
+    async def children(self, thread_id: str, parents: Sequence[int]) -> list[tuple[int, int]]:
+        rows = await self._scope.read(
+            "children_of", thread_id=thread_id, parents=orjson.dumps(list(parents)).decode()
+        )
+        return [(seq, parent) for seq, parent in rows]
+
+    async def active_roots(self, *, limit: int = 200) -> list[Run]:
+        return [to_run(row) for row in await self._scope.read("active_roots", limit=limit)]
+
+    async def ended_roots(
+        self, *, before: tuple[float, str] | None = None, limit: int = 50
+    ) -> list[Run]:
+        at, run_id = before or _LATEST
+        rows = await self._scope.read("ended_roots", before=at, before_id=run_id, limit=limit)
+        return [to_run(row) for row in rows]
+
+    async def last_start(self, thread_id: str) -> JsonObject:
+        rows = await self._scope.read("last_start", thread_id=thread_id)
+        return orjson.loads(rows[0][0]) if rows else {}
+
+    async def last_prompts(self, run: Run, *, limit: int = 60) -> list[int]:
+        rows = await self._scope.read(
+            "last_prompts", thread_id=run.thread_id, run_id=run.id, limit=limit
+        )
+        return [tokens for (tokens,) in reversed(rows)]
+
+    async def last_model(self, run: Run) -> str:
+        rows = await self._scope.read("last_model", thread_id=run.thread_id, run_id=run.id)
+        return rows[0][0] if rows else ""

@@ -1,0 +1,77 @@
+-- What the inspector reads of a thread: keys and figures, no contents.
+
+-- name: skeleton_nodes
+SELECT id, parent_id, status, role, activation_id, tokens, created_at FROM nodes
+WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after ORDER BY id;
+
+-- name: skeleton_calls
+SELECT node_id, tool, outcome FROM calls
+WHERE user_id = :user_id AND thread_id = :thread_id AND node_id > :after ORDER BY node_id;
+
+-- name: skeleton_usage
+-- An answer without content has no node.
+SELECT node_id, model, prompt_tokens, cached_tokens, completion_tokens, counted_tokens, cost,
+       reported
+FROM usage
+WHERE user_id = :user_id AND thread_id = :thread_id AND purpose = 'step' AND node_id > :after;
+
+-- name: skeleton_events
+SELECT node_id, kind, data FROM events
+WHERE user_id = :user_id AND thread_id = :thread_id AND kind IN ('answer', 'note')
+  AND node_id > :after;
+
+-- name: skeleton_questions
+SELECT DISTINCT node_id FROM questions
+WHERE user_id = :user_id AND thread_id = :thread_id AND node_id > :after;
+
+-- name: activation_parts
+SELECT id, parts FROM activations WHERE user_id = :user_id AND thread_id = :thread_id;
+
+-- name: activations_by_id
+SELECT a.id, a.anchor, a.run_id, a.cause,
+       a.body,
+       CASE WHEN a.blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data,
+       coalesce(p.object, p.codec, 'lost'), p.data, a.created_at
+FROM activations AS a
+LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = a.blob
+LEFT JOIN blobs AS p
+    ON p.user_id = :user_id AND p.thread_id = :thread_id AND p.hash = a.prefix_blob
+WHERE a.user_id = :user_id AND a.thread_id = :thread_id
+  AND a.id IN (SELECT value{as_bigint} FROM {each_text}(:ids{as_jsonb}))
+ORDER BY a.id;
+
+-- name: children_of
+SELECT id, parent_id FROM nodes
+WHERE user_id = :user_id AND thread_id = :thread_id
+  AND parent_id IN (SELECT value{as_bigint} FROM {each_text}(:parents{as_jsonb}))
+ORDER BY id;
+
+-- name: ended_roots
+{run_select}
+WHERE r.user_id = :user_id AND r.parent_run_id IS NULL
+  AND r.status NOT IN ('queued', 'running', 'suspended')
+  AND (r.created_at < :before OR (r.created_at = :before AND r.id < :before_id))
+  AND {visible_run_filter}
+ORDER BY r.created_at DESC, r.id DESC LIMIT :limit;
+
+-- name: active_roots
+-- The condition on the status is that of the partial index `runs_active`.
+{run_select}
+WHERE r.user_id = :user_id AND r.status IN ('queued', 'running', 'suspended')
+  AND r.parent_run_id IS NULL AND {visible_run_filter}
+ORDER BY r.updated_at DESC, r.id DESC LIMIT :limit;
+
+-- name: last_prompts
+SELECT prompt_tokens FROM usage
+WHERE user_id = :user_id AND thread_id = :thread_id AND run_id = :run_id AND purpose = 'step'
+ORDER BY id DESC LIMIT :limit;
+
+-- name: last_start
+SELECT data FROM events
+WHERE user_id = :user_id AND thread_id = :thread_id AND kind = 'run-start'
+ORDER BY id DESC LIMIT 1;
+
+-- name: last_model
+SELECT model FROM usage
+WHERE user_id = :user_id AND thread_id = :thread_id AND run_id = :run_id AND purpose = 'step'
+ORDER BY id DESC LIMIT 1;

@@ -1,0 +1,148 @@
+"""The page on one's own machine, and a thread as one file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from agent_runtime import Agent
+from agent_runtime.models.scripted import call, say
+from agent_runtime.server.inspector.columns import decode_tables, encode_tables
+from agent_runtime.server.inspector.export import exported
+from agent_runtime.server.inspector.local import LocalAccess, local_app
+from agent_runtime.server.inspector.pages import joined_page
+from tests.server.inspector.page import page_of
+from tests.support.worlds import Play, World, double
+
+HOSTILE = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A page of three modules."""
+    (tmp_path / "index.html").write_text(
+        '<html><head><link rel="stylesheet" href="static/style.css">'
+        '<script type="module" src="static/main.js"></script></head><body>x</body></html>'
+    )
+    (tmp_path / "style.css").write_text("body {margin: 0}")
+    (tmp_path / "main.js").write_text(
+        'import {\n  get,\n  name,\n} from "./data.js";\n'
+        'import {el} from "./dom.js";\nel(get(name));\n'
+    )
+    (tmp_path / "data.js").write_text(
+        'import {el} from "./dom.js";\nexport const name = "a";\n'
+        "const own = 1;\nexport function get(x) { return el(x); }\n"
+    )
+    (tmp_path / "dom.js").write_text("export const el = x => x;\nconst own = 2;\n")
+    return tmp_path
+
+
+async def _worked(world: World, thread: str) -> None:
+    await world.run(Agent(tools=[double]), HOSTILE, thread=thread)
+
+
+async def _export(world: World, thread: str, folder: Path) -> tuple[str, dict[str, bytes]]:
+    page = b"".join([piece async for piece in exported(world.store, thread, folder)]).decode()
+    elements = dict(
+        re.findall(r'<script type="[^"]+" id="([^"]+)">(.*?)</script>', page, re.DOTALL)
+    )
+    described = orjson.loads(elements["export"])
+    assert described["thread"] == thread
+    blocks = {
+        path: gzip.decompress(base64.b64decode(elements[name]))
+        for path, name in described["blocks"].items()
+    }
+    return page, blocks
+
+
+async def test_an_exported_thread_is_one_file_with_all_of_it(play: Play, folder: Path) -> None:
+    script = [call("double", number=4), say(HOSTILE)]
+    async with play(script) as world, page_of(world.runtime) as page:
+        thread = "a</script>b"
+        await _worked(world, thread)
+        text, blocks = await _export(world, thread, folder)
+        assert text.count("<script") == 2 + len(blocks)
+        assert "alert(1)" not in text
+        assert "default-src 'none'" in text
+        assert blocks.keys() == {
+            "thread", "steps", "activations", "observations", "prompt/1", "nodes/0",
+        }  # fmt: skip
+        nodes = orjson.loads(blocks["nodes/0"])["nodes"]
+        assert [one["text"] for one in nodes] == [HOSTILE, "", HOSTILE]
+        _, tables = decode_tables(blocks["steps"])
+        assert tables == (await page.steps(thread))[1]
+        assert orjson.loads(blocks["prompt/1"])["parts"]
+
+
+def test_the_modules_of_the_page_become_one_script(folder: Path) -> None:
+    before, after = joined_page(folder)
+    assert after.index("const el") < after.index("function get") < after.index("el(get(name))")
+    assert "import" not in after
+    assert "export " not in after
+    assert before.count("sha256-") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'import * as all from "./dom.js";',
+        'import {main} from "./main.js";',
+        "export default 3;",
+        "export let changed = 3;",
+        'const x = "</script>";',
+        'import {x} from "https://elsewhere.example/x.js";',
+    ],
+)
+def test_modules_that_cannot_be_joined_are_refused(folder: Path, text: str) -> None:
+    (folder / "dom.js").write_text(text)
+    with pytest.raises(ValueError, match=r"main\.js|dom\.js|element"):
+        joined_page(folder)
+
+
+async def test_only_the_browser_that_opened_the_address_gets_in(play: Play) -> None:
+    async with play([say("Done.")]) as world:
+        await _worked(world, "t")
+        access = LocalAccess(8000)
+        transport = httpx.ASGITransport(local_app(world.runtime, access))
+        base = "http://127.0.0.1:8000"
+        async with httpx.AsyncClient(transport=transport, base_url=base) as client:
+            assert (await client.get("/api/inspector/home")).status_code == 403
+            assert (await client.get("/enter/wrong")).status_code == 403
+            address = access.address("a b/c")
+            stranger = await client.get(address, headers={"host": "evil.example"})
+            assert stranger.status_code == 403
+            entered = await client.get(address)
+            assert entered.status_code == 303
+            assert entered.headers["location"] == "/#/threads/a%20b%2Fc"
+            cookie = entered.headers["set-cookie"].lower()
+            assert "httponly" in cookie
+            assert "samesite=strict" in cookie
+            home = await client.get("/api/inspector/home")
+            assert home.status_code == 200
+            assert home.json()["recent"][0]["thread"] == "t"
+            for header in ({"host": "evil.example:8000"}, {"origin": "http://evil.example"}):
+                refused = await client.get("/api/inspector/home", headers=header)
+                assert refused.status_code == 403
+            assert (await client.get("/static/..%2froutes.py")).status_code == 404
+        async with httpx.AsyncClient(transport=transport, base_url=base) as other:
+            assert (await other.get(address)).status_code == 403
+            assert (await other.get("/api/inspector/home")).status_code == 403
+        assert access.session not in repr(access)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [5], [0, 2**53 - 1, -1], list(range(300)), [0, 40_000, -40_000], [1_795_467_887_907] * 3],
+)
+def test_columns_are_read_back_as_written(values: list[int]) -> None:
+    tables: dict[str, dict[str, Any]] = {"a": {"x": values, "y": [1] * len(values)}, "b": {}}
+    header, read = decode_tables(encode_tables({"é": "ü"}, tables))
+    assert read == {"a": {"x": values, "y": [1] * len(values)}, "b": {}}
+    assert header["é"] == "ü"
