@@ -67,6 +67,14 @@ export class Log {
       if (Math.abs(box.scrollTop - want) > 0.5) box.scrollTop = want;
     }
     this.place();
+    this.set = box.scrollTop;
+  }
+
+  // Something was loaded: rows have other heights now. What was gone to stays in view until the reader scrolls.
+  loaded() {
+    if (this.follow) this.toEnd();
+    else if (this.goal) this.toSeq(this.goal);
+    else this.draw();
   }
 
   drawRows(from, to) {
@@ -216,6 +224,7 @@ export class Log {
   toSeq(seq) {
     const i = this.thread.position(seq), {box} = this;
     if (i < 0 || !box.clientHeight) return;
+    this.goal = seq;
     for (let round = 0, moved = false; round < 5; round++) {
       const y = this.top[i], was = box.scrollTop;
       if (moved || y < was + 8 || y + Math.min(this.height[i], 120) > was + box.clientHeight - 8) {
@@ -229,13 +238,13 @@ export class Log {
   }
 
   toEnd() {
-    this.follow = this.moving = true;
+    this.follow = true;
+    this.goal = null;
     this.seen = this.thread.count;
     for (let round = 0; round < 3; round++) {
       this.box.scrollTop = this.top[this.count];
       this.draw();
     }
-    this.moving = false;
     this.tell();
   }
 
@@ -244,7 +253,7 @@ export class Log {
   // Following ends with a scroll away from the end, and begins again there.
   scrolled() {
     const {box} = this, end = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
-    if (!this.moving && !end) this.follow = false;
+    if (Math.abs(box.scrollTop - this.set) > 1) [this.follow, this.goal] = [this.follow && end, null];
     if (end) this.seen = this.thread.count;
     this.draw();
     this.tell();
@@ -259,7 +268,7 @@ export class Log {
       this.box.scrollTop = this.top[anchor] + off;
     }
     this.width = width || this.width;
-    if (this.follow && this.count) this.toEnd(); else this.draw();
+    if (this.count) this.loaded();
   }
 
   tell() {

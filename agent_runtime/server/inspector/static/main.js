@@ -74,7 +74,7 @@ class ThreadView {
   arrived(error) {
     if (view !== this || !this.node) return;
     if (error && !error.offline) notice([error.message, error.cure].filter(Boolean).join(" "), "bad");
-    this.log.draw();
+    this.log.loaded();
     this.prompt.draw();
   }
 
