@@ -449,26 +449,9 @@ def _packed(header: Json, tables: dict[str, tuple[Iterable[str], list[Json]]]) -
     return struct.pack("<I", len(text)) + text + bytes(data)
 
 
-STEP_COLUMNS = [
-    "node",
-    "activation",
-    "system",
-    "observed",
-    "constraints",
-    "state",
-    "raw",
-    "prompt",
-    "counted",
-    "cached",
-    "answer",
-    "cost",
-    "at",
-    "ms",
-    "first",
-    "retries",
-    "model",
-    "flags",
-]
+STEP_COLUMNS = ["node", "activation", "system", "observed", "constraints", "state", "raw"]
+STEP_COLUMNS += ["prompt", "counted", "cached", "answer", "cost", "at", "ms", "first", "retries"]
+STEP_COLUMNS += ["model", "flags"]
 NODE_COLUMNS = ["node", "role", "tokens", "calls", "at", "flags", "activation"]
 CALLS = ["read_file", "edit_file", "run_tests", "search_files"]
 COMMAND = "python -m move.copy --from /srv/app/app.db --to $DATABASE_URL --verify"

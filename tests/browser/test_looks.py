@@ -70,10 +70,12 @@ async def test_ten_thousand_steps_are_ready_at_once_and_follow_the_pointer(
     # What a move of the pointer has to draw; a bound that only a slow design exceeds.
     moved = await page.evaluate(
         """async () => {
-            const plot = document.getElementById("plot"), box = plot.getBoundingClientRect(), took = [];
+            const plot = document.getElementById("plot"), took = [];
+            const box = plot.getBoundingClientRect();
             for (let x = 60; x < 1200; x += 20) {
                 const began = performance.now();
-                plot.dispatchEvent(new PointerEvent("pointermove", {clientX: box.x + x, clientY: box.y + 9}));
+                const at = {clientX: box.x + x, clientY: box.y + 9};
+                plot.dispatchEvent(new PointerEvent("pointermove", at));
                 await new Promise(requestAnimationFrame);
                 took.push(performance.now() - began);
             }

@@ -9,8 +9,9 @@ const AHEAD = 300, ROLES = ["user", "assistant", "note"];
 const WHO = {user: "User", steer: "You steered", note: "Note"};
 
 export class Log {
-  constructor(thread) {
+  constructor(thread, toError) {
     this.thread = thread;
+    this.toError = toError;
     this.rows = new Map();
     this.space = el("div.space");
     this.box = el("div.scroll", {id: "lscroll", role: "feed", "aria-label": "Messages", tabindex: 0}, this.space);
@@ -25,7 +26,8 @@ export class Log {
 
   header() {
     this.followButton = el("button.small.plain", {onclick: () => this.follow ? this.stopFollowing() : this.toEnd()}, "Follow");
-    return el("header", el("h2.grow", "Log"), this.followButton);
+    return el("header", el("h2.grow", "Log"), this.followButton,
+      el("button.small.plain", {title: "Shift+E", onclick: () => this.toError(-1)}, "‹ error"), el("button.small.plain", {title: "E", onclick: () => this.toError(1)}, "error ›"));
   }
 
   // New nodes come at the end; rows keep their measured heights.

@@ -36,7 +36,7 @@ class ThreadView {
 
   build() {
     const t = this.thread, toSeq = seq => this.log.toSeq(seq);
-    [this.strip, this.log, this.prompt, this.side] = [new Strip(t), new Log(t), new PromptPane(t, toSeq, seek), new SidePane(t)];
+    [this.strip, this.log, this.prompt, this.side] = [new Strip(t), new Log(t, by => this.jump(by, marked("error"))), new PromptPane(t, toSeq, seek), new SidePane(t)];
     this.panes = el("div", {id: "panes"}, this.log.node, this.prompt.node, this.side.node);
     this.buttons = Object.fromEntries(Object.entries(PANES_OF).map(([pane, name]) => [pane, el("button", {onclick: () => go({pane}, true)}, name)]));
     this.node = el("div.view", this.strip.node, el("div.seg.main", {id: "tabs", role: "group", "aria-label": "Panes"}, Object.values(this.buttons)), this.panes);

@@ -238,7 +238,7 @@ export class Strip {
     if (f.zoom.dataset.zoom !== zoom) {
       f.zoom.dataset.zoom = zoom;
       fill(f.zoom, zoom ? el("button.link", {onclick: () => go({z: null})}, `Steps ${zoom} · show all`)
-        : el("span.dim.lo.t", "pale: read from cache · drag: zoom"));
+        : el("span.dim.lo.t.hint", "pale: read from cache · drag: zoom"));
     }
     const chosen = chosenStep(t.count), parts = t.bands(chosen).map((size, k) => `${NAMES[BANDS[k]]} ${int(size)}`).join(", ");
     const text = `Step ${chosen + 1} of ${t.count}: ${int(t.prompt(chosen))} tokens, ${percent(t.steps.cached[chosen], t.prompt(chosen))} read from cache, ${parts}, ${usd(t.steps.cost[chosen])}`;
