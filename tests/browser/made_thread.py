@@ -4,6 +4,7 @@ The numbers agree with each other: bands add up to prompts, observations cover w
 prompt of a step is the same whichever endpoint it is read from.
 """
 
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 import hashlib
@@ -17,6 +18,8 @@ Json = dict[str, Any]
 
 AT = 1_795_351_078.0
 SYSTEM, STATE, EVERY, KEEP = 2665, 300, 16, 8
+NOWHERE: list[int] = []
+NONE: Json = {}
 ERROR, QUESTION, STEERED, DELEGATED = 1, 2, 4, 8
 TASK = "Move the store of this application from SQLite to Postgres without losing a row."
 
@@ -39,7 +42,14 @@ class MadeThread:
         self.nodes: list[tuple[int, int]] = [(0, 120)]
         self.steps: list[Json] = []
         self.activations: list[Json] = [
-            {"id": 1, "anchor": None, "cause": "start", "first": None, "left": 0, "observed": []}
+            {
+                "id": 1,
+                "anchor": None,
+                "cause": "start",
+                "first": None,
+                "left": 0,
+                "observed": NOWHERE,
+            }
         ]
         self.observations: list[Json] = []
         self.grow(steps)
@@ -205,7 +215,7 @@ class MadeThread:
         statuses = ["completed", "completed", "in_progress", "pending"]
         items = [
             {"id": f"i{n}", "description": PLAN[n] + self.words, "status": status, "result": ""}
-            | {"phase": "plan", "depends_on": []}
+            | {"phase": "plan", "depends_on": NOWHERE}
             for n, status in enumerate(statuses)
         ]
         return {"version": 2, "node": 2, "goal": TASK + self.words, "phase": "plan"} | {
@@ -238,7 +248,11 @@ class MadeThread:
         """Return what `GET activations` answers."""
         made = [self._activation(one) for one in self.activations if one["id"] > after]
         if ids:
-            extra = {"cuts": {"c1" + self.words: 1200}, "state": self._state(), "gaps": []}
+            extra: Json = {
+                "cuts": {"c1" + self.words: 1200},
+                "state": self._state(),
+                "gaps": NOWHERE,
+            }
             extra |= {"system": "You move an application." + self.words, "zone": "UTC"}
             extra |= {"constraints": [{"node": 1, "text": "Never lose a row." + self.words}]}
             extra["tools"] = [
@@ -251,9 +265,9 @@ class MadeThread:
     def _activation(self, one: Json) -> Json:
         return (
             one
-            | {"at": AT, "task": 1 if one["first"] else None, "context": [], "cut": 1}
+            | {"at": AT, "task": 1 if one["first"] else None, "context": NOWHERE, "cut": 1}
             | {
-                "parts": {},
+                "parts": NONE,
                 "model": "scripted/one",
                 "last_messages": 4,
             }
@@ -390,7 +404,7 @@ class MadeThread:
         one = self.activations[step["activation"] - 1]
         path: list[int] = []
         if one["first"] and node < one["first"]:
-            path = next(filter(None, (self._way(each, node) for each in one["observed"])), [])
+            path = next(filter(None, (self._way(each, node) for each in one["observed"])), NOWHERE)
         seen = [
             s["node"]
             for s in self.steps
@@ -401,7 +415,13 @@ class MadeThread:
         found = {"node": node, "at": at, "activation": one["id"], "kind": kind, "form": kind}
         return (
             found
-            | {"summary": summary, "path": path, "lines": [], "replaced": [], "cut": []}
+            | {
+                "summary": summary,
+                "path": path,
+                "lines": NOWHERE,
+                "replaced": NOWHERE,
+                "cut": NOWHERE,
+            }
             | {
                 "constraint": None,
                 "last_raw": seen[-1] if seen else None,
@@ -414,7 +434,7 @@ class MadeThread:
         if not made["first"] <= node <= made["last"]:
             return []
         ways = (self._way(part, node) for part in made["parts"])
-        return [one, *next(filter(None, ways), [])]
+        return [one, *next(filter(None, ways), NOWHERE)]
 
 
 def _part(kind: str, node: int | None, tokens: int, text: str, same: str = "") -> Json:
@@ -449,9 +469,10 @@ def _packed(header: Json, tables: dict[str, tuple[Iterable[str], list[Json]]]) -
     return struct.pack("<I", len(text)) + text + bytes(data)
 
 
-STEP_COLUMNS = ["node", "activation", "system", "observed", "constraints", "state", "raw"]
-STEP_COLUMNS += ["prompt", "counted", "cached", "answer", "cost", "at", "ms", "first", "retries"]
-STEP_COLUMNS += ["model", "flags"]
+STEP_COLUMNS = [
+    *("node", "activation", "system", "observed", "constraints", "state", "raw", "prompt"),
+    *("counted", "cached", "answer", "cost", "at", "ms", "first", "retries", "model", "flags"),
+]
 NODE_COLUMNS = ["node", "role", "tokens", "calls", "at", "flags", "activation"]
 CALLS = ["read_file", "edit_file", "run_tests", "search_files"]
 COMMAND = "python -m move.copy --from /srv/app/app.db --to $DATABASE_URL --verify"

@@ -206,7 +206,7 @@ async def test_hostile_text_is_text(page: Page, start: Start, width: int) -> Non
         await page.goto(service.url + place)
         await expect(page.locator("h1")).not_to_be_empty()
         await page.evaluate(
-            """() => document.querySelectorAll("[aria-expanded=false]").forEach(one => one.click())"""
+            "document.querySelectorAll('[aria-expanded=false]').forEach(one => one.click())"
         )
         await anyio.sleep(0.1)
         content = page.locator("body")
@@ -217,9 +217,7 @@ async def test_hostile_text_is_text(page: Page, start: Start, width: int) -> Non
             == 0
         )
         assert await content.locator("a:not([href^='#']):not([href^='api/'])").count() == 0
-        shown = await page.evaluate(
-            "document.title + document.body.innerText + document.body.outerHTML"
-        )
+        shown = await page.evaluate("document.title + document.body.outerHTML")
         assert not re.search("[\u202e\u200b\u2066]", shown)
     assert "U+202E" in await page.locator("body").inner_text()
     assert not dialogs and all(url.startswith(service.url) for url in fetched)
