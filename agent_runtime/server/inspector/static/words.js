@@ -1,0 +1,58 @@
+// How the service's values are called on the page.
+import {el} from "./dom.js";
+
+const STATES = {queued: "Queued", running: "Running", waiting: "Waits for you", paused: "Paused",
+  interrupted: "Interrupted", succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled"};
+const REASONS = {error: "Error", no_progress: "No progress", max_steps: "Out of steps", budget: "Out of budget",
+  timeout: "Out of time", unavailable: "Model unavailable", unsupported: "Not supported", refusal: "The model refused",
+  content_filter: "Content filter", length: "Answer too long"};
+const CAUSES = {start: "the thread begins", observed: "observations were ready", tokens: "raw messages reached T",
+  overflow: "the window was full", late: "the Observer is behind", price: "rewriting had become cheaper than carrying",
+  idle: "the cache had gone cold", agent: "the agent changed", messages: "fewer messages are kept",
+  note: "the state note changed", model: "the model changed", compact: "it was asked for"};
+
+export const BANDS = ["system", "observed", "constraints", "state", "raw"];
+export const NAMES = {system: "System and tools", observed: "Observations", constraints: "Constraints",
+  state: "State note", raw: "Raw messages"};
+export const MARKS = {critical: "‼", important: "!", info: "·", done: "✓"};
+export const WEIGHT = ["critical", "important", "info", "done"];
+export const PLAN_MARKS = {completed: "✓", in_progress: "▸", failed: "✕", skipped: "–"};
+export const FLAG = {error: 1, question: 2, steered: 4, delegated: 8, open: 32, interrupted: 64,
+  retried: 128, plan: 256};
+
+export const causeOf = activation => CAUSES[activation.cause] || activation.cause;
+export const hasFailed = call => call.outcome !== null && call.outcome !== "ok";
+export const isActive = run => ["queued", "running", "suspended"].includes(run.status);
+
+// A running run whose process is gone is interrupted; a suspended one waits for a person or was paused.
+export function stateOf(run) {
+  if (run.status === "running") return run.alive === false ? "interrupted" : "running";
+  if (run.status !== "suspended") return run.status;
+  return {awaiting_user: "waiting", paused: "paused"}[run.stop_reason] || "interrupted";
+}
+
+export function chip(run) {
+  const state = stateOf(run);
+  return el("span", {class: "chip " + state}, state === "failed" && REASONS[run.stop_reason] || STATES[state] || state);
+}
+
+const SUBJECTS = ["path", "command", "pattern", "url", "query", "task_key", "action", "question", "name"];
+export function subjectOf(call) {
+  const found = SUBJECTS.map(name => call.arguments.find(a => a.name === name)).find(a => a && a.text) || call.arguments[0];
+  return found ? found.text.slice(0, 200) : "";
+}
+
+export function labelOf(node) {
+  const calls = node.calls.map(call => call.tool + " " + subjectOf(call)).join(", ");
+  return (node.text.slice(0, calls ? 60 : 120) + " " + calls).trim() || "(empty)";
+}
+
+export function answerOf(question) {
+  const {answer, kind} = question;
+  if (question.status !== "answered") return question.status === "expired" ? "Nobody answered in time" : "Withdrawn";
+  if (answer.choices) return "You answered: " + answer.choices.join(", ");
+  if (answer.text != null) return "You answered: " + answer.text;
+  if (kind === "interrupted") return "You decided what becomes of the call";
+  const said = answer.allow ? (answer.remember ? "You allowed it for this thread" : "You allowed it once") : "You refused";
+  return said + (answer.reason ? `: “${answer.reason}”` : "");
+}

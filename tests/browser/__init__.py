@@ -1,0 +1,1 @@
+"""The inspector's page in a real browser."""
