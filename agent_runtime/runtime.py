@@ -39,6 +39,7 @@ from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
 from agent_runtime.run.process.connect import store_connector
+from agent_runtime.run.process.detached import starting
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent
 from agent_runtime.run.process.sweeper import AgentFor
@@ -172,6 +173,7 @@ class Runtime(RunControl):
         deps: Any = None,
         spec: Mapping[str, Any] | None = None,
         user_context: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
         on_event: OnEvent = _ignore,
         on_question: OnQuestion | None = None,
     ) -> RunResult:
@@ -188,6 +190,7 @@ class Runtime(RunControl):
             spec: stored with the run, for whoever resumes it; must not hold secrets.
             user_context: what tools and workflows may know of the user, as JSON; stored with the
                 run and inherited by its child runs.
+            run_id: a new UUID for the run, of a caller that may have to ask twice for one run.
             on_event: called with each event, in order, on the event loop; awaited if it is async.
                 Its errors are logged and change nothing.
             on_question: called with each question that the run waits for; then the run is resumed.
@@ -195,6 +198,7 @@ class Runtime(RunControl):
 
         Raises:
             ThreadBusy: the thread has an active run already.
+            Conflict: a run has this `run_id` already.
             InvalidFile: a file is empty, too large, or cannot be read.
             RuntimeClosed: the runtime is closing.
         """
@@ -214,6 +218,7 @@ class Runtime(RunControl):
                 spec=run_spec,
                 on_event=listener,
                 files=files,
+                run_id=run_id,
             ),
         )
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
@@ -272,6 +277,10 @@ class Runtime(RunControl):
     """Like `run`, in a context that gives the events; leaving it cancels the run."""
     resume_stream = streaming("resume_stream", resume)
     """Like `resume`, in a context that gives the events; leaving it cancels the run."""
+    start = starting("start", run)
+    """Like `run`, but return a `StartedRun` once the run is recorded; it goes on by itself."""
+    start_resumed = starting("start_resumed", resume)
+    """Like `resume`, but return a `StartedRun` once that is recorded; the run goes on by itself."""
 
     async def regenerate(
         self,
@@ -330,6 +339,7 @@ class Runtime(RunControl):
         parent: RunLog | None = None,
         before: Sequence[LoggedMessage] = (),
         files: Sequence[Attachable] = (),
+        run_id: str | None = None,
     ) -> RunResult:
         """Begin a run and drive it to its end.
 
@@ -344,7 +354,7 @@ class Runtime(RunControl):
             budget = (await store.runs.get(parent.lease.root_run_id)).budget
         elif thread is None and isinstance(agent, Workflow):
             thread = agent.thread
-        run_id = new_id()
+        run_id = run_id or new_id()
         node = await node_memory.open_run(agent, store, run_id, task, thread=thread, parent=parent)
         # With node memory each run has its own thread.
         thread = new_id() if node or not thread else thread

@@ -40,12 +40,13 @@ from agent_runtime_config.fields import (
 )
 from agent_runtime_config.model_settings import RoleSettings
 from agent_runtime_config.names import PREFIX
+from agent_runtime_config.service_settings import ServiceSettings
 from agent_runtime_config.state import default_database_url
 from agent_runtime_config.urls import redact_url
 from agent_runtime_config.web_settings import WebSettings
 
 
-class Settings(RoleSettings, WebSettings, ContextSettings):
+class Settings(RoleSettings, WebSettings, ContextSettings, ServiceSettings):
     """The settings of a runtime, as an immutable value.
 
     The constructor does not read the environment; `load_settings` does.  `None` means unset: no
