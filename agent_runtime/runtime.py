@@ -41,7 +41,7 @@ from agent_runtime.run.memory_maintenance import ThreadMemory
 from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.detached import starting
 from agent_runtime.run.process.host import RunHost
-from agent_runtime.run.process.listener import EventListener, OnEvent
+from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run, with_servers
 from agent_runtime.run.results import RunResult, result_of, streaming
@@ -61,10 +61,6 @@ if TYPE_CHECKING:
     from agent_runtime.models.retrieval.embedding import Embedder
 
 _log = logging.getLogger(__name__)
-
-
-def _ignore(event: Event) -> None:
-    del event
 
 
 class Runtime(RunControl):
@@ -174,7 +170,7 @@ class Runtime(RunControl):
         spec: Mapping[str, Any] | None = None,
         user_context: Mapping[str, Any] | None = None,
         run_id: str | None = None,
-        on_event: OnEvent = _ignore,
+        on_event: OnEvent = ignore,
         on_question: OnQuestion | None = None,
     ) -> RunResult:
         """Run a task by an agent or a workflow, until it ends or waits for a person.
@@ -231,7 +227,7 @@ class Runtime(RunControl):
         *,
         user: str | None = None,
         deps: Any = None,
-        on_event: OnEvent = _ignore,
+        on_event: OnEvent = ignore,
         on_question: OnQuestion | None = None,
         rerun: Collection[str] = (),
         accept: Mapping[str, Any] = MappingProxyType({}),
@@ -289,7 +285,7 @@ class Runtime(RunControl):
         *,
         user: str | None = None,
         deps: Any = None,
-        on_event: OnEvent = _ignore,
+        on_event: OnEvent = ignore,
     ) -> RunResult:
         """Answer the thread's newest user message again; the present answer stays as a sibling.
 
@@ -299,13 +295,8 @@ class Runtime(RunControl):
         # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
         spec = RunSpec(program=self.program)
-        return await self.host.admitted(
-            listener,
-            partial(
-                self._run, store, agent, None, thread=thread, deps=deps, spec=spec,
-                on_event=listener,
-            ),
-        )  # fmt: skip
+        run = partial(self._run, store, agent, None, thread=thread, deps=deps, spec=spec)
+        return await self.host.admitted(listener, partial(run, on_event=listener))
 
     @property
     def memory(self) -> ThreadMemory:

@@ -50,6 +50,8 @@ COMMANDS = {
     "mcp": ("mcp", "Define, try and trust MCP servers, whose tools agents get."),
     "db": ("db", "Maintain the database: status, migrate, check, size, vacuum, copy."),
     "completion": ("completion", "Complete commands and ids with the Tab key: bash, zsh, fish."),
+    "serve": ("service.serve", "Serve threads and runs by HTTP."),
+    "tokens": ("service.tokens", "Make, list and revoke the tokens of the service's users."),
     "config": ("config", "Show the settings and their origin."),
     "doctor": ("doctor", "Check that everything a run needs is in place."),
 }
@@ -62,6 +64,7 @@ GROUPS = {
     ),
     "Look at what was done": ("runs", "threads", "show", "plan", "memory", "usage", "budget"),
     "Change threads and memory": ("fork", "node-memory"),
+    "Serve": ("serve", "tokens"),
     "Set up and maintain": ("config", "doctor", "mcp", "skills", "db", "completion"),
 }  # fmt: skip
 """The commands as `--help` shows them."""
@@ -76,7 +79,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"agent_runtime.cli.commands.{COMMANDS[cmd_name][0]}")
+        place = COMMANDS[cmd_name][0]
+        # Most are in the room of commands; others name a room of their own.
+        place = place if "." in place else f"commands.{place}"
+        module = importlib.import_module(f"agent_runtime.cli.{place}")
         return getattr(module, cmd_name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

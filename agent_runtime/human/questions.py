@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -72,6 +73,13 @@ class Question:
     expires_at: float
     role: str = ""
     task_key: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What identifies all that a person is shown before they answer."""
+        shown = (self.id, self.kind, self.tool, self.arguments, self.text, self.choices)
+        whole = to_json((*shown, self.pattern, self.why), serialize_unknown=True)
+        return hashlib.sha256(whole).hexdigest()
 
     @classmethod
     def of(cls, row: QuestionRow) -> Question:

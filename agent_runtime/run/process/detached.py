@@ -20,10 +20,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """A run that is recorded and at work."""
+    """A run that is recorded and at work.
+
+    Attributes:
+        task: ends when the run's work in this process does, and raises nothing; cancelling it
+            cancels the run.
+    """
 
     run_id: str
     thread_id: str
+    task: asyncio.Task[None]
 
 
 class Hosting(Protocol):
@@ -77,7 +83,7 @@ async def _begun(
     def listen(event: Event) -> Any:
         # The first one is the run's own; a child run begins later.
         if event.kind == "run-start" and not started.done():
-            started.set_result(StartedRun(event.run_id, event.thread_id))
+            started.set_result(StartedRun(event.run_id, event.thread_id, task))
         return on_event(event) if on_event is not None else None
 
     async def run() -> None:
