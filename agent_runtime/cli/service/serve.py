@@ -88,6 +88,7 @@ def _authenticate(auth: str | None, settings: Settings, host: str) -> Any:
 def load_hook(target: str) -> Authenticate:
     """Return the function that `module:name` names. Raises `ConfigError`."""
     import importlib
+    import inspect
     import sys
     from pathlib import Path
 
@@ -96,10 +97,11 @@ def load_hook(target: str) -> Authenticate:
     module, _, name = target.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
-    found = getattr(importlib.import_module(module), name, None)
-    if not callable(found):
-        raise ConfigError(f"{target!r} names no function.", cure="Write it as `module:name`.")
-    return found
+    found: Any = getattr(importlib.import_module(module), name, None)
+    if not inspect.iscoroutinefunction(found):
+        raise ConfigError(f"{target!r} names no async function.", cure="Write it as `module:name`.")
+    hook: Authenticate = found
+    return hook
 
 
 def _serve(registry: Registry, settings: Settings, host: str, port: int, users: Any) -> None:

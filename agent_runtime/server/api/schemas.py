@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_runtime.messages import AssistantMessage, Note
+from agent_runtime.messages import AssistantMessage, Note, ToolCall
 from agent_runtime.models.cost import NANO
 from agent_runtime.run.threads.access import ThreadMessage
 from agent_runtime.run.tree import TreeRun
@@ -84,7 +84,7 @@ class NewThread(Input):
 
     id: Name | None = Field(default=None, description="Its id; by default a new one.")
     title: Annotated[str, Field(max_length=500)] = ""
-    metadata: Json = Field(default_factory=dict)
+    metadata: Json = Field(default_factory=dict[str, Any])
 
 
 class ThreadChange(Input):
@@ -162,15 +162,15 @@ class MessageOut(Output):
     role: Literal["user", "assistant", "note"]
     text: str
     source: str | None = Field(default=None, description="Of a note, what it is about.")
-    files: list[str] = Field(default_factory=list)
-    calls: list[CallOut] = Field(default_factory=list)
+    files: list[str] = Field(default_factory=list[str])
+    calls: list[CallOut] = Field(default_factory=list[CallOut])
     created_at: float
 
     @classmethod
     def of(cls, message: ThreadMessage) -> MessageOut:
         """Return a message as the API shows it."""
         logged = message.message
-        made = logged.calls if isinstance(logged, AssistantMessage) else ()
+        made: tuple[ToolCall, ...] = logged.calls if isinstance(logged, AssistantMessage) else ()
         calls = [
             CallOut(
                 id=call.id,

@@ -1,0 +1,1 @@
+"""The HTTP service, over a real server on loopback and real stores."""
