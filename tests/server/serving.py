@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ import uvicorn
 from agent_runtime import Agent, App, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.models.scripted import Scripted, ScriptFunction
 from agent_runtime.server import create_app
+from agent_runtime.server.limits import UserLimits
 from agent_runtime.server.process import ServiceServer
 from agent_runtime.server.users import new_token
 
@@ -58,6 +59,12 @@ class Service:
     url: str
     tokens: dict[str, str]
 
+    @property
+    def limits(self) -> UserLimits:
+        """The limits of its users."""
+        app: Any = self.server.config.app
+        return app.state.service.limits
+
     def to(self, user: str) -> dict[str, str]:
         """Return the headers of a user."""
         return {"Authorization": f"Bearer {self.tokens[user]}"}
@@ -79,6 +86,15 @@ class Service:
     async def events(self, path: str, cursor: str | None = None) -> list[tuple[str, Any]]:
         """Return the events of a stream up to its end, each with its cursor."""
         return [one async for one in stream(self.client, path, cursor)]
+
+
+async def until(reached: Callable[[], Awaitable[bool] | bool]) -> None:
+    """Wait until something is so; the test's own limit of time ends what never is."""
+    while True:
+        found = reached()
+        if found if isinstance(found, bool) else await found:
+            return
+        await anyio.sleep(0.01)
 
 
 async def stream(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import anyio
 import pytest
 
 from agent_runtime import Agent
 from agent_runtime.models.scripted import call, say
-from tests.server.serving import Gate, double, serving
+from tests.server.serving import Gate, double, serving, until
+from tests.support.stores import execute
 
 pytestmark = pytest.mark.backends("file")
 
@@ -41,9 +41,11 @@ async def test_a_run_outlives_the_client_that_started_it(database_url: str) -> N
         await service.client.aclose()
         gate.opened.set()
         store = service.runtime.store_of("ann")
-        while (await store.runs.get(started["run_id"])).status == "running":
-            await anyio.sleep(0.01)
-        assert (await store.runs.get(started["run_id"])).status == "succeeded"
+
+        async def over() -> bool:
+            return (await store.runs.get(started["run_id"])).status == "succeeded"
+
+        await until(over)
 
 
 async def test_a_key_starts_a_run_once(database_url: str) -> None:
@@ -68,15 +70,11 @@ async def test_an_attempt_after_a_crash_finds_the_run_that_the_first_one_began(
         asked = {"json": {"task": "Once."}, "headers": {"Idempotency-Key": "k1"}}
         first = (await service.client.post("/api/runs", **asked)).json()
         # As if the process had died before it stored the answer, long ago.
-        from tests.support.stores import execute
-
-        await execute(
-            database_url, "UPDATE requests SET status = NULL, body = NULL, claimed_at = 0"
-        )
         await service.ended(first["run_id"])
         await execute(
             database_url,
-            "UPDATE requests SET claimed_at = (SELECT max(created_at) - 70 FROM tokens)",
+            "UPDATE requests SET status = NULL, body = NULL, "
+            "claimed_at = (SELECT max(created_at) - 70 FROM tokens)",
         )
         again = await service.client.post("/api/runs", **asked)
         assert (again.status_code, again.json()) == (201, first)
@@ -125,8 +123,12 @@ async def test_a_user_has_a_limit_of_runs_at_work(database_url: str) -> None:
         gate.opened.set()
         await service.ended(first["run_id"])
         # The place is given back when the run's work ends, just after its last commit.
-        while (await service.client.post("/api/runs", json={"task": "Now."})).status_code == 429:
-            await anyio.sleep(0.01)
+
+        async def taken() -> bool:
+            asked = await service.client.post("/api/runs", json={"task": "Now."})
+            return asked.status_code == 201
+
+        await until(taken)
 
 
 async def test_a_question_is_answered_as_it_was_shown(database_url: str) -> None:
