@@ -202,21 +202,11 @@ class Runtime(RunControl):
             to_plain_json(user_context) if user_context else None
         )
         listener = EventListener(on_event)
-        result = await self.host.admitted(
-            listener,
-            partial(
-                self._run,
-                self.store_of(user),
-                agent,
-                task,
-                thread=thread,
-                deps=deps,
-                spec=run_spec,
-                on_event=listener,
-                files=files,
-                run_id=run_id,
-            ),
-        )
+        work = partial(
+            self._run, self.store_of(user), agent, task, thread=thread, deps=deps, spec=run_spec,
+            on_event=listener, files=files, run_id=run_id,
+        )  # fmt: skip
+        result = await self.host.admitted(listener, work)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
 
@@ -336,7 +326,7 @@ class Runtime(RunControl):
 
         Args:
             parent: the log of the run that begins this one as its child.
-            before: messages on the thread before the task.
+            before: messages before the task.
         """
         agent = checked_runnable(agent)
         budget = tree_budget(self.settings)
@@ -354,7 +344,6 @@ class Runtime(RunControl):
             node = await node_memory.load_node_run(node, agent, store, setup.info.takes)
         if parent is None:
             await require_room(store, setup.limits, thread)
-        workflow = isinstance(agent, Workflow)
         request = RunRequest(
             run_id=run_id,
             thread_id=thread,
@@ -363,7 +352,7 @@ class Runtime(RunControl):
             # A tree has one budget, on its root.
             budget=budget if parent is None else Budget(),
             on_event=on_event,
-            spec=replace(spec, workflow=workflow, node_memory=node.spec if node else None),
+            spec=_spec_of(spec, agent, node),
             parent=parent,
             before=(*(node.before if node else ()), *before),
             left_out=node.left_out if node else 0,
@@ -492,6 +481,11 @@ class Runtime(RunControl):
             if days := settings.node_memory_keep_days:
                 host.background.start(prune_daily(log.store, days=days))
         return await result_of(log.store, log.lease, finish, log.steps, state.setup.output)
+
+
+def _spec_of(spec: RunSpec, agent: Agent | Workflow, node: node_memory.NodeRun | None) -> RunSpec:
+    workflow = isinstance(agent, Workflow)
+    return replace(spec, workflow=workflow, node_memory=node.spec if node else None)
 
 
 def _offline_model() -> Model:

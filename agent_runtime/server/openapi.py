@@ -57,7 +57,7 @@ def _operation(
     op: Operation, refs: Mapping[Any, Mapping[str, Any]], schemas: Mapping[str, Any]
 ) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "operationId": getattr(op.handler, "__name__", "operation"),
+        "operationId": op.name,
         "summary": op.summary,
         "tags": [op.tag],
         "responses": _responses(op, refs),

@@ -57,6 +57,11 @@ class Operation:
     public: bool = False
 
     @property
+    def name(self) -> str:
+        """Its handler's name."""
+        return getattr(self.handler, "__name__", "operation")
+
+    @property
     def summary(self) -> str:
         """What it does, in a line."""
         return (inspect.getdoc(self.handler) or "").partition("\n")[0].rstrip(".")

@@ -30,11 +30,8 @@ class Problem(BaseModel):
     cure: str = Field(default="", description="What to do about it.")
 
 
-class ServiceError(errors.AgentRuntimeError):
-    """A request that the service refuses.
-
-    Cause: what the message says.
-    Cure: what `.cure` says.
+class ServiceError(Exception):
+    """A request that the service refuses; what it says is for the client.
 
     Args:
         kind: the problem's kind, such as `rate-limited`.
@@ -53,7 +50,9 @@ class ServiceError(errors.AgentRuntimeError):
         headers: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(message, cure=cure)
+        super().__init__(message)
+        self.message = message
+        self.cure = cure
         self.status = status
         self.kind = kind
         self.headers = dict(headers or {})
@@ -120,7 +119,7 @@ def problem_response(error: Exception) -> Response:
 
 
 def _problem(
-    status: int, kind: str, error: errors.AgentRuntimeError, more: Mapping[str, Any]
+    status: int, kind: str, error: errors.AgentRuntimeError | ServiceError, more: Mapping[str, Any]
 ) -> Problem:
     title = kind.replace("-", " ").capitalize()
     return Problem(

@@ -382,8 +382,7 @@ class Settings(RoleSettings, WebSettings, ContextSettings, ServiceSettings):
         "thread, which `recall` opens.",
     )
     max_inbox_messages: Count = Field(
-        default=100,
-        description="How many messages to runs may wait on a thread; further ones are refused.",
+        default=100, description="How many messages to runs may wait on a thread; no more are sent."
     )
     max_user_inbox_messages: Count = Field(
         default=1_000, description="The same, on all threads of a user together."

@@ -16,8 +16,8 @@ import uvicorn
 from agent_runtime import Agent, App, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.models.scripted import Scripted, ScriptFunction
 from agent_runtime.server import create_app
-from agent_runtime.server.limits import UserLimits
 from agent_runtime.server.process import ServiceServer
+from agent_runtime.server.state import ServiceState
 from agent_runtime.server.users import new_token
 
 FREE: dict[str, Any] = {"service_rate": 0.0, "loop_limit": 0, "model_outage": 0.0}
@@ -60,10 +60,10 @@ class Service:
     tokens: dict[str, str]
 
     @property
-    def limits(self) -> UserLimits:
-        """The limits of its users."""
+    def state(self) -> ServiceState:
+        """The service's own state."""
         app: Any = self.server.config.app
-        return app.state.service.limits
+        return app.state.service
 
     def to(self, user: str) -> dict[str, str]:
         """Return the headers of a user."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -82,7 +82,7 @@ async def test_another_users_rows_do_not_exist(database_url: str) -> None:
         }
         async with httpx.AsyncClient(base_url=service.url, headers=service.to("ben")) as ben:
             for one in PRIVATE:
-                name = one.handler.__name__
+                name = one.name
                 if "{" not in one.path or name == "upload_file":
                     continue
                 path = "/api" + one.path.format(**ids)
@@ -236,7 +236,7 @@ async def test_health_needs_no_token_and_errors_tell_no_secret(database_url: str
             405,
             "urn:agent-runtime:method-not-allowed",
         )
-        service.server.config.app.state.service.registry = None
+        service.state.registry = cast("Any", None)
         failed = await service.client.get("/api/agents")
         assert failed.status_code == 500
         assert "NoneType" not in failed.text and failed.json()["reference"]

@@ -135,7 +135,7 @@ async def test_an_idle_stream_has_a_heartbeat_and_leaves_with_its_client(
                 pass
             more = await service.client.get(path)
             assert (more.status_code, more.json()["type"]) == (429, "urn:agent-runtime:too-many")
-        limits = service.limits
+        limits = service.state.limits
         await until(lambda: not limits.open_streams)
 
 

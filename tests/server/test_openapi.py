@@ -16,7 +16,8 @@ from schemathesis.specs.openapi.checks import (
 from starlette.routing import Route
 
 from agent_runtime import Agent, App, Settings
-from agent_runtime.models.scripted import call, say
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.server import create_app
 from agent_runtime.server.app import OPERATIONS
 from agent_runtime.server.openapi import openapi_of
@@ -45,7 +46,10 @@ def test_every_route_stands_in_it() -> None:
 async def _attack(database_url: str, examples: int) -> None:
     """Send requests made of the description, and check every answer against it."""
     agents = {"worker": Agent(tools=[double])}
-    script = lambda request: call("double", number=1) if len(request.messages) < 3 else say("Done.")  # noqa: E731
+
+    def script(request: ModelRequest) -> Scripted:
+        return call("double", number=1) if len(request.messages) < 3 else say("Done.")
+
     limits = {"service_max_runs": 1000, "service_heartbeat": 0.05}
     async with serving(database_url, script, agents=agents, settings=limits) as service:
         await service.client.post("/api/threads", json={"id": "0"})

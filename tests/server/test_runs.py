@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent_runtime import Agent
-from agent_runtime.models.scripted import call, say
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, say
 from tests.server.serving import Gate, double, serving, until
 from tests.support.stores import execute
 
@@ -50,7 +53,7 @@ async def test_a_run_outlives_the_client_that_started_it(database_url: str) -> N
 
 async def test_a_key_starts_a_run_once(database_url: str) -> None:
     async with serving(database_url, lambda request: say("Done.")) as service:
-        asked = {"json": {"task": "Once."}, "headers": {"Idempotency-Key": "k1"}}
+        asked: dict[str, Any] = {"json": {"task": "Once."}, "headers": {"Idempotency-Key": "k1"}}
         first = await service.client.post("/api/runs", **asked)
         again = await service.client.post("/api/runs", **asked)
         assert (first.status_code, first.json()) == (201, again.json())
@@ -67,7 +70,7 @@ async def test_an_attempt_after_a_crash_finds_the_run_that_the_first_one_began(
     database_url: str,
 ) -> None:
     async with serving(database_url, lambda request: say("Done.")) as service:
-        asked = {"json": {"task": "Once."}, "headers": {"Idempotency-Key": "k1"}}
+        asked: dict[str, Any] = {"json": {"task": "Once."}, "headers": {"Idempotency-Key": "k1"}}
         first = (await service.client.post("/api/runs", **asked)).json()
         # As if the process had died before it stored the answer, long ago.
         await service.ended(first["run_id"])
@@ -114,7 +117,10 @@ async def test_a_user_has_a_limit_of_runs_at_work(database_url: str) -> None:
     gate = Gate()
     agents = {"worker": Agent(tools=[gate.tool()])}
     settings = {"service_max_runs": 1}
-    script = lambda request: call("wait") if len(request.messages) < 4 else say("Done.")  # noqa: E731
+
+    def script(request: ModelRequest) -> Scripted:
+        return call("wait") if len(request.messages) < 4 else say("Done.")
+
     async with serving(database_url, script, agents=agents, settings=settings) as service:
         first = await service.start()
         await gate.entered.wait()

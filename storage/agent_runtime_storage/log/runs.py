@@ -56,8 +56,7 @@ class SqlRuns:
         bodies = await self._statements.pack(run.thread_id, run.nodes, run.activation)
         batch: list[Statement] = []
         if run.parent_run_id is not None:
-            # `cancel` holds the lock of the tree as well, so it finds this child, or this batch
-            # finds the parent cancelled.
+            # `cancel` locks the tree as well, so it finds this child, or this the parent cancelled.
             parent = {"parent_run_id": run.parent_run_id, "root_run_id": root}
             batch.append(self._scope.statement("parent_can_spawn", parent, rows=1, miss="parent"))
         # Before the thread's row, whose `active_run` refers to it.
@@ -105,9 +104,8 @@ class SqlRuns:
             await self._scope.require_thread(run.thread_id)
             raise error
         self._scope.announce(run.thread_id)
-        if run.parent_run_id is not None:
-            # Whoever follows the tree does not know this thread yet.
-            self._scope.announce(tree_topic(root))
+        # For whoever follows the tree, and does not know this thread yet.
+        self._scope.announce(tree_topic(root))
         return lease, int(rows[thread_at][0][0])
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
