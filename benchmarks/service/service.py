@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def counting(steps: int) -> Any:
-    """Return a script of so many calls, then an answer."""
+    """Return a script of this number of calls, then an answer."""
 
     def answer(request: ModelRequest) -> Scripted:
         made = sum(one.role == "assistant" for one in request.messages)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.backends("file")
 
 
 def counting(steps: int) -> Callable[[ModelRequest], Scripted]:
-    """Return a script of so many calls, then an answer."""
+    """Return a script of this number of calls, then an answer."""
 
     def answer(request: ModelRequest) -> Scripted:
         made = sum(one.role == "assistant" for one in request.messages)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import anyio
 import anyio.to_thread
 import pytest
@@ -73,9 +75,9 @@ async def _attack(database_url: str, examples: int) -> None:
                 @given(case=operation.as_strategy())
                 @settings(
                     max_examples=examples, deadline=None, database=None, derandomize=True,
-                    phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+                    phases=(Phase.generate,), suppress_health_check=cast("Any", tuple(HealthCheck)),
                 )  # fmt: skip
-                def check(case: schemathesis.Case) -> None:
+                def check(case: Any) -> None:
                     response = case.call(headers=service.to("ann"), timeout=10)
                     case.validate_response(response, checks=checks)
 

@@ -152,10 +152,10 @@ async def test_a_question_is_answered_as_it_was_shown(database_url: str) -> None
             409,
             "urn:agent-runtime:stale-question",
         )
-        told = {"digest": question["digest"], "allow": True}
-        answered = await service.client.post(path, json=told)
+        decided = {"digest": question["digest"], "allow": True}
+        answered = await service.client.post(path, json=decided)
         assert answered.json() == {"resumable": True, "run_id": run_id}
-        again = await service.client.post(path, json=told)
+        again = await service.client.post(path, json=decided)
         assert again.json()["type"] == "urn:agent-runtime:question-closed"
         await service.client.post(f"/api/runs/{run_id}/resume", json={})
         assert (await service.ended(run_id))["status"] == "succeeded"

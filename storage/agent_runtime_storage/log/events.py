@@ -70,7 +70,7 @@ class SqlEvents:
         [(thread, root)] = places
         signals, user, known = self._scope.driver.signals, self._scope.user_id, dict(after or {})
         with ExitStack() as stack:
-            # Told of runs that begin below; each has an event, which shows its thread.
+            # For runs that begin below; each has an event, which shows its thread.
             listener = stack.enter_context(signals.listen(topic_of(user, tree_topic(root))))
             heard: set[str] = set()
             while True:
