@@ -66,7 +66,8 @@ async def _breaks(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]
     async with serving(url, counting(20), agents=agents, settings=settings) as service:
         while broken < args.breaks:
             started = await service.start()
-            path, cursor, got, over = f"/api/runs/{started['run_id']}/events", None, [], False
+            path, cursor, over = f"/api/runs/{started['run_id']}/events", None, False
+            got: list[int] = []
             while not over:
                 left, over = chance.randint(1, 4), True
                 async for at, event in stream(service.client, path, cursor):
@@ -77,8 +78,8 @@ async def _breaks(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]
                         break
             rows = await service.runtime.store_of("ann").events.list(started["thread_id"])
             wrong += got != [row.id for row in rows]
-    row = {"table": "breaks", "breaks": broken, "wrong logs": wrong}
-    row["seconds"] = round(time.monotonic() - begun, 1)
+    seconds = round(time.monotonic() - begun, 1)
+    row = {"table": "breaks", "breaks": broken, "wrong logs": wrong, "seconds": seconds}
     return row, [at_most("logs that differ from the store's", wrong, 0)]
 
 
