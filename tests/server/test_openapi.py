@@ -1,3 +1,6 @@
+# The types of schemathesis are partly unknown.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 """The description of the service is whole and true."""
 
 from __future__ import annotations
