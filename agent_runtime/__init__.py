@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         get_context_window,
         trim_messages,
     )
+    from agent_runtime.run.process.detached import StartedRun
     from agent_runtime.run.process.health import Health
     from agent_runtime.run.results import RunResult, RunStream
     from agent_runtime.run.sweep import Sweep
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from agent_runtime.tools.web.fetch import web_tools
     from agent_runtime.tools.workspace.files import workspace_tools
     from agent_runtime.workflow.definition import Workflow, WorkflowContext
+    from agent_runtime.workflow.registry import App
     from agent_runtime_config import Settings, load_settings
 
 __all__ = [
@@ -103,6 +105,7 @@ __all__ = [
     "Agent",
     "AgentRuntimeError",
     "AnyEvent",
+    "App",
     "Assignment",
     "BackgroundTask",
     "BudgetExceeded",
@@ -165,6 +168,7 @@ __all__ = [
     "Settings",
     "Skill",
     "SkillFolder",
+    "StartedRun",
     "StoreError",
     "Sweep",
     "ThreadBusy",
@@ -199,6 +203,7 @@ _HOMES = {
     "Agent": ".agent",
     "AgentRuntimeError": ".errors",
     "AnyEvent": ".events",
+    "App": ".workflow.registry",
     "Assignment": ".delegation.assignment",
     "BackgroundTask": ".delegation.background",
     "BudgetExceeded": ".errors",
@@ -261,6 +266,7 @@ _HOMES = {
     "Settings": "agent_runtime_config",
     "Skill": ".tools.skills.skill",
     "SkillFolder": ".tools.skills.find",
+    "StartedRun": ".run.process.detached",
     "StoreError": ".errors",
     "Sweep": ".run.sweep",
     "ThreadBusy": ".errors",

@@ -15,7 +15,7 @@ import anyio
 from agent_runtime.agent import Agent, Output, Runnable
 from agent_runtime.concurrency import finished
 from agent_runtime.delegation.request import DelegationServices
-from agent_runtime.events import AnyEvent, Event
+from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable
 from agent_runtime.human.interruptions import Decisions, resolutions_of
 from agent_runtime.human.questions import OnQuestion
@@ -39,8 +39,9 @@ from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
 from agent_runtime.run.process.connect import store_connector
+from agent_runtime.run.process.detached import starting
 from agent_runtime.run.process.host import RunHost
-from agent_runtime.run.process.listener import EventListener, OnEvent
+from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.process.tracing import traced, traced_again
 from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run, with_servers
@@ -61,10 +62,6 @@ if TYPE_CHECKING:
     from agent_runtime.models.retrieval.embedding import Embedder
 
 _log = logging.getLogger(__name__)
-
-
-def _ignore(event: AnyEvent) -> None:
-    del event
 
 
 class Runtime(RunControl):
@@ -173,7 +170,8 @@ class Runtime(RunControl):
         deps: Any = None,
         spec: Mapping[str, Any] | None = None,
         user_context: Mapping[str, Any] | None = None,
-        on_event: OnEvent = _ignore,
+        run_id: str | None = None,
+        on_event: OnEvent = ignore,
         on_question: OnQuestion | None = None,
     ) -> RunResult[Output]:
         """Run a task by an agent or a workflow, until it ends or waits for a person.
@@ -189,6 +187,7 @@ class Runtime(RunControl):
             spec: stored with the run, for whoever resumes it; must not hold secrets.
             user_context: what tools and workflows may know of the user, as JSON; stored with the
                 run and inherited by its child runs.
+            run_id: a new UUID for the run, of a caller that may have to ask twice for one run.
             on_event: called with each event, in order, on the event loop; awaited if it is async.
                 Its errors are logged and change nothing.
             on_question: called with each question that the run waits for; then the run is resumed.
@@ -196,6 +195,7 @@ class Runtime(RunControl):
 
         Raises:
             ThreadBusy: the thread has an active run already.
+            Conflict: a run has this `run_id` already.
             InvalidFile: a file is empty, too large, or cannot be read.
             RuntimeClosed: the runtime is closing.
         """
@@ -203,20 +203,11 @@ class Runtime(RunControl):
             to_plain_json(user_context) if user_context else None
         )
         listener = EventListener(on_event)
-        result = await self.host.admitted(
-            listener,
-            partial(
-                self._run,
-                self.store_of(user),
-                agent,
-                task,
-                thread=thread,
-                deps=deps,
-                spec=run_spec,
-                on_event=listener,
-                files=files,
-            ),
-        )
+        work = partial(
+            self._run, self.store_of(user), agent, task, thread=thread, deps=deps, spec=run_spec,
+            on_event=listener, files=files, run_id=run_id,
+        )  # fmt: skip
+        result = await self.host.admitted(listener, work)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
 
@@ -227,7 +218,7 @@ class Runtime(RunControl):
         *,
         user: str | None = None,
         deps: Any = None,
-        on_event: OnEvent = _ignore,
+        on_event: OnEvent = ignore,
         on_question: OnQuestion | None = None,
         rerun: Collection[str] = (),
         accept: Mapping[str, Any] = MappingProxyType({}),
@@ -273,6 +264,10 @@ class Runtime(RunControl):
     """Like `run`, in a context that gives the events; leaving it cancels the run."""
     resume_stream = streaming("resume_stream", resume)
     """Like `resume`, in a context that gives the events; leaving it cancels the run."""
+    start = starting("start", run)
+    """Like `run`, but return a `StartedRun` once the run is recorded; it goes on by itself."""
+    start_resumed = starting("start_resumed", resume)
+    """Like `resume`, but return a `StartedRun` once that is recorded; the run goes on by itself."""
 
     async def regenerate(
         self,
@@ -281,7 +276,7 @@ class Runtime(RunControl):
         *,
         user: str | None = None,
         deps: Any = None,
-        on_event: OnEvent = _ignore,
+        on_event: OnEvent = ignore,
     ) -> RunResult[Output]:
         """Answer the thread's newest user message again; the present answer stays as a sibling.
 
@@ -291,13 +286,8 @@ class Runtime(RunControl):
         # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
         spec = RunSpec(program=self.program)
-        return await self.host.admitted(
-            listener,
-            partial(
-                self._run, store, agent, None, thread=thread, deps=deps, spec=spec,
-                on_event=listener,
-            ),
-        )  # fmt: skip
+        run = partial(self._run, store, agent, None, thread=thread, deps=deps, spec=spec)
+        return await self.host.admitted(listener, partial(run, on_event=listener))
 
     @property
     def memory(self) -> ThreadMemory:
@@ -331,12 +321,13 @@ class Runtime(RunControl):
         parent: RunLog | None = None,
         before: Sequence[LoggedMessage] = (),
         files: Sequence[Attachable] = (),
+        run_id: str | None = None,
     ) -> RunResult[Any]:
         """Begin a run and drive it to its end.
 
         Args:
             parent: the log of the run that begins this one as its child.
-            before: messages on the thread before the task.
+            before: messages before the task.
         """
         agent = checked_runnable(agent)
         budget = tree_budget(self.settings)
@@ -345,7 +336,7 @@ class Runtime(RunControl):
             budget = (await store.runs.get(parent.lease.root_run_id)).budget
         elif thread is None and isinstance(agent, Workflow):
             thread = agent.thread
-        run_id = new_id()
+        run_id = run_id or new_id()
         node = await node_memory.open_run(agent, store, run_id, task, thread=thread, parent=parent)
         # With node memory each run has its own thread.
         thread = new_id() if node or not thread else thread
@@ -354,7 +345,6 @@ class Runtime(RunControl):
             node = await node_memory.load_node_run(node, agent, store, setup.info.takes)
         if parent is None:
             await require_room(store, setup.limits, thread)
-        workflow = isinstance(agent, Workflow)
         request = RunRequest(
             run_id=run_id,
             thread_id=thread,
@@ -363,7 +353,7 @@ class Runtime(RunControl):
             # A tree has one budget, on its root.
             budget=budget if parent is None else Budget(),
             on_event=on_event,
-            spec=replace(spec, workflow=workflow, node_memory=node.spec if node else None),
+            spec=_spec_of(spec, agent, node),
             parent=parent,
             before=(*(node.before if node else ()), *before),
             left_out=node.left_out if node else 0,
@@ -492,6 +482,11 @@ class Runtime(RunControl):
             if days := settings.node_memory_keep_days:
                 host.background.start(prune_daily(log.store, days=days))
         return await result_of(log.store, log.lease, finish, log.steps, state.setup.output)
+
+
+def _spec_of(spec: RunSpec, agent: Agent | Workflow, node: node_memory.NodeRun | None) -> RunSpec:
+    workflow = isinstance(agent, Workflow)
+    return replace(spec, workflow=workflow, node_memory=node.spec if node else None)
 
 
 def _offline_model() -> Model:

@@ -51,6 +51,8 @@ COMMANDS = {
     "db": ("db", "Maintain the database: status, migrate, check, size, vacuum, copy."),
     "view": ("service.view", "Open a page that shows what the model saw at each step."),
     "completion": ("completion", "Complete commands and ids with the Tab key: bash, zsh, fish."),
+    "serve": ("service.serve", "Serve threads and runs by HTTP."),
+    "tokens": ("service.tokens", "Make, list and revoke the tokens of the service's users."),
     "config": ("config", "Show the settings and their origin."),
     "doctor": ("doctor", "Check that everything a run needs is in place."),
 }
@@ -65,6 +67,7 @@ GROUPS = {
         "view", "runs", "threads", "show", "plan", "memory", "usage", "budget",
     ),
     "Change threads and memory": ("fork", "node-memory"),
+    "Serve": ("serve", "tokens"),
     "Set up and maintain": ("config", "doctor", "mcp", "skills", "db", "completion"),
 }  # fmt: skip
 """The commands as `--help` shows them."""

@@ -76,9 +76,10 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """A digest of what is asked, so that an answer can name what was shown."""
-        shown = [self.id, self.kind, self.text, self.choices, self.tool, self.arguments, self.why]
-        return hashlib.sha256(to_json(shown)).hexdigest()[:32]
+        """What identifies all that a person is shown before they answer."""
+        shown = (self.id, self.kind, self.tool, self.arguments, self.text, self.choices)
+        whole = to_json((*shown, self.pattern, self.why), serialize_unknown=True)
+        return hashlib.sha256(whole).hexdigest()
 
     @classmethod
     def of(cls, row: QuestionRow) -> Question:

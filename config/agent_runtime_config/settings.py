@@ -36,13 +36,14 @@ from agent_runtime_config.fields import (
 )
 from agent_runtime_config.model_settings import RoleSettings
 from agent_runtime_config.names import PREFIX
+from agent_runtime_config.service_settings import ServiceSettings
 from agent_runtime_config.state import default_database_url
 from agent_runtime_config.telemetry_settings import TelemetrySettings
 from agent_runtime_config.urls import redact_url
 from agent_runtime_config.web_settings import WebSettings
 
 
-class Settings(RoleSettings, WebSettings, ContextSettings, TelemetrySettings):
+class Settings(RoleSettings, WebSettings, ContextSettings, ServiceSettings, TelemetrySettings):
     """The settings of a runtime, as an immutable value.
 
     The constructor does not read the environment; `load_settings` does.  `None` means unset: no
@@ -378,8 +379,7 @@ class Settings(RoleSettings, WebSettings, ContextSettings, TelemetrySettings):
         "thread, which `recall` opens.",
     )
     max_inbox_messages: Count = Field(
-        default=100,
-        description="How many messages to runs may wait on a thread; further ones are refused.",
+        default=100, description="How many messages to runs may wait on a thread; no more are sent."
     )
     max_user_inbox_messages: Count = Field(
         default=1_000, description="The same, on all threads of a user together."

@@ -18,6 +18,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "Runtime",
         "RunResult",
         "RunStream",
+        "StartedRun",
         "Event",
         "AnyEvent",
         "TreeRun",
@@ -94,7 +95,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "LiteLLMEmbedder",
         "ScriptedEmbedder",
     ),
-    "workflows": ("Workflow", "WorkflowContext", "NodeFailed"),
+    "workflows": ("App", "Workflow", "WorkflowContext", "NodeFailed"),
 }
 """The names of `agent_runtime`, by the page that shows them."""
 ERRORS = (

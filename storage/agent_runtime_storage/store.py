@@ -13,6 +13,7 @@ from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
+from agent_runtime_storage.contract.service import ServiceStore
 from agent_runtime_storage.contract.short_ids import IdStore
 from agent_runtime_storage.contract.spending import SpendingStore
 from agent_runtime_storage.contract.store import UserStore
@@ -30,6 +31,7 @@ from agent_runtime_storage.log.reader import SqlLog
 from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.log.runs import SqlRuns
+from agent_runtime_storage.log.service import SqlService
 from agent_runtime_storage.log.short_ids import SqlIds
 from agent_runtime_storage.log.spending import SqlSpending
 from agent_runtime_storage.log.threads import SqlThreads
@@ -88,6 +90,7 @@ class SqlStore:
         self._driver = driver
         self._objects = objects
         self.leases: LeaseStore = SqlLeases(driver)
+        self.service: ServiceStore = SqlService(driver)
 
     @property
     def maintenance(self) -> Maintenance:

@@ -1,1 +1,1 @@
-"""Tests of `agent_runtime.server`."""
+"""The HTTP service, over a real server on loopback and real stores."""

@@ -149,6 +149,12 @@ async def _first_event(user: UserStore, thread_id: str) -> object:
     return None
 
 
+async def _first_of_tree(user: UserStore, run_id: str) -> object:
+    async for event in user.events.follow_tree(run_id):
+        return event
+    return None
+
+
 def _vector(
     thread_id: str, dimensions: int = 2, *, source_id: int = 1, digest: str = DIGEST
 ) -> VectorItem:
@@ -337,6 +343,11 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "later": lambda user, to: user.events.list(to.thread, after=99),
     },
     "events.follow": {"": lambda user, to: _first_event(user, to.thread)},
+    "events.of_tree": {
+        "": lambda user, to: user.events.of_tree(to.run),
+        "later": lambda user, to: user.events.of_tree(to.run, after={to.thread: 1}),
+    },
+    "events.follow_tree": {"": lambda user, to: _first_of_tree(user, to.run)},
     "spending.usage_total": {
         "of the tree": lambda user, to: user.spending.usage_total(root_run_id=to.run),
         "of the run": lambda user, to: user.spending.usage_total(run_id=to.run),

@@ -12,7 +12,7 @@ from agent_runtime.log import lease_keeper
 from agent_runtime_storage.drivers.libsql import remote
 from agent_runtime_storage.drivers.postgres import notifications
 from agent_runtime_storage.drivers.signals import Signals
-from agent_runtime_storage.drivers.sqlite import database_file
+from agent_runtime_storage.drivers.sqlite import database_file, file_signals
 
 INTERVALS: tuple[tuple[Any, str], ...] = (
     (tasks_tool, "POLL_SECONDS"),
@@ -20,6 +20,8 @@ INTERVALS: tuple[tuple[Any, str], ...] = (
     (remote, "_POLL_SECONDS"),
     (notifications, "_POLL_SECONDS"),
     (database_file, "_LOOK_SECONDS"),
+    (file_signals, "LOOK_SECONDS"),
+    (file_signals, "_POLL_SECONDS"),
 )
 
 

@@ -19,6 +19,11 @@ OnEvent: TypeAlias = Callable[[AnyEvent], Awaitable[Any] | None]
 _log = logging.getLogger(__name__)
 
 
+def ignore(event: Event) -> None:
+    """Listen to nothing."""
+    del event
+
+
 class EventListener:
     """Calls a listener with each event in order, and awaits it if it is async.
 

@@ -79,20 +79,26 @@ class Threads:
         return await self._of(user).threads.update(thread, title=title)
 
     async def messages(
-        self, thread: str, *, limit: int | None = None, user: str | None = None
+        self,
+        thread: str,
+        *,
+        limit: int | None = None,
+        at: int | None = None,
+        user: str | None = None,
     ) -> list[ThreadMessage]:
-        """Return the messages of the thread's current branch, oldest first.
+        """Return the messages of a branch of the thread, oldest first.
 
         An exchange whose calls are still open is not among them.
 
         Args:
             limit: only the last messages.
+            at: the node at which the branch ends; None for the thread's head.
 
         Raises:
-            NotFound: there is no such thread.
+            NotFound: there is no such thread or node.
         """
         store = self._of(user)
-        head = (await store.threads.get(thread)).head
+        head = (await store.threads.get(thread)).head if at is None else at
         if head is None:
             return []
         return [_message_of(node) for node in await store.log.branch(thread, head, limit=limit)]

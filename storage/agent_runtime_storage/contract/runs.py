@@ -65,11 +65,13 @@ class RunStore(Protocol):
         parent_thread_id: str | None = None,
         task_key: str | None = None,
         status: Sequence[RunStatus] | None = None,
+        before: str | None = None,
         limit: int = 100,
     ) -> list[Run]:
         """Return the runs that match every given filter, the newest first.
 
         Args:
+            before: only runs older than this one.
             parent_thread_id: only child runs of this thread's runs.
             task_key: of those, only the ones delegated under this key.
         """

@@ -43,6 +43,7 @@ from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
+from agent_runtime_storage.contract.service import ServiceStore
 from agent_runtime_storage.contract.short_ids import IdStore
 from agent_runtime_storage.contract.spending import SpendingStore
 from agent_runtime_storage.contract.threads import EventStore, InboxStore, ThreadStore
@@ -86,6 +87,7 @@ class Store(Protocol):
     """An open database."""
 
     leases: LeaseStore
+    service: ServiceStore
 
     @property
     def maintenance(self) -> Maintenance:

@@ -105,3 +105,29 @@ class EventStore(Protocol):
             NotFound: there is no such thread.
         """
         ...
+
+    async def of_tree(
+        self, run_id: str, *, after: Mapping[str, int] | None = None, limit: int = 1000
+    ) -> list[tuple[str, EventRow]]:
+        """Return events of a run and of all runs below it, each with its thread.
+
+        In order within each thread, without gaps among the events of these runs; those of different
+        threads are ordered by time.
+
+        Args:
+            after: by thread, the id of the last event that is known already.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        ...
+
+    def follow_tree(
+        self, run_id: str, *, after: Mapping[str, int] | None = None
+    ) -> AsyncGenerator[tuple[str, EventRow]]:
+        """Iterate without end over the events that `of_tree` returns, as `follow` does.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        ...

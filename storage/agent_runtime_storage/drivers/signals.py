@@ -72,9 +72,13 @@ class Signals:
                 listener.wake()
 
     @contextmanager
-    def listen(self, topic: str) -> Generator[Listener]:
-        """Listen to a topic.  Start before reading, or a change in between is missed."""
-        listener = Listener()
+    def listen(self, topic: str, listener: Listener | None = None) -> Generator[Listener]:
+        """Listen to a topic.  Start before reading, or a change in between is missed.
+
+        Args:
+            listener: one that listens to other topics already.
+        """
+        listener = listener or Listener()
         self._listeners.setdefault(topic, set()).add(listener)
         try:
             yield listener

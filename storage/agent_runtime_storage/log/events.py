@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import heapq
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack
+from itertools import groupby
+
+import orjson
 
 from agent_runtime_storage.contract.records.log import EventRow
 from agent_runtime_storage.drivers.signals import topic_of
-from agent_runtime_storage.queries.owner import OwnerScope
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_event
 
 
@@ -36,3 +41,50 @@ class SqlEvents:
                 # A page may be full, and a signal may have come while the caller worked.
                 if not events:
                     await listener.wait(signals.poll_seconds)
+
+    async def of_tree(
+        self, run_id: str, *, after: Mapping[str, int] | None = None, limit: int = 1000
+    ) -> list[tuple[str, EventRow]]:
+        rows = await self._scope.read(
+            "tree_events",
+            run_id=run_id,
+            after=orjson.dumps([list(one) for one in (after or {}).items()]).decode(),
+            limit=max(limit, 0),
+        )
+        if not rows:
+            await self._scope.require_run(run_id)
+        # A page has whole beginnings of threads.  Merged, not sorted: a clock that is set back
+        # must not move an event before another one of its thread.
+        threads = (
+            [(str(thread), to_event(row[1:])) for row in group]
+            for thread, group in groupby(rows, key=lambda row: row[0])
+        )
+        return list(heapq.merge(*threads, key=lambda one: one[1].created_at))
+
+    async def follow_tree(
+        self, run_id: str, *, after: Mapping[str, int] | None = None
+    ) -> AsyncGenerator[tuple[str, EventRow]]:
+        places = await self._scope.read("run_place", run_id=run_id)
+        if not places:
+            raise not_found("run", run_id)
+        [(thread, root)] = places
+        signals, user, known = self._scope.driver.signals, self._scope.user_id, dict(after or {})
+        with ExitStack() as stack:
+            # For runs that begin below; each has an event, which shows its thread.
+            listener = stack.enter_context(signals.listen(topic_of(user, tree_topic(root))))
+            heard: set[str] = set()
+            while True:
+                for one in {thread, *known} - heard:
+                    heard.add(one)
+                    stack.enter_context(signals.listen(topic_of(user, one), listener))
+                events = await self.of_tree(run_id, after=known)
+                for at, event in events:
+                    known[at] = event.id
+                    yield at, event
+                if not events:
+                    await listener.wait(signals.poll_seconds)
+
+
+def tree_topic(root_run_id: str) -> str:
+    """Return what is announced, like a thread, when a run begins below a root."""
+    return f"tree {root_run_id}"

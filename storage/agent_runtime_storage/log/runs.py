@@ -25,6 +25,7 @@ from agent_runtime_storage.contract.records.log import (
 )
 from agent_runtime_storage.contract.records.spending import Budget
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
+from agent_runtime_storage.log.events import tree_topic
 from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import READ_AGAIN, RunStatements, missed_error
 from agent_runtime_storage.objects.bodies import BodyWriter
@@ -55,8 +56,7 @@ class SqlRuns:
         bodies = await self._statements.pack(run.thread_id, run.nodes, run.activation)
         batch: list[Statement] = []
         if run.parent_run_id is not None:
-            # `cancel` holds the lock of the tree as well, so it finds this child, or this batch
-            # finds the parent cancelled.
+            # `cancel` locks the tree as well, so it finds this child, or this the parent cancelled.
             parent = {"parent_run_id": run.parent_run_id, "root_run_id": root}
             batch.append(self._scope.statement("parent_can_spawn", parent, rows=1, miss="parent"))
         # Before the thread's row, whose `active_run` refers to it.
@@ -104,6 +104,8 @@ class SqlRuns:
             await self._scope.require_thread(run.thread_id)
             raise error
         self._scope.announce(run.thread_id)
+        # For whoever follows the tree, and does not know this thread yet.
+        self._scope.announce(tree_topic(root))
         return lease, int(rows[thread_at][0][0])
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
@@ -279,6 +281,7 @@ class SqlRuns:
         parent_thread_id: str | None = None,
         task_key: str | None = None,
         status: Sequence[RunStatus] | None = None,
+        before: str | None = None,
         limit: int = 100,
     ) -> list[Run]:
         # One query for each index, the narrowest first; each applies all the filters.
@@ -298,6 +301,7 @@ class SqlRuns:
             parent_thread_id=parent_thread_id,
             task_key=task_key,
             status=None if status is None else orjson.dumps(list(status)).decode(),
+            before=before,
             limit=max(limit, 0),
         )
         return [to_run(row) for row in rows]

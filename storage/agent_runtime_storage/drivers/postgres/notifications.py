@@ -60,12 +60,12 @@ class PostgresSignals(Signals):
         self._closed = False
 
     @contextlib.contextmanager
-    def listen(self, topic: str) -> Generator[Listener]:
+    def listen(self, topic: str, listener: Listener | None = None) -> Generator[Listener]:
         """Listen to a topic.  Start before reading, or a change in between is missed."""
         if self._listening is None and not self._closed:
             self._listening = asyncio.create_task(self._hear_others())
-        with super().listen(topic) as listener:
-            yield listener
+        with super().listen(topic, listener) as listening:
+            yield listening
 
     async def close(self) -> None:
         """Try once to send pending topics, then end both tasks."""

@@ -12,6 +12,7 @@ from agent_runtime_storage.drivers.protocol import Row, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.drivers.sqlite.connection import Synchronous, open_connection
 from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
+from agent_runtime_storage.drivers.sqlite.file_signals import FileSignals
 from agent_runtime_storage.drivers.sqlite.readers import Readers
 from agent_runtime_storage.drivers.sqlite.writer import Writer
 from agent_runtime_storage.drivers.turns import Turns
@@ -36,7 +37,8 @@ class SqliteDriver:
         self._files = files
         self._writer = writer
         self._readers = readers
-        self.signals = Signals()
+        self._file_signals = FileSignals(self._version)
+        self.signals: Signals = self._file_signals
 
     @property
     def waiting(self) -> bool:
@@ -149,10 +151,16 @@ class SqliteDriver:
         """Rewrite the file without unused space; blocks all writes meanwhile."""
         await self._writer.write([], "vacuum")
 
+    async def _version(self) -> int:
+        # By the writer's connection, for which the commits of this process do not count.
+        [[(version,)]] = await self._writer.write([], "version")
+        return int(str(version))
+
     async def close(self) -> None:
         """Finish accepted work, then end the threads; safe to call twice."""
         # Close the writer last: the last connection cleans up the write-ahead log.
         try:
+            await self._file_signals.close()
             await self._readers.close()
         finally:
             await self._writer.close()

@@ -35,8 +35,9 @@ from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
 from agent_runtime_storage.drivers.turns import Turns
 
 _Result: TypeAlias = list[list[Row]]
-_Kind: TypeAlias = Literal["batch", "purge", "scrub", "vacuum"]
-"""A purge is a batch without checks of foreign keys; a scrub empties the write-ahead log."""
+_Kind: TypeAlias = Literal["batch", "purge", "scrub", "vacuum", "version"]
+"""A purge is a batch without checks of foreign keys; a scrub empties the write-ahead log; a version
+changes when another connection has committed."""
 
 # More batches in one transaction save no more syncs, but the first of them waits for the last.
 _GROUP = 256
@@ -332,6 +333,9 @@ class Writer:
         """Run jobs that cannot share a transaction with others."""
         for job in jobs:
             try:
+                if kind == "version":
+                    job.result = [[(connection.pragma("data_version"),)]]
+                    continue
                 if kind == "vacuum":
                     connection.execute("VACUUM")
                 if kind != "purge":

@@ -33,6 +33,23 @@ SELECT id, run_id, kind, node_id, data, created_at FROM events
 WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
 ORDER BY id LIMIT :limit;
 
+-- name: tree_events
+-- By thread, so that a page has no gaps.
+WITH RECURSIVE tree (id, thread_id) AS (
+    SELECT r.id, r.thread_id FROM runs AS r
+    WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter}
+    UNION ALL
+    SELECT c.id, c.thread_id FROM tree AS p {ordered_join} runs AS c
+        ON c.user_id = :user_id AND c.parent_run_id = p.id
+)
+SELECT e.thread_id, e.id, e.run_id, e.kind, e.node_id, e.data, e.created_at
+FROM tree AS t {ordered_join} events AS e
+    ON e.user_id = :user_id AND e.thread_id = t.thread_id AND e.run_id = t.id
+    AND e.id > coalesce((SELECT CAST(a.value ->> 1 AS bigint)
+                         FROM {each_json}(:after{as_jsonb}) AS a
+                         WHERE a.value ->> 0 = t.thread_id), 0)
+ORDER BY e.thread_id, e.id LIMIT :limit;
+
 -- name: usage_of_tree
 SELECT purpose, {usage_sums}
 FROM usage WHERE user_id = :user_id AND root_run_id = :id GROUP BY purpose ORDER BY purpose;

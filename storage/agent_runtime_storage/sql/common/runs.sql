@@ -29,6 +29,8 @@ WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
   AND (:parent_run_id{as_text} IS NULL OR r.parent_run_id = :parent_run_id)
   AND (:root_run_id{as_text} IS NULL OR r.root_run_id = :root_run_id)
   AND (:status{as_text} IS NULL OR r.status IN (SELECT value FROM {each_text}(:status{as_jsonb})))
+  AND (:before{as_text} IS NULL OR (r.created_at, r.id) < (
+      SELECT o.created_at, o.id FROM runs AS o WHERE o.user_id = :user_id AND o.id = :before))
   AND {visible_run_filter}
 ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
 

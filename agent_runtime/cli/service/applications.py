@@ -1,0 +1,97 @@
+"""What `agent-runtime serve` serves: an application of a module, or the command line's agent."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_runtime.agent import Agent
+    from agent_runtime.cli.agents import Spec
+    from agent_runtime.workflow.definition import Workflow
+    from agent_runtime.workflow.registry import Registry
+    from agent_runtime_storage.contract.records.log import Run
+
+
+def load_app(target: str) -> Registry:
+    """Return the `App` that `module:name` names; a single agent or workflow is one as well.
+
+    Raises:
+        ConfigError: there is no such module or name, or it is something else.
+    """
+    from agent_runtime.agent import Agent
+    from agent_runtime.errors import ConfigError
+    from agent_runtime.workflow.definition import Workflow
+    from agent_runtime.workflow.registry import App
+
+    module, _, name = target.partition(":")
+    # As `python -m` does: an application is a module of the folder that one is in.
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # Another missing module is an error of the application, and shown as such.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigError(
+            f"There is no module {module!r}.",
+            cure="Write APP as `module:name`, in the folder of the module.",
+        ) from error
+    for part in (name or "app").split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Agent):
+        return App(agents={found.name: found}, name=target)
+    if isinstance(found, Workflow):
+        return App(workflows={found.name: found}, name=target)
+    if not isinstance(found, App):
+        raise ConfigError(
+            f"{target!r} names no `App`, agent or workflow.",
+            cure="Write `app = App(agents={...})` in the module, and name it: `module:app`.",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CommandApp:
+    """The command line's own agent, as `agent-runtime run` builds it."""
+
+    options: Spec
+
+    @property
+    def program(self) -> str:
+        from agent_runtime.log.run_spec import COMMAND
+
+        return COMMAND
+
+    @property
+    def names(self) -> Sequence[str]:
+        return ["agent"]
+
+    def named(self, name: str | None) -> Agent | Workflow:
+        from agent_runtime.cli.agents import build_agent
+        from agent_runtime.errors import NotFound
+
+        if name not in (None, "agent"):
+            raise NotFound(f"There is no agent {name!r}.", cure="There is: agent.")
+        return build_agent(self.options)
+
+    def spec(self, name: str | None) -> Mapping[str, Any]:
+        return self.options.to_json()
+
+    def of_run(self, run: Run) -> Agent | Workflow | None:
+        """Return the agent of a run that the command line began with what this one may do.
+
+        A run that may do more was allowed to by somebody else, who resumes it.
+        """
+        from agent_runtime.cli.agents import Spec, build_agent, is_of_command
+        from agent_runtime.cli.parameters.run_options import widened
+
+        if not is_of_command(run):
+            return None
+        spec = Spec.from_json(run.spec)
+        return None if any(widened(self.options, spec)) else build_agent(spec)

@@ -1,0 +1,290 @@
+"""Runs: start, watch, steer, pause, cancel, resume; their trees, usage and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_runtime.errors import Conflict, NotFound
+from agent_runtime.files.references import file_id, ref_of
+from agent_runtime.messages import FileRef
+from agent_runtime.run.process.detached import StartedRun
+from agent_runtime.server.access import runtime_of, store_of, user_of
+from agent_runtime.server.api.schemas import (
+    Amounts,
+    BudgetChange,
+    EventsQuery,
+    NewRun,
+    Output,
+    Reached,
+    Resume,
+    RunOut,
+    RunPage,
+    RunsQuery,
+    SpendingOut,
+    Started,
+    Steer,
+    Swept,
+    TreeOut,
+    UsageByPurpose,
+)
+from agent_runtime.server.api.threads import check_reached
+from agent_runtime.server.operations import made_id, operation
+from agent_runtime.server.problems import ServiceError
+from agent_runtime.server.state import service_of
+from agent_runtime.server.streams import Cursor, Events, EventStream
+from agent_runtime_storage import ACTIVE, EventRow, Run, UserStore
+from agent_runtime_storage.contract.records.spending import UNCHANGED
+
+START_SECONDS = 20.0
+"""How long a start waits for a place where the process has as many runs as it admits."""
+
+
+class Agents(Output):
+    """What the service can run, the default first."""
+
+    agents: list[str]
+
+
+@operation("GET", "/agents", tag="runs")
+async def list_agents(request: Request) -> Agents:
+    """List the agents and workflows of the service."""
+    return Agents(agents=list(service_of(request).registry.names))
+
+
+@operation("GET", "/runs", tag="runs")
+async def list_runs(request: Request, query: RunsQuery) -> RunPage:
+    """List runs, the newest first."""
+    rows = await store_of(request).runs.list(
+        thread_id=query.thread_id,
+        status=None if query.status is None else [query.status],
+        before=query.cursor,
+        limit=query.limit + 1,
+    )
+    page = rows[: query.limit]
+    more = page[-1].id if len(rows) > query.limit else None
+    return RunPage(runs=[RunOut.of(row) for row in page], next_cursor=more)
+
+
+@operation("POST", "/runs", tag="runs", status=201)
+async def start_run(request: Request, body: NewRun) -> Started:
+    """Start a run; it goes on whatever becomes of the connection.
+
+    Under an idempotency key a task is started once, also across crashes of the service.
+    """
+    runtime, service, store = runtime_of(request), service_of(request), store_of(request)
+    run_id = made_id(request)
+    if run_id is not None and (run := await _known(store, run_id)) is not None:
+        return Started(run_id=run.id, thread_id=run.thread_id)
+    agent = service.registry.named(body.agent)
+    files = await _files(store, body.files)
+    start = partial(
+        runtime.start,
+        agent,
+        body.task,
+        thread=body.thread_id,
+        files=files,
+        user=user_of(request),
+        spec=service.registry.spec(body.agent),
+        user_context=body.user_context or None,
+        run_id=run_id,
+    )
+    return await _begin(request, start)
+
+
+@operation("GET", "/runs/{run_id}", tag="runs")
+async def get_run(request: Request, run_id: str) -> RunOut:
+    """Return a run, with its output if it is over."""
+    return RunOut.of(await store_of(request).runs.get(run_id))
+
+
+@operation("POST", "/runs/{run_id}/resume", tag="runs", status=201)
+async def resume_run(request: Request, run_id: str, body: Resume) -> Started:
+    """Continue a run that waits, was paused, or was ended by a limit, an error or a crash."""
+    run = await store_of(request).runs.get(run_id)
+    agent = service_of(request).registry.of_run(run)
+    if agent is None:
+        raise Conflict(
+            f"Run {run_id} is that of another program, whose agent this service does not have.",
+            cure="Resume it there.",
+        )
+    start = partial(
+        runtime_of(request).start_resumed, run_id, agent, user=user_of(request),
+        rerun=body.rerun, accept=body.accept, fail=body.fail,
+    )  # fmt: skip
+    return await _begin(request, start)
+
+
+@operation("POST", "/runs/{run_id}/steer", tag="runs")
+async def steer_run(request: Request, run_id: str, body: Steer) -> None:
+    """Send a message to a run, which its model reads at the next step."""
+    await runtime_of(request).steer(run_id, body.text, user=user_of(request))
+
+
+@operation("POST", "/runs/{run_id}/pause", tag="runs")
+async def pause_run(request: Request, run_id: str) -> None:
+    """Suspend a run at its next step; resume continues it."""
+    await runtime_of(request).pause(run_id, user=user_of(request))
+
+
+@operation("POST", "/runs/{run_id}/cancel", tag="runs")
+async def cancel_run(request: Request, run_id: str) -> Reached:
+    """Cancel a run and all runs below it."""
+    return Reached(run_ids=await runtime_of(request).cancel(run_id, user=user_of(request)))
+
+
+@operation("POST", "/runs/{run_id}/budget", tag="usage")
+async def set_budget(request: Request, run_id: str, body: BudgetChange) -> RunOut:
+    """Set what a run and its sub-agents may spend, with what they have spent already."""
+    given = body.model_fields_set
+    await runtime_of(request).set_budget(
+        run_id,
+        tokens=body.tokens if "tokens" in given else UNCHANGED,
+        usd=body.usd if "usd" in given else UNCHANGED,
+        user=user_of(request),
+    )
+    return RunOut.of(await store_of(request).runs.get(run_id))
+
+
+@operation("POST", "/runs/sweep", tag="runs")
+async def sweep_runs(request: Request) -> Swept:
+    """Suspend runs whose process is dead, so that they can be resumed."""
+    found = await runtime_of(request).sweep(user=user_of(request))
+    parts = {"interrupted": found.interrupted, "ended": found.ended, "resumable": found.resumable}
+    return Swept(**{name: [run.id for run in runs] for name, runs in parts.items()})
+
+
+@operation("GET", "/runs/{run_id}/tree", tag="runs")
+async def get_tree(request: Request, run_id: str) -> TreeOut:
+    """Return a run and all runs below it."""
+    return TreeOut.of(await runtime_of(request).tree(run_id, user=user_of(request)))
+
+
+@operation("GET", "/runs/{run_id}/usage", tag="usage")
+async def get_run_usage(request: Request, run_id: str) -> UsageByPurpose:
+    """Return what a run used; of a root, with the runs below it."""
+    store = store_of(request)
+    run = await store.runs.get(run_id)
+    which = {"run_id" if run.parent_run_id else "root_run_id": run.id}
+    return UsageByPurpose.of(await store.spending.usage_by_purpose(**which))
+
+
+@operation("GET", "/usage", tag="usage")
+async def get_usage(request: Request) -> SpendingOut:
+    """Return what the user's runs have spent today, by UTC."""
+    day = await store_of(request).spending.of_day()
+    spent, reserved = Amounts.of(day.spent), Amounts.of(day.reserved)
+    return SpendingOut(spent=spent, reserved=reserved, ends_at=day.ends_at)
+
+
+@operation("GET", "/runs/{run_id}/events", tag="events", produces="text/event-stream", status=200)
+async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Response:
+    """Follow the events of a run and all runs below it as one stream of server-sent events.
+
+    The `id` of each is a cursor: after a disconnect send it as `Last-Event-ID`, which browsers do,
+    and the stream continues without a gap.  When no run of the tree is active any more, an event
+    `end` comes, and then the stream ends; asked again with the last cursor, the answer is 204.
+    """
+    store, service = store_of(request), service_of(request)
+    run = await store.runs.get(run_id)
+    given = request.headers.get("last-event-id") or query.cursor
+    positions: dict[str, int] = {}
+    if given is not None:
+        cursor = Cursor.parse(given)
+        tree = await runtime_of(request).tree(run_id, user=user_of(request))
+        positions = {one.thread_id: cursor.of(one.thread_id) for one in tree}
+        check_reached(await store.threads.get(run.thread_id), positions[run.thread_id])
+        over = await _is_over(store, run)
+        if over and not await store.events.of_tree(run_id, after=positions, limit=1):
+            return Response(status_code=204)
+    return EventStream(
+        _events(store, run, positions),
+        positions,
+        place=partial(service.limits.stream, user_of(request)),
+        closing=service.closing,
+        heartbeat=service.settings.service_heartbeat,
+    )
+
+
+async def _events(store: UserStore, run: Run, positions: dict[str, int]) -> Events:
+    """Yield the events of a run and those below until none of them is active any more."""
+    known = dict(positions)
+    while not await _is_over(store, run):
+        async with aclosing(_until_an_end(store, run.id, known)) as events:
+            async for thread_id, event in events:
+                known[thread_id] = event.id
+                yield thread_id, event
+    while page := await store.events.of_tree(run.id, after=known):
+        for thread_id, event in page:
+            known[thread_id] = event.id
+            yield thread_id, event
+
+
+async def _until_an_end(
+    store: UserStore, run_id: str, after: dict[str, int]
+) -> AsyncGenerator[tuple[str, EventRow]]:
+    """Yield events up to one with which a run ends."""
+    async with aclosing(store.events.follow_tree(run_id, after=after)) as events:
+        async for thread_id, event in events:
+            yield thread_id, event
+            if event.kind == "run-finish":
+                return
+
+
+async def _is_over(store: UserStore, run: Run) -> bool:
+    """Return whether neither the run nor one below it is active."""
+    if run.parent_run_id is not None:
+        return (await store.runs.get(run.id)).status not in ACTIVE
+    active = await store.runs.list(root_run_id=run.id, status=list(ACTIVE), limit=1)
+    return not active
+
+
+async def _begin(request: Request, start: Callable[[], Awaitable[StartedRun]]) -> Started:
+    """Start a run within the user's limit; the place is given back when the run ends."""
+    leave = service_of(request).limits.begin_run(user_of(request))
+    try:
+        with anyio.fail_after(START_SECONDS):
+            started = await start()
+    except TimeoutError:
+        leave()
+        raise ServiceError(
+            503, "full", "The service has as many runs at work as it may.",
+            cure="Try again later, or raise AGENT_RUNTIME_MAX_RUNS.", retry_after=START_SECONDS,
+        ) from None  # fmt: skip
+    except BaseException:
+        leave()
+        raise
+    started.task.add_done_callback(lambda _: leave())
+    return Started(run_id=started.run_id, thread_id=started.thread_id)
+
+
+async def _known(store: UserStore, run_id: str) -> Run | None:
+    try:
+        return await store.runs.get(run_id)
+    except NotFound:
+        return None
+
+
+async def _files(store: UserStore, uris: list[str]) -> list[FileRef]:
+    """Return references to the user's own stored files; paths and URLs are never taken."""
+    ids = [file_id(FileRef("custom", uri)) for uri in uris]
+    found = {row.id: ref_of(row) for row in await store.files.find([one for one in ids if one])}
+    for uri, identity in zip(uris, ids, strict=True):
+        if identity not in found:
+            raise ServiceError(
+                422, "no-such-file", f"There is no file {uri[:100]!r}.",
+                cure="Upload it, and give the `uri` of the answer.",
+            )  # fmt: skip
+    return [found[one] for one in ids]
+
+
+OPERATIONS = (
+    list_agents, list_runs, start_run, get_run, resume_run, steer_run, pause_run, cancel_run,
+    set_budget, sweep_runs, get_tree, get_run_usage, get_usage, follow_run,
+)  # fmt: skip
+"""The operations of this module."""

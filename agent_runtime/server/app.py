@@ -1,0 +1,161 @@
+"""`create_app`: the service as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from agent_runtime.errors import ConfigError
+from agent_runtime.runtime import Runtime
+from agent_runtime.server.api import files, memory, questions, runs, service, threads
+from agent_runtime.server.guard import Guard
+from agent_runtime.server.limits import UserLimits
+from agent_runtime.server.openapi import openapi_of
+from agent_runtime.server.operations import KEY_HEADER, Operation, routes_of
+from agent_runtime.server.problems import ServiceError, problem_response
+from agent_runtime.server.state import ServiceState
+from agent_runtime.server.users import Authenticate, by_token
+from agent_runtime.workflow.registry import Registry
+from agent_runtime_config import Settings, load_settings
+
+OPERATIONS: tuple[Operation, ...] = (
+    *runs.OPERATIONS, *threads.OPERATIONS, *files.OPERATIONS, *memory.OPERATIONS,
+    *questions.OPERATIONS, *service.OPERATIONS,
+)  # fmt: skip
+"""Every operation under `/api`."""
+PUBLIC: tuple[str, ...] = ("/health", "/ready", "/api/session", "/api/openapi.json")
+"""Paths that need no user; what is below one that ends in `/` needs none either."""
+
+
+def create_app(
+    app: Registry,
+    *,
+    settings: Settings | None = None,
+    runtime: Runtime | None = None,
+    authenticate: Authenticate | Literal["tokens", "local"] = "tokens",
+) -> Starlette:
+    """Return the service of an application, to be served or mounted in one of your own.
+
+        service = create_app(App(agents={"research": agent}))
+
+    Args:
+        app: what it runs.
+        settings: None for those of the runtime, or of the environment.
+        runtime: an open runtime, which the service uses and does not close.  A mounted application
+            needs one, since only the outer one is told to start.
+        authenticate: `tokens` for those of `agent-runtime tokens`; a function of your own, which
+            returns the user of a request or None; or `local` for no users: whoever reaches the
+            service then is the settings' user, if the request names this machine as its host.
+
+    Raises:
+        ConfigError: a setting is not usable.
+    """
+    if runtime is not None and runtime.program != app.program:
+        raise ConfigError(
+            f"The runtime is that of the program {runtime.program!r}, and the application's is "
+            f"{app.program!r}: it could not continue its own runs.",
+            cure="Open it as `Runtime.open(program=app.program, agents=app.of_run)`.",
+        )
+    settings = settings or (runtime.settings if runtime is not None else load_settings())
+    hook = _hook(authenticate)
+    limits = UserLimits(settings)
+    state = ServiceState(app, settings, limits, hook)
+
+    @asynccontextmanager
+    async def lifespan(starlette: Starlette) -> AsyncGenerator[None]:
+        if runtime is not None:
+            yield
+            return
+        async with Runtime.open(settings, program=app.program, agents=app.of_run) as opened:
+            starlette.state.runtime = opened
+            try:
+                yield
+            finally:
+                state.closing.set()
+
+    guard = Middleware(
+        Guard, settings=settings, limits=limits, authenticate=hook, public=PUBLIC, upload="/files"
+    )
+    made = Starlette(
+        routes=_routes(),
+        lifespan=lifespan,
+        middleware=[*_cors(settings), guard],
+        exception_handlers={HTTPException: _refused},
+    )
+    made.state.service = state
+    if runtime is not None:
+        made.state.runtime = runtime
+    return made
+
+
+def _routes() -> list[BaseRoute]:
+    described = openapi_of(OPERATIONS)
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(described)
+
+    return [
+        *routes_of(OPERATIONS),
+        Route("/api/openapi.json", openapi),
+        Route("/health", service.health),
+        Route("/ready", service.ready),
+        *parts(),
+    ]
+
+
+def parts() -> Sequence[BaseRoute]:
+    """Return the routes of the other rooms: the inspector, the protocols, the metrics."""
+    return ()
+
+
+def _hook(authenticate: Authenticate | str) -> Authenticate | None:
+    if authenticate == "tokens":
+        return by_token
+    if authenticate == "local":
+        return None
+    if not callable(authenticate):
+        raise ConfigError(
+            f"{authenticate!r} does not say how requests are authenticated.",
+            cure="Give `tokens`, `local`, or an async function.",
+        )
+    return authenticate
+
+
+def _cors(settings: Settings) -> list[Middleware]:
+    origins = [one for one in settings.service_origins.split(",") if one]
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", KEY_HEADER, "Last-Event-ID"],
+            expose_headers=["Retry-After", "Idempotency-Replayed", "Content-Range"],
+        )
+    ]
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Answer what the router refuses: a path that is not there, or another method."""
+    assert isinstance(error, HTTPException)
+    kinds = {404: "not-found", 405: "method-not-allowed"}
+    kind = kinds.get(error.status_code, "refused")
+    return problem_response(
+        ServiceError(
+            error.status_code,
+            kind,
+            f"{request.method} {request.url.path[:200]}: {error.detail}.",
+            cure="/api/openapi.json describes what there is.",
+            headers=dict(error.headers or {}),
+        )
+    )

@@ -1,0 +1,35 @@
+"""What one service has beside its runtime: what it runs, its limits, and whether it closes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import anyio
+from starlette.requests import HTTPConnection
+
+from agent_runtime.server.limits import UserLimits
+from agent_runtime.server.users import Authenticate
+from agent_runtime.workflow.registry import Registry
+from agent_runtime_config import Settings
+
+
+@dataclass(slots=True)
+class ServiceState:
+    """The state of a service.
+
+    Attributes:
+        registry: what it runs.
+        authenticate: says whose a request is; None where there is one user.
+        closing: set when the service is about to end; then its streams end.
+    """
+
+    registry: Registry
+    settings: Settings
+    limits: UserLimits
+    authenticate: Authenticate | None
+    closing: anyio.Event = field(default_factory=anyio.Event)
+
+
+def service_of(connection: HTTPConnection) -> ServiceState:
+    """Return the state of the service that a request came to."""
+    return connection.app.state.service

@@ -1,0 +1,66 @@
+"""`agent-runtime serve` and `tokens`, as processes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+
+from tests.support.command import COMMAND, clean_environ, run_command
+
+APP = """
+from agent_runtime import Agent, App, ScriptedModel
+from agent_runtime.models.scripted import say
+
+app = App(agents={"worker": Agent(ScriptedModel(lambda request: say("Done.")))}, name="mine")
+"""
+
+
+def test_tokens_serve_and_a_drain(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(APP)
+    outside = run_command("serve", "mine:app", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
+    assert outside.returncode == 2 and "does not listen on 0.0.0.0" in outside.stderr
+    made = run_command("tokens", "make", "ann", cwd=tmp_path)
+    token = made.stdout.strip()
+    listed = run_command("tokens", "list", cwd=tmp_path)
+    assert token[:11] in listed.stdout and token not in listed.stdout
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "mine:app", "--port", "0"],
+        cwd=tmp_path, env=clean_environ(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "Serving on" in line)
+        url = line.split()[-1]
+        assert httpx.get(f"{url}/api/runs").status_code == 401
+        with httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30
+        ) as client:
+            run = client.post("/api/runs", json={"task": "Work."}).json()
+            with client.stream("GET", f"/api/runs/{run['run_id']}/events") as events:
+                assert "event: end" in events.read().decode()
+            with client.stream("GET", f"/api/threads/{run['thread_id']}/events") as events:
+                lines = events.iter_lines()
+                next(lines)
+                process.send_signal(signal.SIGTERM)
+                assert ": the service closes" in list(lines)
+        assert process.wait(30) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+    identity = listed.stdout.split()[0]
+    assert run_command("tokens", "revoke", identity, cwd=tmp_path).returncode == 0
+    again = run_command("tokens", "revoke", identity, cwd=tmp_path)
+    assert again.returncode == 6 and "no token" in again.stderr
+
+
+def test_what_is_no_application_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("app = 1")
+    for target in ("mine:app", "mine:nothing", "missing:app"):
+        refused = run_command("serve", target, "--port", "0", cwd=tmp_path)
+        assert refused.returncode == 2, refused.stderr
+        assert "module:app" in refused.stderr or "module:name" in refused.stderr

@@ -1,0 +1,161 @@
+"""Streams of events: no gap and no double, whatever breaks in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from agent_runtime import Agent, Delegation
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from tests.delegation.helpers import playing
+from tests.server.serving import Gate, Service, double, serving, stream, until
+
+pytestmark = pytest.mark.backends("file")
+
+
+def counting(steps: int) -> Callable[[ModelRequest], Scripted]:
+    """Return a script of this number of calls, then an answer."""
+
+    def answer(request: ModelRequest) -> Scripted:
+        made = sum(one.role == "assistant" for one in request.messages)
+        return call("double", number=made) if made < steps else say("Done.")
+
+    return answer
+
+
+async def stored(service: Service, thread_id: str) -> list[int]:
+    """Return the ids of the events that the store has."""
+    rows = await service.runtime.store_of("ann").events.list(thread_id)
+    return [row.id for row in rows]
+
+
+@pytest.mark.backends("file", "postgres")
+async def test_a_client_that_breaks_off_at_random_gets_every_event_once(database_url: str) -> None:
+    chance = random.Random(7)
+    async with serving(database_url, counting(20)) as service:
+        started = await service.start()
+        path, cursor, got = f"/api/runs/{started['run_id']}/events", None, list[int]()
+        over = False
+        while not over:
+            left, over = chance.randint(1, 9), True
+            async for at, event in stream(service.client, path, cursor):
+                cursor = at
+                got.append(event["id"])
+                left -= 1
+                if not left:
+                    over = False
+                    break
+        assert got == await stored(service, started["thread_id"])
+        assert await service.events(path, cursor) == []
+        assert (
+            await service.client.get(path, headers={"Last-Event-ID": str(cursor)})
+        ).status_code == 204
+
+
+async def test_a_client_goes_on_at_a_restarted_server(database_url: str) -> None:
+    gate = Gate()
+    agents = {"worker": Agent(tools=[gate.tool(), double])}
+    got: list[int] = []
+    cursor: str | None = None
+    async with serving(database_url, [call("wait")], agents=agents) as service:
+        started = await service.start()
+        path = f"/api/runs/{started['run_id']}/events"
+        await gate.entered.wait()
+        events = stream(service.client, path)
+        cursor, event = await anext(events)
+        got.append(event["id"])
+        token = service.tokens["ann"]
+        # The server stops: the stream ends, and the run is suspended at its drain.
+        service.server.should_exit = True
+        async for at, event in events:
+            cursor = at
+            got.append(event["id"])
+    async with serving(database_url, [say("Done.")], agents=agents) as service:
+        service.client.headers["Authorization"] = f"Bearer {token}"
+        run = await service.ended(started["run_id"])
+        assert (run["status"], run["stop_reason"]) == ("suspended", "interrupted")
+        resumed = await service.client.post(f"/api/runs/{started['run_id']}/resume", json={})
+        assert resumed.status_code == 201
+        got += [event["id"] for _, event in await service.events(path, cursor)]
+        assert got == await stored(service, started["thread_id"])
+
+
+async def test_a_tree_is_one_stream(database_url: str) -> None:
+    orders = [
+        raw_call("delegate", role="reader", instructions="Read.", briefing=part, task_key=part)
+        for part in ("one", "two")
+    ]
+    answer = playing([calls(*orders), say("Done.")], lambda request, step: say("Read."))
+    agents = {"worker": Agent(delegation=Delegation())}
+    async with serving(database_url, answer, agents=agents) as service:
+        started = await service.start(task="All of it.")
+        path = f"/api/runs/{started['run_id']}/events"
+        events = await service.events(path)
+        assert len({event["thread_id"] for _, event in events}) == 3, events
+        for thread in {event["thread_id"] for _, event in events}:
+            ids = [event["id"] for _, event in events if event["thread_id"] == thread]
+            assert ids == await stored(service, thread)
+        # From every place on, the rest is exactly what is missing.
+        for at, (cursor, _) in enumerate(events):
+            rest = await service.events(path, cursor)
+            assert sorted(str(one) for _, one in rest) == sorted(
+                str(one) for _, one in events[at + 1 :]
+            )
+
+
+async def test_the_events_of_a_thread_follow_all_its_runs(database_url: str) -> None:
+    async with serving(database_url, counting(1)) as service:
+        started = await service.start(thread_id="t")
+        await service.ended(started["run_id"])
+        events = stream(service.client, "/api/threads/t/events")
+        first = [await anext(events) for _ in await stored(service, "t")]
+        again = await service.start(thread_id="t", task="Again.")
+        await service.ended(again["run_id"])
+        whole = await stored(service, "t")
+        first += [await anext(events) for _ in whole[len(first) :]]
+        assert [event["id"] for _, event in first] == whole
+
+
+async def test_an_idle_stream_has_a_heartbeat_and_leaves_with_its_client(
+    database_url: str,
+) -> None:
+    settings = {"service_heartbeat": 0.01, "service_max_streams": 1}
+    async with serving(database_url, settings=settings) as service:
+        await service.client.post("/api/threads", json={"id": "t"})
+        path = "/api/threads/t/events"
+        async with service.client.stream("GET", path) as response:
+            lines = response.aiter_lines()
+            assert await anext(lines) == "retry: 1000"
+            while await anext(lines) != ": ":
+                pass
+            more = await service.client.get(path)
+            assert (more.status_code, more.json()["type"]) == (429, "urn:agent-runtime:too-many")
+        limits = service.state.limits
+        await until(lambda: not limits.open_streams)
+
+
+@pytest.mark.parametrize("cursor", ["?", "AAAA", "ä"])
+async def test_a_cursor_that_is_none_is_refused(database_url: str, cursor: str) -> None:
+    async with serving(database_url) as service:
+        await service.client.post("/api/threads", json={"id": "t"})
+        response = await service.client.get("/api/threads/t/events", params={"cursor": cursor})
+        assert response.json()["type"] == "urn:agent-runtime:invalid-cursor"
+
+
+async def test_streams_end_when_the_service_closes(database_url: str) -> None:
+    async with serving(database_url) as service:
+        await service.client.post("/api/threads", json={"id": "t"})
+        async with service.client.stream("GET", "/api/threads/t/events") as response:
+            lines = response.aiter_lines()
+            await anext(lines)
+            service.server.should_exit = True
+            rest: list[Any] = [line async for line in lines]
+            assert ": the service closes" in rest
+    async with httpx.AsyncClient() as late:
+        with pytest.raises(httpx.ConnectError):
+            await late.get(f"{service.url}/health")
