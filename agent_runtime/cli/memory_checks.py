@@ -9,7 +9,7 @@ from agent_runtime.cli.check import Check
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
-    from agent_runtime_config.model_settings import Role
+    from agent_runtime_config.groups.model_settings import Role
 
 
 async def check_window(role: Role, found: Check | None, settings: Settings) -> Check | None:

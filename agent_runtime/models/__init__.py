@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent_runtime.models.native import NativeModel
     from agent_runtime.models.retrieval.embedding import LiteLLMEmbedder
     from agent_runtime_config import Settings
-    from agent_runtime_config.model_settings import ModelPlace, Role
+    from agent_runtime_config.groups.model_settings import ModelPlace, Role
 
 __all__ = ["embedder_from_name", "model_from_name"]
 

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.catalog import full_name, provider_of
 from agent_runtime_config import Settings
-from agent_runtime_config.model_settings import ModelPlace, Role
+from agent_runtime_config.groups.model_settings import ModelPlace, Role
 
 _ACCESS = ("base_url", "api_key")
 

@@ -40,7 +40,7 @@ from agent_runtime.run.start import begin_log, end_upkeep, run_start_event
 from agent_runtime.run.state import memory_of
 from agent_runtime.run.takeover import finish_on_error
 from agent_runtime_config import Settings
-from agent_runtime_config.model_settings import Role
+from agent_runtime_config.groups.model_settings import Role
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Finish, NewRun
 from agent_runtime_storage.contract.records.usage import UsageTotal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -18,13 +18,16 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.api import files, memory, questions, runs, service, threads
 from agent_runtime.server.guard import Guard
+from agent_runtime.server.inspector.routes import inspector_routes
 from agent_runtime.server.limits import UserLimits
+from agent_runtime.server.metrics import metrics_routes
 from agent_runtime.server.openapi import openapi_of
 from agent_runtime.server.operations import KEY_HEADER, Operation, routes_of
 from agent_runtime.server.problems import ServiceError, problem_response
+from agent_runtime.server.protocols.routes import protocol_routes
 from agent_runtime.server.state import ServiceState
 from agent_runtime.server.users import Authenticate, by_token
-from agent_runtime.workflow.registry import Registry
+from agent_runtime.workflow.registry import Named, Registry
 from agent_runtime_config import Settings, load_settings
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -32,8 +35,13 @@ OPERATIONS: tuple[Operation, ...] = (
     *questions.OPERATIONS, *service.OPERATIONS,
 )  # fmt: skip
 """Every operation under `/api`."""
-PUBLIC: tuple[str, ...] = ("/health", "/ready", "/api/session", "/api/openapi.json")
-"""Paths that need no user; what is below one that ends in `/` needs none either."""
+PUBLIC: tuple[str, ...] = (
+    "/health", "/ready", "/api/session", "/api/openapi.json", "/", "/static/", "/metrics",
+)  # fmt: skip
+"""Paths that need no user; what is below one that ends in `/` needs none either.
+
+The page holds nothing until it has signed in; the metrics have a token of their own.
+"""
 
 
 def create_app(
@@ -51,7 +59,7 @@ def create_app(
         app: what it runs.
         settings: None for those of the runtime, or of the environment.
         runtime: an open runtime, which the service uses and does not close.  A mounted application
-            needs one, since only the outer one is told to start.
+            needs one, since the server starts only the outer one.
         authenticate: `tokens` for those of `agent-runtime tokens`; a function of your own, which
             returns the user of a request or None; or `local` for no users: whoever reaches the
             service then is the settings' user, if the request names this machine as its host.
@@ -86,7 +94,7 @@ def create_app(
         Guard, settings=settings, limits=limits, authenticate=hook, public=PUBLIC, upload="/files"
     )
     made = Starlette(
-        routes=_routes(),
+        routes=_routes(app),
         lifespan=lifespan,
         middleware=[*_cors(settings), guard],
         exception_handlers={HTTPException: _refused},
@@ -97,7 +105,7 @@ def create_app(
     return made
 
 
-def _routes() -> list[BaseRoute]:
+def _routes(app: Registry) -> list[BaseRoute]:
     described = openapi_of(OPERATIONS)
 
     async def openapi(request: Request) -> Response:
@@ -108,13 +116,10 @@ def _routes() -> list[BaseRoute]:
         Route("/api/openapi.json", openapi),
         Route("/health", service.health),
         Route("/ready", service.ready),
-        *parts(),
+        *inspector_routes(),
+        *protocol_routes(Named(app), app.spec(None)),
+        *metrics_routes(),
     ]
-
-
-def parts() -> Sequence[BaseRoute]:
-    """Return the routes of the other rooms: the inspector, the protocols, the metrics."""
-    return ()
 
 
 def _hook(authenticate: Authenticate | str) -> Authenticate | None:

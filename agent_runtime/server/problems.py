@@ -82,7 +82,7 @@ _RETRY_SECONDS = 5
 def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
     """Return the problem of an error, and the headers of its response.
 
-    Of an error that nobody foresaw only a reference is told; the log has the rest.
+    An unforeseen error gives only a reference; the log has the rest.
     """
     if isinstance(error, ServiceError):
         return _problem(error.status, error.kind, error, error.more), error.headers

@@ -1,4 +1,4 @@
-"""What one service has beside its runtime: what it runs, its limits, and whether it closes."""
+"""What a service has in addition to its runtime: what it runs, its limits, its closing."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -37,6 +37,24 @@ class Registry(Protocol):
     def of_run(self, run: Run) -> Agent | Workflow | None:
         """Return what continues a run; None for a run of another program."""
         ...
+
+
+class Named(Mapping[str, Agent | Workflow]):
+    """What a registry has, as a mapping by name; each look-up returns what the registry gives."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __getitem__(self, name: str) -> Agent | Workflow:
+        if name not in self._registry.names:
+            raise KeyError(name)
+        return self._registry.named(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry.names)
+
+    def __len__(self) -> int:
+        return len(self._registry.names)
 
 
 @dataclass(frozen=True, slots=True)

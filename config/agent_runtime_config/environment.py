@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from agent_runtime_config.errors import ConfigError
 from agent_runtime_config.fields import POSTGRES_SCHEMES
-from agent_runtime_config.model_settings import Role, RoleSettings
+from agent_runtime_config.groups.model_settings import Role, RoleSettings
 from agent_runtime_config.names import PLACES, PREFIX
 from agent_runtime_config.settings import Settings
 from agent_runtime_config.sources import Given, Sources, read_sources

@@ -10,7 +10,6 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from agent_runtime_config.context_settings import ContextSettings
 from agent_runtime_config.fields import (
     Approvals,
     Count,
@@ -34,13 +33,14 @@ from agent_runtime_config.fields import (
     TimeZone,
     VariableNames,
 )
-from agent_runtime_config.model_settings import RoleSettings
+from agent_runtime_config.groups.context_settings import ContextSettings
+from agent_runtime_config.groups.model_settings import RoleSettings
+from agent_runtime_config.groups.service_settings import ServiceSettings
+from agent_runtime_config.groups.telemetry_settings import TelemetrySettings
+from agent_runtime_config.groups.web_settings import WebSettings
 from agent_runtime_config.names import PREFIX
-from agent_runtime_config.service_settings import ServiceSettings
 from agent_runtime_config.state import default_database_url
-from agent_runtime_config.telemetry_settings import TelemetrySettings
 from agent_runtime_config.urls import redact_url
-from agent_runtime_config.web_settings import WebSettings
 
 
 class Settings(RoleSettings, WebSettings, ContextSettings, ServiceSettings, TelemetrySettings):

@@ -59,13 +59,15 @@ def _schema(kind: Any, data: Any) -> Schema:
     meaning, _, attributes = (inspect.getdoc(resolved(data)) or "").partition("\nAttributes:\n")
     # A line that is indented further belongs to the one before.
     joined = re.sub(r"\n {8,}", " ", attributes)
-    told = {name: text for names, text in _FIELDS.findall(joined) for name in names.split(", ")}
+    described = {
+        name: text for names, text in _FIELDS.findall(joined) for name in names.split(", ")
+    }
     hints = get_type_hints(data, include_extras=True)
-    if set(told) != set(hints):
+    if set(described) != set(hints):
         raise ValueError(f"the docstring of {data.__name__} does not list the fields that it has")
     name = get_args(kind)[0]
     made = Schema(name, name in LIVE_KINDS, " ".join(meaning.split()), data)
-    for field_name, text in told.items():
+    for field_name, text in described.items():
         hint = hints[field_name]
         if get_origin(hint) is NotRequired:
             made.optional.add(field_name)

@@ -7,7 +7,7 @@ from pydantic import SecretStr, ValidationError
 
 from agent_runtime.models import model_from_name
 from agent_runtime_config import ConfigError, Settings, default_database_url, load_settings
-from agent_runtime_config.model_settings import RoleSettings
+from agent_runtime_config.groups.model_settings import RoleSettings
 
 DEFAULTS: dict[str, object] = {
     "model": "",

@@ -111,7 +111,7 @@ async def test_events_have_the_fields_of_their_schema(tmp_path: Path) -> None:
         always = set(names) - schema.optional
         assert always <= set(event.data), (event.kind, always - set(event.data))
         assert bool(event.id) is not schema.live, event.kind
-        # Raises if a value is of another type than the one that users are told.
+        # Raises if a value is of another type than the documented one.
         TypeAdapter(resolved(schema.type)).validate_python(dict(event.data), strict=True)
     expected = {"run-start", "answer", "tool-start", "tool-finish", "plan", "question"}
     expected |= {"run-suspend", "run-finish", "activation", "observation", "text-delta", "memory"}

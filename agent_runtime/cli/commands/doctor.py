@@ -19,7 +19,7 @@ from agent_runtime_config.urls import redact_url, url_scheme
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
-    from agent_runtime_config.model_settings import Role
+    from agent_runtime_config.groups.model_settings import Role
 
 ROLES: tuple[Role, ...] = ("sub_agent", "observer", "reflector")
 POSTGRES_SCHEMES = ("postgres", "postgresql")

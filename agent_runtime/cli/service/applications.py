@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
@@ -45,7 +45,8 @@ def load_app(target: str) -> Registry:
     for part in (name or "app").split("."):
         found = getattr(found, part, None)
     if isinstance(found, Agent):
-        return App(agents={found.name: found}, name=target)
+        agent = cast("Agent[Any]", found)
+        return App(agents={agent.name: agent}, name=target)
     if isinstance(found, Workflow):
         return App(workflows={found.name: found}, name=target)
     if not isinstance(found, App):

@@ -62,7 +62,7 @@ def _own_agent(options: RunOptions, settings: Settings) -> tuple[Registry, Setti
 
 
 def _authenticate(auth: str | None, settings: Settings, host: str) -> Any:
-    """Return how users are told apart: by a hook, by tokens, or not at all on this machine.
+    """Return how a request's user is found: by a hook, by tokens, or not at all on this machine.
 
     Raises:
         ConfigError: the service would listen beyond this machine without either.

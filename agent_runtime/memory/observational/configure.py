@@ -18,7 +18,7 @@ from agent_runtime.models.fallback.model import FallbackModel
 from agent_runtime.models.scripted import ScriptedModel
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime_config import Settings
-from agent_runtime_config.model_settings import Role
+from agent_runtime_config.groups.model_settings import Role
 
 
 @dataclass(frozen=True, slots=True)

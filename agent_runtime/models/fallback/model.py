@@ -27,7 +27,7 @@ from agent_runtime.models.pricing.dearest import dearest
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
-    from agent_runtime_config.model_settings import Role
+    from agent_runtime_config.groups.model_settings import Role
 
 _log = logging.getLogger(__name__)
 

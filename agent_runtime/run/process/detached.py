@@ -10,7 +10,7 @@ from inspect import signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from agent_runtime.concurrency import DetachedTasks, cancel
-from agent_runtime.events import Event
+from agent_runtime.events import AnyEvent
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import OnEvent
 from agent_runtime.run.results import RunResult
@@ -80,7 +80,7 @@ async def _begun(
 ) -> StartedRun:
     started: asyncio.Future[StartedRun] = asyncio.get_running_loop().create_future()
 
-    def listen(event: Event) -> Any:
+    def listen(event: AnyEvent) -> Any:
         # The first one is the run's own; a child run begins later.
         if event.kind == "run-start" and not started.done():
             started.set_result(StartedRun(event.run_id, event.thread_id, task))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import Any
 
 from starlette.routing import BaseRoute
 
@@ -14,15 +15,18 @@ from agent_runtime.server.protocols.turns import Turns
 from agent_runtime.workflow.definition import Workflow
 
 
-def protocol_routes(agents: Mapping[str, Agent | Workflow]) -> list[BaseRoute]:
+def protocol_routes(
+    agents: Mapping[str, Agent | Workflow], spec: Mapping[str, Any] | None = None
+) -> list[BaseRoute]:
     """Return the routes of the protocols whose packages are installed.
 
     The AI SDK's and OpenAI's need none, AG-UI's the extra `ag-ui`, MCP's the extra `mcp`.
 
     Args:
         agents: what clients may run, by the names that they use.
+        spec: stored with each run; must not hold secrets.
     """
-    turns = Turns(agents)
+    turns = Turns(agents, spec)
     routes: list[BaseRoute] = [*ai_sdk_routes(turns), *openai_routes(turns)]
     if find_spec("ag_ui") is not None:
         from agent_runtime.server.protocols.ag_ui import ag_ui_routes

@@ -76,7 +76,7 @@ class Turns:
     def __init__(
         self, agents: Mapping[str, Agent | Workflow], spec: Mapping[str, Any] | None = None
     ) -> None:
-        self.agents = dict(agents)
+        self.agents = agents
         self.spec = dict(spec or {})
         self._live = LiveEvents()
         self._locks: dict[Place, tuple[anyio.Lock, int]] = {}

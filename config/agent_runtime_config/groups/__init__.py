@@ -1,0 +1,1 @@
+"""The settings by subject; `Settings` has them all."""
