@@ -5,6 +5,7 @@ A comment directly above a block is for the test, not for the reader:
     <!-- not run: REASON -->        the block cannot run in a test
     <!-- fresh clone -->            `./check package` runs it in a fresh clone, not the tests
     <!-- file: NAME -->             the block is the text of a file; it is written, not run
+    <!-- serves -->                 its commands serve until Ctrl-C: each is started, called, ended
     <!-- model: EXPRESSION -->      the model's answers: a list of `say`, `call` and `calls`
     <!-- setup: STATEMENTS -->      Python that runs first
     <!-- exit: CODE, ... -->        the exit codes of the block's commands, by default 0
@@ -26,7 +27,7 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _COMMENT = re.compile(r"<!-- ([a-z ]+?)(?:: ?(.*?))? ?-->", re.DOTALL)
-KEYS = ("not run", "fresh clone", "file", "model", "setup", "exit", "prints")
+KEYS = ("not run", "fresh clone", "file", "serves", "model", "setup", "exit", "prints")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,27 +10,37 @@ import json
 import os
 import re
 import shlex
+import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import yaml
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from agent_runtime import Runtime
+from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main as command
 from agent_runtime_config import Settings, load_settings
 from tests.docs.blocks import Block
 from tests.docs.provider import Provider, call, calls, say
+from tests.services.fixtures import missing
+from tests.services.process import MissingPart
 
 COMMANDS = ("agent-runtime", "agent-runtime-om")
 SHELL = ("cd", "mkdir", "echo", "printf", "export")
 """Commands that a shell block may have in addition to the product's own."""
-_PLACEHOLDER = re.compile(r"\b(RUN|THREAD|NODE|QUESTION|APPROVAL)\b")
+_PLACEHOLDER = re.compile(r"\b(RUN|THREAD|NODE|QUESTION|APPROVAL|TOKEN_ID)\b")
+_ADDRESS = re.compile(r"http://\S+")
 _HERE = {"say": say, "call": call, "calls": calls}
 
 
@@ -75,6 +85,8 @@ class Runner:
             "env": self.environment,
             "toml": self.configuration,
             "json": lambda block: json.loads(block.text),
+            "yaml": lambda block: yaml.safe_load(block.text),
+            "ts": self.script,
             "text": self.text,
         }
         assert block.language in runs, (
@@ -122,6 +134,16 @@ class Runner:
             self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
         return self._portal
 
+    def script(self, block: Block) -> None:
+        """Check the syntax of a client's program; tests of the protocols run such programs."""
+        if (node := shutil.which("node")) is None:
+            missing(MissingPart("node is not installed"))
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "block.mjs")
+            file.write_text(block.text)
+            checked = subprocess.run([node, "--check", file], capture_output=True, text=True)
+        assert checked.returncode == 0, f"{block.where}\n{checked.stderr}"
+
     def text(self, block: Block) -> None:
         """Compare the block with the output of the Python above, if its comment is `prints`."""
         if "prints" in block.comments:
@@ -151,6 +173,10 @@ class Runner:
 
     def shell(self, block: Block) -> None:
         """Run commands in this process, and the few shell words that pages need."""
+        if "serves" in block.comments:
+            for line in block.text.splitlines():
+                _serve(shlex.split(line), block.where)
+            return
         codes = [int(code) for code in block.comments.get("exit", "").split(",") if code.strip()]
         for line in block.text.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
@@ -210,6 +236,8 @@ class Runner:
             case "NODE":
                 shown = self._json("show", self._id("THREAD"))
                 return str([item["seq"] for item in shown if item["message"]["type"] == "user"][-1])
+            case "TOKEN_ID":
+                return str(self._json("tokens", "list")[-1]["id"])
             case "QUESTION":
                 return str(self._json("questions")[0]["id"])
             case _:
@@ -218,6 +246,28 @@ class Runner:
     def _json(self, *arguments: str) -> list[dict[str, Any]]:
         assert self.command([*arguments, "--json"]) == 0, self._printed
         return [json.loads(line) for line in self._printed.splitlines()]
+
+
+def _serve(words: Sequence[str], where: str) -> None:
+    """Start a command that serves, open the address that it prints, and interrupt it."""
+    assert words[0] in COMMANDS, where
+    port = [] if "--port" in words else ["--port", "0"]
+    command = [sys.executable, "-m", "agent_runtime", *words[1:], *port]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            said = ""
+            while (address := _ADDRESS.search(said)) is None:
+                line = process.stdout.readline()
+                assert line, f"{where}: it ended and said:\n{said}"
+                said += line
+            assert httpx.get(address[0], follow_redirects=True).status_code == 200
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+        assert process.wait() in (exits.SUCCESS, exits.INTERRUPTED), where
 
 
 @contextlib.contextmanager

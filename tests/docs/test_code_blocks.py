@@ -18,7 +18,7 @@ from tests.docs.provider import Provider, serving
 from tests.docs.running import Runner, settings_of_a_new_user
 from tests.packaging import first_steps
 
-MOST_NOT_RUN = 7
+MOST_NOT_RUN = 9
 """How many blocks may be `not run`."""
 PROJECT = {
     "notes.md": "# Notes\n\nThe bridge was opened in 1998.\n",
