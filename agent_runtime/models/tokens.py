@@ -190,7 +190,7 @@ class Calibration:
     An estimate is the last reported prompt (the anchor) plus a ratio times our count of what was
     added since.  The ratio is learned from the growth of reported prompts, so a provider's fixed
     overhead does not distort it.  Without an anchor, the estimate is the whole count times a safe
-    ratio: the highest one observed lately, or `start_ratio`.
+    ratio: the highest one observed lately, of whole prompts or of growth, or `start_ratio`.
 
     Use one for each model and thread, since the anchor belongs to one growing prompt.
     """
@@ -251,7 +251,9 @@ class Calibration:
         With an anchor, the prompt must be an extension of the last observed one.
         """
         if self._anchor is None:
-            return round(self.safe_ratio * counted)
+            # Of a longer prompt what is fixed is a smaller part: where we count too many tokens for
+            # the tools, its ratio is nearer to that of what was added.
+            return round(max(self.safe_ratio, self.ratio) * counted)
         anchor, reported = self._anchor
         return max(0, reported + round(self.ratio * (counted - anchor)))
 

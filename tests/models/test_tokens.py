@@ -202,6 +202,14 @@ class TestCalibration:
         assert calibration.estimate(2000) == 2800
         assert calibration.safe_ratio == 1.4
 
+    def test_tools_that_count_too_much_do_not_make_a_longer_prompt_seem_short(self) -> None:
+        calibration = Calibration(1.05)
+        # The same overcount of 60 in every prompt, and text that counts as it is reported.
+        for counted in range(2000, 8000, 1000):
+            calibration.observe(counted, counted - 60)
+        calibration.reset_anchor()
+        assert calibration.estimate(7500) >= 7440
+
     def test_only_the_last_observations_count(self) -> None:
         calibration = Calibration(1.6)
         calibration.observe(1000, 3000)
