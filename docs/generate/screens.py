@@ -56,7 +56,10 @@ PLAN = {
     "steps": [{"description": "Read the code and its test."}, {"description": "Fix it and check."}],
 }
 CHECK = "python3 -B -m unittest -q"
-EDIT = {"path": "total.py", "old": "        result = item\n", "new": "        result += item\n"}
+EDIT = {
+    "path": "total.py",
+    "edits": [{"old": "        result = item\n", "new": "        result += item\n"}],
+}
 DONE = """\
 ## The bug is fixed
 
