@@ -47,6 +47,8 @@ class MadeService:
             Route("/api/inspector/threads/{thread}", self._thread),
             Route("/api/inspector/threads/{thread}/{rest:path}", self._thread),
             Route("/api/search", self._search),
+            Route("/api/agents", self._agents),
+            Route("/api/threads/{thread}/events", self._events),
             Route("/api/runs/{run}/events", self._events),
             Route("/api/{path:path}", self._post, methods=["POST"]),
         ]
@@ -106,8 +108,11 @@ class MadeService:
 
     async def _search(self, request: Request) -> Response:
         text = request.query_params["q"]
-        hit = {"thread": self.thread.name, "title": text, "node": 2, "text": text}
+        hit = {"thread_id": self.thread.name, "title": text, "node_id": 2, "text": text}
         return JSONResponse({"hits": [hit]})
+
+    async def _agents(self, request: Request) -> Response:
+        return JSONResponse({"agents": ["mover"]})
 
     async def _events(self, request: Request) -> Response:
         if gone := self._gone():
@@ -135,6 +140,8 @@ class MadeService:
         if self.refusal:
             return JSONResponse(self.refusal, 409, media_type="application/problem+json")
         if request.path_params["path"].endswith("/answer"):
-            self.thread.answered = (await request.json())["answer"]
+            self.thread.answered = await request.json()
+            return JSONResponse({"resumable": True, "run_id": "run-" + self.thread.name})
+        if request.path_params["path"].endswith("/resume"):
             self.thread.status = "running"
-        return JSONResponse({"thread": self.thread.name})
+        return Response(status_code=204)

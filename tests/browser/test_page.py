@@ -87,10 +87,11 @@ async def test_the_answer_carries_what_was_shown(page: Page, start: Start) -> No
     await page.get_by_label("Why not?").fill("Not on a Friday.")
     await page.get_by_role("button", name="Refuse", exact=True).click()
     await expect(page.locator(".need")).to_have_count(0)
-    [(path, body, key)] = service.posts
+    [(path, body, key), (resumed, _, _)] = service.posts
     assert path == "questions/q1/answer" and len(key) == 32
     decision = {"allow": False, "reason": "Not on a Friday.", "remember": False}
-    assert body == {"digest": "digest-1", "answer": decision}
+    assert body == {"digest": "digest-1"} | decision
+    assert resumed == "runs/run-made/resume"
 
 
 async def test_a_refused_action_says_cause_and_cure(page: Page, start: Start) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
+import anyio.to_thread
 from pydantic import Field
 from starlette.requests import Request
 
+from agent_runtime.errors import NotFound
 from agent_runtime.log.branch import observation_of
+from agent_runtime.memory.recall.excerpts import excerpt
+from agent_runtime.messages import decode_message, decode_result
 from agent_runtime.prompt.observation import Observation, ObservationLine
 from agent_runtime.server.access import runtime_of, store_of, user_of
 from agent_runtime.server.api.schemas import Input, Name, Output
 from agent_runtime.server.operations import operation
+from agent_runtime_storage import UserStore
+from agent_runtime_storage.contract.records.search import TextHit
+
+_EXCERPT_CHARS = 300
 
 
 class LineOut(Output):
@@ -107,6 +116,8 @@ class HitOut(Output):
     node_id: int
     call: int | None
     score: float
+    title: str = Field(description="Of the thread.")
+    text: str = Field(description="The part with most of the words, some 300 characters.")
 
 
 class Hits(Output):
@@ -120,7 +131,43 @@ async def search(request: Request, query: SearchQuery) -> Hits:
     """Search the text of messages and results, ranked by BM25."""
     store = store_of(request)
     found = await store.search.find(query.q, thread_id=query.thread_id, limit=query.limit)
-    return Hits(hits=[HitOut.model_validate(one) for one in found])
+    bodies: list[bytes] = []
+    titles: dict[str, str] = {}
+    shown: list[TextHit] = []
+    for hit in found:
+        try:
+            if hit.thread_id not in titles:
+                titles[hit.thread_id] = (await store.threads.get(hit.thread_id)).title
+            bodies.append(await _body(store, hit))
+        except NotFound:
+            # Deleted since it was found.
+            continue
+        shown.append(hit)
+    texts = await anyio.to_thread.run_sync(_excerpts, shown, bodies, query.q.split())
+    return Hits(
+        hits=[
+            HitOut(
+                thread_id=hit.thread_id, node_id=hit.node_id, call=hit.call, score=hit.score,
+                title=titles[hit.thread_id], text=text,
+            )
+            for hit, text in zip(shown, texts, strict=True)
+        ]
+    )  # fmt: skip
+
+
+async def _body(store: UserStore, hit: TextHit) -> bytes:
+    if hit.call is not None:
+        return (await store.log.call(hit.thread_id, hit.node_id, hit.call)).body
+    return (await store.log.node(hit.thread_id, hit.node_id)).body
+
+
+def _excerpts(hits: Sequence[TextHit], bodies: Sequence[bytes], words: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for hit, body in zip(hits, bodies, strict=True):
+        of_call = hit.call is not None
+        text = decode_result(body).text if of_call else decode_message(body).text
+        found.append(excerpt(text, words, _EXCERPT_CHARS)[1])
+    return found
 
 
 def _observation(one: Observation, tokens: int, created_at: float) -> ObservationOut:

@@ -10,6 +10,7 @@ from typing import Any
 from agent_runtime.plan.model import Plan
 from agent_runtime.plan.planner import plan_at
 from agent_runtime.server.inspector.runs import question_card, run_line
+from agent_runtime.server.streams import CursorWriter
 from agent_runtime_storage.contract.records.log import Run, Thread
 from agent_runtime_storage.contract.records.questions import QuestionRow
 from agent_runtime_storage.contract.store import UserStore
@@ -42,6 +43,8 @@ async def thread_of(store: UserStore, thread_id: str) -> dict[str, Any]:
         "head": thread.head,
         "open_node": run and run.open_node,
         "last_event": thread.last_event,
+        # Where the page begins to follow: what was before stands in this answer already.
+        "cursor": CursorWriter({}).after(thread.id, thread.last_event),
         "active_run": thread.active_run,
         "run": next((line for line in lines if run and line["run"] == run.id), None),
         "tree": lines,

@@ -1,5 +1,5 @@
 // A question to a person: exactly what would run, all of it, and the ways to answer.
-import {runPath, send} from "./actions.js";
+import {answerTo, runPath, send} from "./actions.js";
 import {clock, el, fill, int, span, when} from "./dom.js";
 import {threadLink} from "./place.js";
 import {file, getText} from "./service.js";
@@ -65,8 +65,7 @@ function rest(question, argument, size, text, card) {
 
 function formOf(question) {
   const form = el("form.grid"), more = el("div.grid", {hidden: true});
-  const answer = (value, done) => send([...form.querySelectorAll("button")],
-    `questions/${encodeURIComponent(question.id)}/answer`, {digest: question.digest, answer: value}, done);
+  const answer = (value, done) => answerTo([...form.querySelectorAll("button")], question, value, done);
   // A second step inside the card: `ask` is what to fill in, `then` sends it.
   const open = (ask, name, then, cls) => {
     fill(more, ask, el("div.row", el("button", {type: "button", class: cls, onclick: then}, name),

@@ -18,10 +18,11 @@ async function slot() {
 }
 
 export class Watch {
-  // `refresh` reads what is new; `stream` names the events to wait for, if there are any;
+  // `refresh` reads what is new; `stream` names the events to wait for, if there are any, and `cursor`
+  // where they begin;
   // `changed` is called with an error that asking again does not mend, and when the connection changes.
-  constructor({refresh, stream, changed}) {
-    Object.assign(this, {refresh, stream, changed, state: "live", since: null, next: null});
+  constructor({refresh, stream, cursor, changed}) {
+    Object.assign(this, {refresh, stream, cursor, changed, state: "live", since: null, next: null});
     this.visible = () => this.signal();
     document.addEventListener("visibilitychange", this.visible);
     this.run();
@@ -87,9 +88,9 @@ export class Watch {
     this.attaching = false;
     if (!free) return;
     this.path = path;
-    this.abort = new AbortController();
+    const abort = this.abort = new AbortController();
     try {
-      const answer = await fetch(path, {headers: {Accept: "text/event-stream"}, signal: this.abort.signal, cache: "no-store"});
+      const answer = await fetch(path, {headers: {Accept: "text/event-stream", "Last-Event-ID": this.cursor()}, signal: abort.signal, cache: "no-store"});
       if (!answer.ok) throw answer;
       this.streaming = true;
       const reader = answer.body.getReader(), decoder = new TextDecoder();
@@ -98,8 +99,11 @@ export class Watch {
       }
     } catch { /* The next refresh finds out whether the service is there. */ } finally {
       free();
-      this.streaming = false;
-      setTimeout(() => { this.path = null; this.signal(); }, PACE);
+      // Another stream may have taken its place.
+      if (this.abort === abort) {
+        this.streaming = false;
+        setTimeout(() => { if (this.abort === abort) { this.path = null; this.signal(); } }, PACE);
+      }
     }
   }
 }

@@ -19,7 +19,13 @@ class ThreadView {
   constructor() {
     this.key = [place.thread, place.head].join();
     this.thread = new Thread(place.thread, place.head, error => this.arrived(error));
-    this.stream = () => this.thread.run && isActive(this.thread.run) ? `api/runs/${encodeURIComponent(this.thread.run.run)}/events` : null;
+    this.stream = () => this.eventsOf(this.thread);
+  }
+
+  // Of a run at work with those below it; of the thread while its run waits, since that has no end.
+  eventsOf({id, run}) {
+    if (!run || !isActive(run)) return null;
+    return run.status === "suspended" ? `api/threads/${encodeURIComponent(id)}/events` : `api/runs/${encodeURIComponent(run.run)}/events`;
   }
 
   async refresh() {
@@ -109,7 +115,7 @@ function show() {
   view = place.view === "thread" ? new ThreadView() : place.view === "search" ? new Found() : new Home();
   view.key = key;
   const mine = view;
-  watch = new Watch({refresh: () => mine.refresh(), stream: mine.stream, changed: (error, cause) => view === mine && changed(error, cause)});
+  watch = new Watch({refresh: () => mine.refresh(), stream: mine.stream, cursor: () => mine.thread.summary.cursor, changed: (error, cause) => view === mine && changed(error, cause)});
   fill(byId("main"), mine.node || el("div", {"aria-busy": "true", "aria-label": "Loading"}, [90, 70, 40, 80, 60, 75, 50].map(width => el("div.sk", {css: {width: width + "%"}}))));
   fill(byId("status"));
   if (place.view === "thread") return;
@@ -145,10 +151,10 @@ async function seek(text) {
   const inside = place.view === "thread" ? place.thread : null;
   if (!inside) return goTo(`#/search?q=${encodeURIComponent(text)}`);
   try {
-    const {hits} = await search(text, inside), hit = hits.find(one => one.node < view.log.chosen) || hits[0];
+    const {hits} = await search(text, inside), hit = hits.find(one => one.node_id < view.log.chosen) || hits[0];
     if (!hit) return notice(`No message of this thread has “${text}”.`);
-    go({msg: hit.node});
-    say(`Found in message ${hit.node}`);
+    go({msg: hit.node_id});
+    say(`Found in message ${hit.node_id}`);
   } catch (error) { notice(error.message, "bad"); }
 }
 

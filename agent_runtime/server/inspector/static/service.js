@@ -45,8 +45,15 @@ export async function get(path, binary) {
 export async function getText(path) { return (await request("api/inspector/" + path)).text(); }
 
 export async function search(text, thread) {
-  const q = new URLSearchParams({q: text, limit: 50, ...thread && {thread}});
+  const q = new URLSearchParams({q: text, limit: 50, ...thread && {thread_id: thread}});
   return (await request("api/search?" + q)).json();
+}
+
+// What the service can start; nothing where it only shows and resumes.
+let known = null;
+export async function agents() {
+  known ??= (await (await request("api/agents")).json()).agents;
+  return known;
 }
 
 // A write that failed on its way may have been done: the same one again carries the same key.

@@ -1,9 +1,9 @@
 // What needs a decision, the plan, the runs, the budgets, and the ways to steer.
-import {runPath, send} from "./actions.js";
+import {act, both, runPath, send} from "./actions.js";
 import {cancelForm, cardOf} from "./ask.js";
 import {el, fill, int, short, span, usd} from "./dom.js";
 import {chosenStep, goTo, place, threadLink} from "./place.js";
-import {file} from "./service.js";
+import {agents, file, post} from "./service.js";
 import {PLAN_MARKS, chip, isActive, stateOf} from "./words.js";
 
 export class SidePane {
@@ -11,6 +11,7 @@ export class SidePane {
     this.thread = thread;
     this.boxes = Object.fromEntries(["questions", "plan", "runs", "gauges"].map(name => [name, el("div")]));
     this.drawn = {};
+    this.agents = [];
     const {questions, plan, runs, gauges} = this.boxes;
     this.box = el("div.scroll", {id: "sscroll", tabindex: 0, role: "region", "aria-label": "Decide, plan and runs"}, questions, plan, runs, gauges, file ? null : this.controls());
     this.node = el("section.pane", {id: "side", "aria-label": "Plan, runs and budgets"}, this.box);
@@ -76,7 +77,8 @@ export class SidePane {
     this.text = el("textarea", {id: "steer", rows: 2, placeholder: "Read at its next step", onkeydown: event => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.say();
     }});
-    this.sayButton = el("button", {onclick: () => this.say()}, "Tell it");
+    this.sayButton = el("button", {onclick: () => this.say()});
+    agents().then(names => { this.agents = names; this.draw(); }, () => {});
     this.pauseButton = el("button", {onclick: () => this.act("pause", "It pauses at the next step")}, "Pause");
     this.resumeButton = el("button", {onclick: () => this.act("resume", "Resumed")}, "Resume");
     this.forkButton = el("button", {onclick: () => this.fork()}, "Fork");
@@ -90,11 +92,16 @@ export class SidePane {
 
   drawControls(run, i) {
     const state = run ? stateOf(run) : "none", active = run && isActive(run);
-    for (const control of [this.text, this.sayButton, this.cancelButton]) control.hidden = !active;
+    for (const control of [this.text, this.sayButton]) control.hidden = !active && !this.agents.length;
+    this.text.placeholder = active ? "Read at its next step" : "The next message of the thread";
+    fill(this.sayButton, active ? "Tell it" : "Continue");
+    this.cancelButton.hidden = !active;
     this.pauseButton.hidden = !["queued", "running"].includes(state);
-    this.resumeButton.hidden = !["paused", "interrupted"].includes(state);
+    const waits = this.thread.summary.questions.some(q => q.status === "open");
+    this.resumeButton.hidden = !["paused", "interrupted"].includes(state) && (state !== "waiting" || waits);
     this.forkButton.textContent = `Fork from step ${int(i + 1)}`;
-    this.editButton.hidden = this.edited() === null;
+    this.forkButton.hidden = Boolean(active);
+    this.editButton.hidden = active || !this.agents.length || this.edited() === null;
   }
 
   // Controls are off while the service cannot be reached.
@@ -104,17 +111,29 @@ export class SidePane {
 
   async say() {
     const text = this.text.value.trim();
-    if (text && await this.act("steer", "The run reads it at its next step", {text})) this.text.value = "";
+    if (!text) return;
+    const {run} = this.thread, done = run && isActive(run) ? await this.act("steer", "The run reads it at its next step", {text})
+      : await act(this.all, () => this.start(text), "Started");
+    if (done) this.text.value = "";
   }
 
-  async branch(verb, body, done) {
-    const made = await send(this.all, `threads/${encodeURIComponent(this.thread.id)}/${verb}`, body, done);
-    if (made) goTo(threadLink(made.thread || this.thread.id));
+  // By the agent that worked here, if the service has it; else by its first one.
+  start(task) {
+    const agent = this.thread.run?.agent;
+    return post("runs", {task, thread_id: this.thread.id, agent: this.agents.includes(agent) ? agent : null});
   }
 
-  fork() {
+  move(verb, node) { return post(`threads/${encodeURIComponent(this.thread.id)}/${verb}`, {node_id: node}); }
+
+  async fork() {
     const {count, steps} = this.thread, i = chosenStep(count);
-    return this.branch("fork", {node: steps.node[i]}, `Forked from step ${i + 1}`);
+    if (await act(this.all, () => this.move("fork", steps.node[i]), `The thread continues from step ${i + 1}`)) goTo(threadLink(this.thread.id));
+  }
+
+  async replace(node, text) {
+    const started = await act(this.all, () => both(() => this.move("edit", node), () => this.start(text),
+      "The thread continues from before the message, but nothing was started."), "Edited");
+    if (started) goTo(threadLink(this.thread.id));
   }
 
   // The user's own message that is selected; null if another is, or none.
@@ -124,7 +143,7 @@ export class SidePane {
     const node = this.edited(), text = el("textarea", {rows: 4, "aria-label": "The message as it should have been"});
     text.value = node.text;
     fill(this.extra, el("p.small", `Begins a new branch before #${node.seq}; this one stays.`), text, el("div.row",
-      el("button.primary", {onclick: () => this.branch("edit", {node: node.seq, text: text.value}, "Edited")}, "Continue from here"), el("button.plain", {onclick: () => fill(this.extra)}, "Back")));
+      el("button.primary", {onclick: () => this.replace(node.seq, text.value)}, "Continue from here"), el("button.plain", {onclick: () => fill(this.extra)}, "Back")));
     text.focus();
   }
 }
