@@ -206,8 +206,8 @@ async def test_the_time_limits_are_in_the_schema(tmp_path: Path) -> None:
         [bash, _] = workspace_tools(tmp_path, shell=True, shell_timeout=most)[-2:]
         return bash.spec.parameters["properties"]["timeout"]["description"]
 
-    assert limits(600) == "seconds until it is killed; default 120, at most 600."
-    assert limits(30) == "seconds until it is killed; default 30, at most 30."
+    assert limits(600) == "seconds; default 120, at most 600."
+    assert limits(30) == "seconds; default 30, at most 30."
 
 
 # In runs

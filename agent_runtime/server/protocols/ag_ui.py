@@ -25,8 +25,8 @@ from agent_runtime.server.protocols.answers import described, form_of
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
     EventStream,
-    InvalidRequest,
     Write,
+    invalid,
     problem,
     read_json,
     text_of,
@@ -90,7 +90,7 @@ def _new_message(messages: list[types.Message]) -> Message:
         texts[:0] = [one.text for one in found if isinstance(one, types.TextPart)]
         files[:0] = [_url(one.source) for one in found if not isinstance(one, types.TextPart)]
     if not texts and not files:
-        raise InvalidRequest(
+        raise invalid(
             "The messages do not end with one of the user.",
             cure="Add the user's message, or answer the interrupts by `resume`.",
         )
@@ -104,7 +104,7 @@ def _url(source: types.PartSource) -> str:
         case types.DataSource():
             return f"data:{source.mime_type};base64,{source.value}"
         case _:
-            raise InvalidRequest(
+            raise invalid(
                 "A file is named by a provider's handle.", cure="Send its content, or its URL."
             )
 

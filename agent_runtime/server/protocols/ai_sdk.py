@@ -20,9 +20,9 @@ from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
     EventStream,
-    InvalidRequest,
     Write,
     event_of,
+    invalid,
     problem,
     read_json,
     text_of,
@@ -110,7 +110,7 @@ async def _turn(turns: UserTurns, agent: str, body: dict[str, Any]) -> Turn:
     if body.get("trigger") == "regenerate-message":
         return await turns.regenerate(agent, thread)
     if last["role"] != "user":
-        raise InvalidRequest(
+        raise invalid(
             "The messages end with one of the assistant, which answers no question.",
             cure="Add the user's message.",
         )
@@ -136,7 +136,7 @@ def _message(message: dict[str, Any]) -> Message:
                 # Data of the application's own.
                 continue
     if not any(one.strip() for one in texts) and not files:
-        raise InvalidRequest("The user's message is empty.", cure="Write a text.")
+        raise invalid("The user's message is empty.", cure="Write a text.")
     return Message("\n\n".join(texts), tuple(files))
 
 

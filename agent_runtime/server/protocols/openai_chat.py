@@ -27,9 +27,9 @@ from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
     EventStream,
-    InvalidRequest,
     Write,
     event_of,
+    invalid,
     read_json,
     status_of,
     text_of,
@@ -113,7 +113,7 @@ def _produce(turns: UserTurns, turn: Turn, reply: Reply) -> Any:
 
 async def _turn(turns: UserTurns, asked: Completion, thread: str, request: str) -> Turn:
     if asked.has_history and not thread:
-        raise InvalidRequest(
+        raise invalid(
             "The messages have a history, and name no thread.",
             cure=f"Name the thread of the first response (header {THREAD}).",
         )

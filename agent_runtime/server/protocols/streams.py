@@ -26,6 +26,7 @@ from agent_runtime.errors import (
     StoreError,
     StoreUnavailable,
 )
+from agent_runtime.server.problems import ServiceError
 
 MAX_BODY = 32 << 20
 """How many bytes a request may have."""
@@ -43,65 +44,44 @@ Produce: TypeAlias = Callable[[Write], Awaitable[None]]
 _log = logging.getLogger(__name__)
 
 
-class InvalidRequest(AgentRuntimeError):
-    """A request is not what its protocol asks for.
-
-    Cause: a client that speaks another version, or a body that is too large.
-    Cure: read the message, and send what it asks for.
-    """
-
-    status = 400
-
-
-class NotJson(InvalidRequest):
-    """The body of a request is not declared as JSON.
-
-    Cause: a client that sends a form or a text, or a page of another site, because browsers ask
-    before they send JSON elsewhere.
-    Cure: send `Content-Type: application/json`.
-    """
-
-    status = 415
-
-
-class BodyTooLarge(InvalidRequest):
-    """The body of a request is too large.
-
-    Cause: a message with large files in it.
-    Cure: upload files, or send their URLs.
-    """
-
-    status = 413
+def invalid(message: str, *, cure: str, status: int = 400) -> ServiceError:
+    """Return the error of a request that is not what its protocol asks for."""
+    return ServiceError(status, "invalid-request", message, cure=cure)
 
 
 async def read_json(request: Request, read: Callable[[Any], T]) -> T:
     """Return what a function makes of a request's JSON object.
 
     Raises:
-        InvalidRequest: the body is too large, not declared as JSON, or no JSON object; or the
+        ServiceError: the body is too large, not declared as JSON, or no JSON object; or the
             function refuses it with a `ValueError`.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise NotJson("The body is not JSON.", cure="Send `Content-Type: application/json`.")
+        # A page of another site may send anything else without being asked for its origin.
+        raise invalid(
+            "The body is not JSON.", cure="Send `Content-Type: application/json`.", status=415
+        )
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_BODY:
-            raise BodyTooLarge(
-                f"The request has more than {MAX_BODY:,} bytes.", cure="Send files as URLs."
+            raise invalid(
+                f"The request has more than {MAX_BODY:,} bytes.",
+                cure="Send files as URLs.",
+                status=413,
             )
 
     def parse() -> T:
         try:
             value = orjson.loads(bytes(body))
         except orjson.JSONDecodeError as error:
-            raise InvalidRequest(f"The body is no JSON: {error}.", cure="Send JSON.") from error
+            raise invalid(f"The body is no JSON: {error}.", cure="Send JSON.") from error
         if not isinstance(value, dict):
-            raise InvalidRequest("The body is no JSON object.", cure="Send an object.")
+            raise invalid("The body is no JSON object.", cure="Send an object.")
         try:
             return read(cast("dict[str, Any]", value))
         except ValueError as error:
-            raise InvalidRequest(f"The request is not valid: {error}", cure="Mend it.") from error
+            raise invalid(f"The request is not valid: {error}", cure="Mend it.") from error
 
     return parse() if len(body) < _IN_THREAD else await anyio.to_thread.run_sync(parse)
 
@@ -109,7 +89,7 @@ async def read_json(request: Request, read: Callable[[Any], T]) -> T:
 def status_of(error: Exception) -> int:
     """Return the HTTP status of an error."""
     match error:
-        case InvalidRequest():
+        case ServiceError():
             return error.status
         case NotFound():
             return 404
@@ -130,6 +110,8 @@ def status_of(error: Exception) -> int:
 
 def text_of(error: Exception) -> str:
     """Return what a client may read of an error; an unexpected one is logged instead."""
+    if isinstance(error, ServiceError):
+        return f"{error.message} {error.cure}".rstrip()
     if isinstance(error, AgentRuntimeError):
         return str(error)
     _log.error("A request failed.", exc_info=error)
