@@ -26,6 +26,7 @@ from agent_runtime.errors import (
     StoreError,
     StoreUnavailable,
 )
+from agent_runtime.server.problems import ServiceError
 
 MAX_BODY = 32 << 20
 """How many bytes a request may have."""
@@ -109,7 +110,7 @@ async def read_json(request: Request, read: Callable[[Any], T]) -> T:
 def status_of(error: Exception) -> int:
     """Return the HTTP status of an error."""
     match error:
-        case InvalidRequest():
+        case InvalidRequest() | ServiceError():
             return error.status
         case NotFound():
             return 404
@@ -132,8 +133,15 @@ def text_of(error: Exception) -> str:
     """Return what a client may read of an error; an unexpected one is logged instead."""
     if isinstance(error, AgentRuntimeError):
         return str(error)
+    if isinstance(error, ServiceError):
+        return f"{error.message} {error.cure}".strip()
     _log.error("A request failed.", exc_info=error)
     return "The service failed. Its log has the reason."
+
+
+def headers_of(error: Exception) -> dict[str, str]:
+    """Return the headers of an error's response."""
+    return error.headers if isinstance(error, ServiceError) else {}
 
 
 def problem(error: Exception) -> Response:
@@ -145,7 +153,9 @@ def problem(error: Exception) -> Response:
         "status": status,
         "detail": text_of(error),
     }
-    return Response(orjson.dumps(body), status, media_type="application/problem+json")
+    return Response(
+        orjson.dumps(body), status, headers_of(error), media_type="application/problem+json"
+    )
 
 
 def event_of(value: object) -> bytes:
