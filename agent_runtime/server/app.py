@@ -117,7 +117,7 @@ def _routes(app: Registry) -> list[BaseRoute]:
         Route("/health", service.health),
         Route("/ready", service.ready),
         *inspector_routes(),
-        *protocol_routes(Named(app), app.spec(None)),
+        *protocol_routes(Named(app), app.spec(None), app.of_run),
         *metrics_routes(),
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 
+import anyio
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,6 +15,12 @@ from agent_runtime.server.users import COOKIE, Authenticate
 from agent_runtime_config import Settings
 
 SAFE = ("GET", "HEAD", "OPTIONS")
+FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""Headers that proxies add: behind one, everybody seems to come from this machine."""
+BODY_SECONDS = 30.0
+"""How long a client may pause while it sends a body."""
+_PUBLIC_BODY = 16_384
+"""The most bytes of a body that comes without a user: a token fits."""
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -79,8 +86,20 @@ class Guard:
             await problem_response(error)(scope, receive, sending)
 
     def _check_host(self, connection: HTTPConnection) -> None:
+        if self._authenticate is not None:
+            return
+        headers, client = connection.headers, connection.client
+        if any(name in headers for name in FORWARDED) or (
+            client is not None and not is_loopback(client.host)
+        ):
+            raise ServiceError(
+                403,
+                "not-this-machine",
+                "This service is for this machine alone, and the request comes from elsewhere.",
+                cure="Serve with tokens: `agent-runtime tokens make USER`, then start it again.",
+            )
         # A page of a stranger whose name leads here (DNS rebinding) sends that name.
-        if self._authenticate is None and not is_loopback(connection.url.hostname or ""):
+        if not is_loopback(_host_of(headers.get("host", ""))):
             raise ServiceError(
                 421,
                 "wrong-host",
@@ -106,12 +125,7 @@ class Guard:
             )
 
     async def _name_user(self, connection: HTTPConnection) -> None:
-        path, method = connection.url.path, connection.scope["method"]
-        path = path.removeprefix(connection.scope.get("root_path", ""))
-        if method == "OPTIONS" or any(
-            path.startswith(one) if one.endswith("/") and one != "/" else path == one
-            for one in self._public
-        ):
+        if connection.scope["method"] == "OPTIONS" or self._is_public(connection.scope):
             return
         user = self._settings.user
         if self._authenticate is not None:
@@ -130,25 +144,49 @@ class Guard:
         self._limits.requests.take(f"user {user}")
         connection.state.user = user
 
+    def _is_public(self, scope: Scope) -> bool:
+        # The path that the router matches; the URL is made with the request's `Host` as well.
+        path, root = str(scope["path"]), str(scope.get("root_path", ""))
+        if root and path.startswith(f"{root}/"):
+            path = path.removeprefix(root)
+        return any(
+            path.startswith(one) if one.endswith("/") and one != "/" else path == one
+            for one in self._public
+        )
+
     def _most_bytes(self, scope: Scope) -> int:
+        if self._is_public(scope):
+            return min(_PUBLIC_BODY, self._settings.service_max_body_bytes)
         upload = scope["method"] == "POST" and scope["path"].endswith(self._upload)
         settings = self._settings
         return settings.max_file_bytes if upload else settings.service_max_body_bytes
 
 
 class _LimitedBody:
-    """The body of a request, up to a size."""
+    """The body of a request, up to a size, and without long pauses."""
 
     def __init__(self, receive: Receive, most: int, connection: HTTPConnection) -> None:
         self._receive = receive
         self._most = most
         self._got = 0
+        self._whole = False
         length = connection.headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length[:20]) > most:
             raise _too_large(most)
 
     async def __call__(self) -> Message:
-        message = await self._receive()
+        if self._whole:
+            # What comes now is that the client has left, at any time.
+            return await self._receive()
+        try:
+            with anyio.fail_after(BODY_SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            raise ServiceError(
+                408, "too-slow", f"Nothing of the body came for {BODY_SECONDS:g} seconds.",
+                cure="Send it without pauses.", headers={"Connection": "close"},
+            ) from None  # fmt: skip
+        self._whole = not message.get("more_body", False)
         self._got += len(message.get("body", b""))
         if self._got > self._most:
             raise _too_large(self._most)
@@ -164,6 +202,14 @@ def _too_large(most: int) -> ServiceError:
         "AGENT_RUNTIME_MAX_FILE_BYTES are the limits.",
         headers={"Connection": "close"},
     )
+
+
+def _host_of(header: str) -> str:
+    """Return the host that a `Host` header names, without the port."""
+    if header.startswith("["):
+        return header.partition("]")[0] + "]"
+    host, _, port = header.partition(":")
+    return host if not port or port.isdigit() else ""
 
 
 def is_loopback(host: str) -> bool:

@@ -73,6 +73,11 @@ class UserLimits:
         with _place(self._streams, user, self._most_streams, "streams", "Close one."):
             yield
 
+    def check_stream(self, user: str) -> None:
+        """Raise `ServiceError` (429) if the user has no place for a stream left."""
+        with self.stream(user):
+            return
+
     @property
     def open_streams(self) -> int:
         """How many streams are open."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,8 +16,7 @@ from starlette.routing import Route
 from agent_runtime.models.telemetry.tally import NANO, TALLY, Tally
 from agent_runtime.run.process.health import Health
 from agent_runtime.server.access import runtime_of
-
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+from agent_runtime.server.guard import FORWARDED, is_loopback
 
 
 def metrics_routes() -> list[Route]:
@@ -55,12 +53,9 @@ async def _metrics(request: Request) -> Response:
 
 def _from_this_machine(request: Request) -> bool:
     # Behind a proxy on this machine everybody seems to come from it.
-    if request.client is None or any(name in request.headers for name in _FORWARDED):
+    if request.client is None or any(name in request.headers for name in FORWARDED):
         return False
-    try:
-        return ipaddress.ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(request.client.host)
 
 
 class _Process(Collector):

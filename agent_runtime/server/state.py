@@ -12,6 +12,9 @@ from agent_runtime.server.users import Authenticate
 from agent_runtime.workflow.registry import Registry
 from agent_runtime_config import Settings
 
+START_SECONDS = 20.0
+"""How long a start waits for a place where the process has as many runs as it admits."""
+
 
 @dataclass(slots=True)
 class ServiceState:

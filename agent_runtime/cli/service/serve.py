@@ -73,7 +73,8 @@ def _authenticate(auth: str | None, settings: Settings, host: str) -> Any:
 
     if auth is not None:
         return load_hook(auth)
-    if with_runtime(lambda runtime: runtime.store.service.any_token(), settings):
+    # Also where all are revoked or have expired: that must not open the service to everybody.
+    if with_runtime(lambda runtime: runtime.store.service.tokens(), settings):
         return "tokens"
     if not is_loopback(host):
         raise ConfigError(

@@ -88,7 +88,10 @@ async def _begun(
 
     async def run() -> None:
         try:
-            await work(listen)
+            result = await work(listen)
+            if not started.done():
+                # It had nothing to do, and told nothing.
+                started.set_result(StartedRun(result.run_id, result.thread_id, task))
         except asyncio.CancelledError:
             started.cancel()
             raise

@@ -36,13 +36,10 @@ from agent_runtime.server.api.schemas import (
 from agent_runtime.server.api.threads import check_reached
 from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
-from agent_runtime.server.state import service_of
+from agent_runtime.server.state import START_SECONDS, service_of
 from agent_runtime.server.streams import Cursor, Events, EventStream
 from agent_runtime_storage import ACTIVE, EventRow, Run, UserStore
 from agent_runtime_storage.contract.records.spending import UNCHANGED
-
-START_SECONDS = 20.0
-"""How long a start waits for a place where the process has as many runs as it admits."""
 
 
 class Agents(Output):

@@ -44,7 +44,7 @@ def ag_ui_routes(turns: Turns) -> list[Route]:
     async def run_agent(request: Request) -> Response:
         try:
             given = await read_json(request, types.RunAgentInput.model_validate)
-            mine = turns.of(request)
+            mine = turns.of(request, streaming=True)
             turn = await _turn(mine, request.path_params["agent"], given)
         except Exception as error:
             return problem(error)

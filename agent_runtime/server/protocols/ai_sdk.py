@@ -42,7 +42,7 @@ def ai_sdk_routes(turns: Turns) -> list[Route]:
     async def chat(request: Request) -> Response:
         try:
             body = await read_json(request, _checked)
-            mine = turns.of(request)
+            mine = turns.of(request, streaming=True)
             turn = await _turn(mine, request.path_params["agent"], body)
         except Exception as error:
             return problem(error)
@@ -50,7 +50,7 @@ def ai_sdk_routes(turns: Turns) -> list[Route]:
 
     async def resume(request: Request) -> Response:
         try:
-            mine = turns.of(request)
+            mine = turns.of(request, streaming=True)
             turn = await mine.active(request.path_params["chat"])
         except Exception as error:
             return problem(error)

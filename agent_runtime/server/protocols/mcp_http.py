@@ -9,6 +9,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from agent_runtime.concurrency import single_error
 from agent_runtime.server.protocols.mcp_server import task_server
 from agent_runtime.server.protocols.streams import MAX_BODY
 from agent_runtime.server.protocols.turns import Turns, UserTurns
@@ -27,7 +28,8 @@ def mcp_routes(turns: Turns) -> list[Route]:
     # Its application is not used, but only with it the SDK gives its low-level server.
     server.streamable_http_app(stateless_http=True)
     endpoint = _Stateless(server.session_manager.app)
-    return [Route("/mcp", endpoint, methods=["GET", "POST", "DELETE"])]
+    # A client that listens by GET would hold a stream on which nothing ever comes.
+    return [Route("/mcp", endpoint, methods=["POST"])]
 
 
 class _Stateless:
@@ -41,5 +43,5 @@ class _Stateless:
         manager = StreamableHTTPSessionManager(
             self._server, stateless=True, max_request_body_size=MAX_BODY
         )
-        async with manager.run():
+        async with single_error(), manager.run():
             await manager.handle_request(scope, receive, send)

@@ -29,6 +29,7 @@ from agent_runtime.server.protocols.streams import (
     EventStream,
     Write,
     event_of,
+    headers_of,
     invalid,
     read_json,
     status_of,
@@ -42,7 +43,8 @@ THREAD = "x-thread-id"
 REQUEST = "idempotency-key"
 DONE = b"data: [DONE]\n\n"
 _FINISH = {"length": "length", "max_steps": "length", "content_filter": "content_filter"}
-_TYPES = {400: "invalid_request_error", 404: "not_found_error", 409: "conflict_error"}
+_TYPES = {400: "invalid_request_error", 404: "not_found_error", 409: "conflict_error",
+          429: "rate_limit_error"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def openai_routes(turns: Turns) -> list[Route]:
     async def completions(request: Request) -> Response:
         try:
             asked = await read_json(request, _completion)
-            mine = turns.of(request)
+            mine = turns.of(request, streaming=True)
             thread = asked.thread or request.headers.get(THREAD, "")
             turn = await _turn(mine, asked, thread, request.headers.get(REQUEST, ""))
             named = {THREAD: turn.thread_id}
@@ -341,7 +343,7 @@ def _json(value: object, *, status: int = 200, headers: dict[str, str] | None = 
 
 
 def _error(error: Exception) -> Response:
-    return _json(_error_body(error), status=status_of(error))
+    return _json(_error_body(error), status=status_of(error), headers=headers_of(error))
 
 
 def _error_body(error: Exception) -> dict[str, Any]:

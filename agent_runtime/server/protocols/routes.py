@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,10 +13,13 @@ from agent_runtime.server.protocols.ai_sdk import ai_sdk_routes
 from agent_runtime.server.protocols.openai_chat import openai_routes
 from agent_runtime.server.protocols.turns import Turns
 from agent_runtime.workflow.definition import Workflow
+from agent_runtime_storage.contract.records.log import Run
 
 
 def protocol_routes(
-    agents: Mapping[str, Agent | Workflow], spec: Mapping[str, Any] | None = None
+    agents: Mapping[str, Agent | Workflow],
+    spec: Mapping[str, Any] | None = None,
+    of_run: Callable[[Run], Agent | Workflow | None] | None = None,
 ) -> list[BaseRoute]:
     """Return the routes of the protocols whose packages are installed.
 
@@ -25,8 +28,10 @@ def protocol_routes(
     Args:
         agents: what clients may run, by the names that they use.
         spec: stored with each run; must not hold secrets.
+        of_run: returns what continues a run, None for one of another program; by default the agent
+            that has the name of the run's.
     """
-    turns = Turns(agents, spec)
+    turns = Turns(agents, spec, of_run)
     routes: list[BaseRoute] = [*ai_sdk_routes(turns), *openai_routes(turns)]
     if find_spec("ag_ui") is not None:
         from agent_runtime.server.protocols.ag_ui import ag_ui_routes

@@ -118,6 +118,11 @@ def text_of(error: Exception) -> str:
     return "The service failed. Its log has the reason."
 
 
+def headers_of(error: Exception) -> dict[str, str]:
+    """Return the headers of an error's response."""
+    return error.headers if isinstance(error, ServiceError) else {}
+
+
 def problem(error: Exception) -> Response:
     """Return an error as problem details (RFC 9457)."""
     status = status_of(error)
@@ -127,7 +132,9 @@ def problem(error: Exception) -> Response:
         "status": status,
         "detail": text_of(error),
     }
-    return Response(orjson.dumps(body), status, media_type="application/problem+json")
+    return Response(
+        orjson.dumps(body), status, headers_of(error), media_type="application/problem+json"
+    )
 
 
 def event_of(value: object) -> bytes:

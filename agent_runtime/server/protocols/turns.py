@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +14,25 @@ import orjson
 from starlette.requests import HTTPConnection
 
 from agent_runtime.agent import Agent
-from agent_runtime.errors import AgentRuntimeError, Conflict, InvalidFile, NotFound
+from agent_runtime.concurrency import cancel, single_error
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    Conflict,
+    InvalidFile,
+    NotFound,
+    RuntimeClosed,
+)
 from agent_runtime.events import Event
 from agent_runtime.human.questions import Question
 from agent_runtime.messages import UserMessage
 from agent_runtime.run.results import RunResult
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.access import runtime_of, user_of
+from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols.answers import answer_of
 from agent_runtime.server.protocols.live import LiveEvents, Place
 from agent_runtime.server.protocols.turn_parts import Part, Turn, turn_parts
+from agent_runtime.server.state import START_SECONDS, ServiceState
 from agent_runtime.workflow.definition import Workflow
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Run, Thread
@@ -71,19 +80,33 @@ class Turns:
     Args:
         agents: what may run, by the names that clients use.
         spec: stored with each run; must not hold secrets.
+        of_run: returns what continues a run, None for one of another program; by default the agent
+            that has the name of the run's.
     """
 
     def __init__(
-        self, agents: Mapping[str, Agent | Workflow], spec: Mapping[str, Any] | None = None
+        self,
+        agents: Mapping[str, Agent | Workflow],
+        spec: Mapping[str, Any] | None = None,
+        of_run: Callable[[Run], Agent | Workflow | None] | None = None,
     ) -> None:
         self.agents = agents
         self.spec = dict(spec or {})
+        self.of_run = of_run
         self._live = LiveEvents()
         self._locks: dict[Place, tuple[anyio.Lock, int]] = {}
 
-    def of(self, connection: HTTPConnection) -> UserTurns:
-        """Return the turns of the user who sends a request."""
-        return UserTurns(self, runtime_of(connection), user_of(connection))
+    def of(self, connection: HTTPConnection, *, streaming: bool = False) -> UserTurns:
+        """Return the turns of the user who sends a request.
+
+        Raises `ServiceError` (429) if the request wants a stream, and the user has the most.
+        """
+        user = user_of(connection)
+        # An application that mounts the routes by itself has its own limits.
+        service: ServiceState | None = getattr(connection.app.state, "service", None)
+        if service is not None and streaming:
+            service.limits.check_stream(user)
+        return UserTurns(self, runtime_of(connection), user, service)
 
     def agent(self, name: str) -> Agent | Workflow:
         """Return an agent. Raises `NotFound`."""
@@ -113,6 +136,11 @@ class Turns:
                 del self._locks[place]
 
 
+async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
 @dataclass(frozen=True, slots=True)
 class UserTurns:
     """The turns of one user."""
@@ -120,10 +148,32 @@ class UserTurns:
     turns: Turns
     runtime: Runtime
     user: str
+    service: ServiceState | None = None
 
-    def parts(self, turn: Turn) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
-        """Give the parts of a turn until it ends."""
-        return turn_parts(self.runtime, self.turns.live, turn)
+    @asynccontextmanager
+    async def parts(self, turn: Turn) -> AsyncGenerator[AsyncIterator[Part]]:
+        """Give the parts of a turn until it ends.
+
+        Raises:
+            ServiceError: the user has the most streams (429).
+            RuntimeClosed: the service closes.
+        """
+        if self.service is None:
+            async with turn_parts(self.runtime, self.turns.live, turn) as given:
+                yield given
+            return
+        done = False
+        with self.service.limits.stream(self.user):
+            async with single_error(), anyio.create_task_group() as group:
+                group.start_soon(_cancel_when, self.service.closing, group.cancel_scope)
+                async with turn_parts(self.runtime, self.turns.live, turn) as given:
+                    yield given
+                done = True
+                group.cancel_scope.cancel()
+        if not done:
+            raise RuntimeClosed(
+                "The service closes.", cure="Send the request again: the run is in the log."
+            )
 
     # Begin
 
@@ -246,6 +296,9 @@ class UserTurns:
             if not found:
                 raise Conflict(f"Thread {thread} got no answer.", cure="Name a question.")
             root = await self.root(found[0][0])
+            if root.status == "suspended":
+                # Refuse before the answer is stored, if nothing here could go on with it.
+                self._agent_of(root)
             news = [
                 (one.id, answer_of(one, value)) for one, value in found if one.status != "answered"
             ]
@@ -326,6 +379,13 @@ class UserTurns:
         return await self._begun(root.thread_id, thread.last_event, resume)
 
     def _agent_of(self, run: Run) -> Agent | Workflow:
+        if self.turns.of_run is not None:
+            if (own := self.turns.of_run(run)) is None:
+                raise Conflict(
+                    f"Run {run.id} is that of another program, whose agent is not served here.",
+                    cure="Resume it where it was begun.",
+                )
+            return own
         if name := run.spec.get(_AGENT):
             return self.turns.agent(str(name))
         for agent in self.turns.agents.values():
@@ -339,7 +399,9 @@ class UserTurns:
     async def _question_on(self, thread: str, key: str) -> Question:
         questions = await self.runtime.questions(thread=thread, status=None, user=self.user)
         for one in reversed(questions):
-            if key in (one.id, one.call_id):
+            # A decision names what was shown; a call may have been asked about several times.
+            by_call = one.thread_id == thread and one.kind in ("text", "single", "multiple")
+            if key == one.id or (by_call and key == one.call_id):
                 return one
         raise NotFound(f"Thread {thread} has no question {key!r}.", cure="Check the id.")
 
@@ -370,7 +432,10 @@ class UserTurns:
                             cursor = after if event.thread_id == thread else 0
                             begun.set_result(Turn(self.user, event.thread_id, event.run_id, cursor))
 
-                    await work(listen)
+                    result = await work(listen)
+                if not begun.done():
+                    # It had nothing to do, and told nothing.
+                    begun.set_result(Turn(self.user, result.thread_id, result.run_id, after))
             except asyncio.CancelledError:
                 begun.cancel()
                 raise
@@ -381,8 +446,20 @@ class UserTurns:
                     # The run's end is recorded; nobody else would see what broke.
                     _log.exception("A run on thread %s failed.", thread)
 
-        self.runtime.host.background.start(drive())
-        return await begun
+        leave = self.service.limits.begin_run(self.user) if self.service else None
+        task = self.runtime.host.background.start(drive())
+        if leave is not None:
+            task.add_done_callback(lambda _: leave())
+        try:
+            with anyio.fail_after(START_SECONDS):
+                return await begun
+        except TimeoutError:
+            await cancel(task)
+            raise ServiceError(
+                503, "full", "The service has as many runs at work as it may.",
+                cure="Try again later, or raise AGENT_RUNTIME_MAX_RUNS.",
+                retry_after=START_SECONDS,
+            ) from None  # fmt: skip
 
     def _turn(self, run: Run) -> Turn:
         return Turn(self.user, run.thread_id, run.id, int(run.spec.get(_AFTER) or 0))
