@@ -49,6 +49,10 @@ class Screen:
         """The rows, without trailing blanks."""
         return [str(row).rstrip() for row in self._screen.display]
 
+    def cursor_row(self) -> int:
+        """Return the number of the row in which the cursor is."""
+        return int(self._screen.cursor.y)
+
     def row(self, text: str) -> int:
         """Return the number of the last row that contains a text; -1 if none does."""
         return max((n for n, row in enumerate(self.rows) if text in row), default=-1)

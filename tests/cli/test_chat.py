@@ -77,6 +77,9 @@ def test_commands_run_on_the_thread_and_complete(machine: Machine) -> None:
         machine.script = lambda request, n: Reply(text="Another answer.")
         _keys(screen, "/regenerate", ENTER)
         screen.until("Another answer.")
+        # The answer streams: until the run has ended, commands would wait.
+        while sum("Done after 1 step" in row for row in screen.rows) < 2:
+            screen.read()
         assert _asked(machine) == ["Hello"]
         _keys(screen, "/model openai/other", ENTER, "/nothing", ENTER)
         screen.until("The model is openai/other.", "There is no command /nothing")
@@ -172,3 +175,19 @@ def test_an_approval_is_asked_and_answered_in_a_chat(machine: Machine) -> None:
         assert (machine.folder / "made.txt").read_text() == "made\n"
         _keys(screen, "/quit", ENTER)
         assert screen.process.wait(timeout=60) == exits.SUCCESS
+
+
+def test_an_answer_grows_as_it_comes_and_resizing_leaves_no_row_behind(machine: Machine) -> None:
+    text = "First **bold** paragraph.\n\nSecond one is\n\nnever finished"
+    machine.script = lambda request, n: Reply(text=text, fragments=8, stall_after=7)
+    environ = machine.environ | EDITOR
+    with at_terminal(machine.folder, environ, "chat", "--thread", "t", stdout=True) as screen:
+        screen.until(">")
+        _keys(screen, "Hello", ENTER)
+        # The model has not finished, and the rows are laid out already.
+        screen.until("  First bold paragraph.", "  Second one", "Ctrl-C interrupts it")
+        _keys(screen, "half a line")
+        screen.until("> half a line")
+        # The cursor rests at the first row that is painted again: nothing above it can be left.
+        assert screen.cursor_row() <= screen.row("Ctrl-C interrupts it") - 2, screen.rows
+        assert sum("Ctrl-C interrupts it" in row for row in screen.rows) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from agent_runtime.cli.terminal import error_stream, is_terminal, say, shorten, terminal_columns
+from agent_runtime.cli.display.live import BEGIN, END
+from agent_runtime.cli.terminal import error_stream, is_terminal, say
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
-    from prompt_toolkit.formatted_text import StyleAndTextTuples
+    from prompt_toolkit.formatted_text import AnyFormattedText
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -26,6 +28,8 @@ HISTORY = "chat_history"
 """The file with the lines of earlier chats, in the user's folder for state."""
 HISTORY_BYTES = 1_000_000
 ATTACH = "/attach"
+MENU_ROWS = 4
+"""Rows that are kept free for the menu of completions while the agent works."""
 
 
 class Lines(Protocol):
@@ -64,7 +68,6 @@ class Editor:
     stay together. What is typed when a run ends is kept for the next line.
 
     Attributes:
-        status: shown above the line while the agent works.
         on_interrupt: called for each Ctrl-C while the agent works.
     """
 
@@ -72,13 +75,17 @@ class Editor:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.application import get_app_session
 
-        self.status = ""
+        from agent_runtime.cli.chat.cursor import CursorFirst
+
         self.on_interrupt: Callable[[], None] = lambda: None
         self._draft = ""
+        self._rows: list[str] = []
+        self._frames: deque[tuple[str, list[str]]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
         # stdout may be a pipe that takes the answers.  The output is that of the session, since
         # what is written above the line comes from a thread that knows no other session.
         with redirect_stdout(error_stream()):
-            output = get_app_session().output
+            output = self._output = get_app_session().output
         completer, history = _completer(commands), _history()
         self._at_rest: PromptSession[str] = PromptSession(
             history=history,
@@ -92,9 +99,12 @@ class Editor:
             completer=completer,
             multiline=True,
             erase_when_done=True,
+            reserve_space_for_menu=MENU_ROWS,
             key_bindings=_keys(lambda: self.on_interrupt()),
             output=output,
         )
+        for session in (self._at_rest, self._at_work):
+            session.app.layout.container = CursorFirst(session.app.layout.container)
 
     def read(self) -> str | None:
         """Return what the user says next; None for Ctrl-D, or Ctrl-C on an empty line."""
@@ -131,28 +141,57 @@ class Editor:
                     await task
             raise
 
-    def _message(self) -> StyleAndTextTuples:
-        """Return the status and, below it, the prompt."""
+    def _message(self) -> AnyFormattedText:
+        """Return the rows above the line and, below them, the prompt."""
+        from prompt_toolkit.formatted_text import ANSI
+
         # Not as a toolbar, which is missing on terminals that do not tell where the cursor is.
-        status = shorten(self.status, max(1, terminal_columns() - 1))
-        return [("fg:ansibrightblack", f"{status}\n" if status else ""), ("", PROMPT)]
+        return ANSI("".join(f"{row}\n" for row in self._rows) + PROMPT)
 
     def keep(self, text: str) -> None:
         """Put a text into the next line, to be edited or sent again."""
         self._draft = text
 
-    def show(self, status: str) -> None:
-        """Show another status."""
-        self.status = status
-        self._at_work.app.invalidate()
+    def paint(self, above: str, rows: list[str]) -> None:
+        """Print printable rows above the line, and show others right above it; from any thread."""
+        self._frames.append((above, rows))
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                # The loop may have been closed; `flush` follows.
+                self._loop.call_soon_threadsafe(self.flush)
+
+    def flush(self) -> None:
+        """Show what was given to `paint`; only from the thread of the editor."""
+        above = ""
+        while self._frames:
+            printed, self._rows = self._frames.popleft()
+            above += printed
+        app = self._at_work.app
+        if not app.is_running:
+            self._output.write_raw(above)
+            self._output.flush()
+        elif not above:
+            app.invalidate()
+        else:
+            # At once: what moves from the rows below to those above is never missing, or twice.
+            self._output.write_raw(BEGIN)
+            app.renderer.erase(leave_alternate_screen=False)
+            self._output.write_raw(above)
+            app.renderer.render(app, app.layout)
+            self._output.write_raw(END)
+            self._output.flush()
 
     @contextmanager
     def lines_above(self) -> Generator[None]:
         """Let what is written appear above the line that is being edited."""
         from prompt_toolkit.patch_stdout import patch_stdout
 
-        with patch_stdout(raw=True):
-            yield
+        self._loop = asyncio.get_running_loop()
+        try:
+            with patch_stdout(raw=True):
+                yield
+        finally:
+            self._loop = None
 
 
 def _keys(on_interrupt: Callable[[], None] | None = None) -> KeyBindings:

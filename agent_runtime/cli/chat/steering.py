@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import anyio
 
 from agent_runtime.cli.chat.editor import Editor
+from agent_runtime.cli.chat.rows_above import RowsAbove
 from agent_runtime.cli.display.progress import PlainProgress
+from agent_runtime.cli.display.screen import LiveProgress
 from agent_runtime.cli.display.view import current_view
-from agent_runtime.cli.terminal import say
+from agent_runtime.cli.terminal import stdout_is_terminal
 from agent_runtime.concurrency import single_error
 
 if TYPE_CHECKING:
     from agent_runtime.cli.display.progress import Progress
     from agent_runtime.cli.session import FollowedRun, Stop
-    from agent_runtime.events import Event
     from agent_runtime.runtime import Runtime
 
 KEYS = "Enter tells the agent · Ctrl-C interrupts it"
@@ -27,8 +28,35 @@ INTERRUPTED = (
 )
 
 
-class ChatProgress(PlainProgress):
-    """Lines and the status, above the line that is being edited."""
+class ChatProgress(LiveProgress):
+    """The lines and the answer of a run above the line that is being edited."""
+
+    def __init__(self, editor: Editor) -> None:
+        self._editor = editor
+        view = current_view()
+        super().__init__(
+            view,
+            answers=stdout_is_terminal(),
+            hint=KEYS,
+            region=RowsAbove(editor, color=view.color),
+        )
+        self._above: AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> None:
+        self._above = self._editor.lines_above()
+        self._above.__enter__()
+        super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__(*_)
+        # The last rows were handed over by the display's thread while this one waited for it.
+        self._editor.flush()
+        if self._above is not None:
+            self._above.__exit__(None, None, None)
+
+
+class QuietChatProgress(PlainProgress):
+    """The keys alone, above the line that is being edited."""
 
     def __init__(self, editor: Editor) -> None:
         super().__init__(current_view())
@@ -38,15 +66,13 @@ class ChatProgress(PlainProgress):
     def __enter__(self) -> None:
         self._above = self._editor.lines_above()
         self._above.__enter__()
+        self._editor.paint("", [KEYS])
 
     def __exit__(self, *_: object) -> None:
+        self._editor.paint("", [])
+        self._editor.flush()
         if self._above is not None:
             self._above.__exit__(None, None, None)
-
-    def show(self, event: Event) -> None:
-        """Write the lines of the event, and update the status."""
-        super().show(event)
-        self._editor.show(f"{KEYS} · {self.tally.status().plain()}")
 
 
 class Steering:
@@ -64,10 +90,13 @@ class Steering:
         self.waiting: list[str] = []
         self._editor = editor
         self._interrupted = False
+        self._progress: Progress = PlainProgress()
 
     def progress(self) -> Progress:
         """Return what shows the run."""
-        return ChatProgress(self._editor)
+        quiet = current_view().quiet
+        self._progress = (QuietChatProgress if quiet else ChatProgress)(self._editor)
+        return self._progress
 
     async def accompany(self, runtime: Runtime, outcome: FollowedRun, stop: Stop) -> None:
         """Send what is typed to the run, and interrupt it, until it ends."""
@@ -90,7 +119,7 @@ class Steering:
             text = (await self._editor.read_at_work()).strip()
             if text.startswith("/"):
                 self.waiting.append(text)
-                say(f"{text} waits until the agent has finished.")
+                self._progress.say(f"{text} waits until the agent has finished.")
             elif text:
                 await self._tell(runtime, outcome, text)
 
@@ -99,17 +128,17 @@ class Steering:
 
         if not outcome.run_id:
             self._editor.keep(text)
-            say("The run has not begun yet: press Enter again in a moment.")
+            self._progress.say("The run has not begun yet: press Enter again in a moment.")
             return
         try:
             await runtime.steer(outcome.run_id, text)
         except AgentRuntimeError as error:
             # It has just ended, or has too much to read: the text is not lost.
             self.waiting.append(text)
-            say(f"{error.message} It is said afterwards.")
+            self._progress.say(f"{error.message} It is said afterwards.")
             return
         self.steered = self.steered or self._interrupted
-        say(f"> {text}")
+        self._progress.say(f"> {text}")
 
     async def _interrupt(self, runtime: Runtime, outcome: FollowedRun, stop: Stop) -> None:
         from agent_runtime.errors import AgentRuntimeError
@@ -120,7 +149,7 @@ class Steering:
             stop.work.cancel()
             return
         self._interrupted = True
-        say(INTERRUPTED)
+        self._progress.say(INTERRUPTED)
         with suppress(AgentRuntimeError):
             # It may have ended meanwhile.
             await runtime.pause(outcome.run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from agent_runtime.cli.display.rows import Row
 from agent_runtime.cli.terminal import terminal_size, write_frame
@@ -11,6 +12,28 @@ ERASE = "\r\x1b[J"
 """Erases from the cursor's row to the end of the screen."""
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Between them, terminals that know them show nothing, so that no half of a frame is seen."""
+
+
+class Region(Protocol):
+    """Where printed rows go, and the rows below them that change."""
+
+    @property
+    def width(self) -> int:
+        """Columns of a row."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """Rows that the region may have."""
+        ...
+
+    def frame(self, printed: Sequence[Row], region: Sequence[Row]) -> None:
+        """Print rows, and paint the region below them."""
+        ...
+
+    def erase(self, printed: Sequence[Row] = ()) -> None:
+        """Remove the region, and print rows where it was."""
+        ...
 
 
 class LiveRegion:

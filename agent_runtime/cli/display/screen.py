@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from agent_runtime.cli.display.live import LiveRegion
+from agent_runtime.cli.display.live import LiveRegion, Region
 from agent_runtime.cli.display.prose import Prose
 from agent_runtime.cli.display.rows import EMPTY, Line, Row
 from agent_runtime.cli.display.tally import Tally
@@ -38,6 +38,8 @@ class LiveProgress:
 
     Args:
         answers: whether an answer is shown as it arrives; otherwise it is written at the end.
+        hint: a line below the others.
+        region: where the rows are painted; a `LiveRegion` unless it is given.
         size, write: of the terminal, as in `LiveRegion`.
         clock: seconds.
     """
@@ -47,6 +49,8 @@ class LiveProgress:
         view: View | None = None,
         *,
         answers: bool = True,
+        hint: str = "",
+        region: Region | None = None,
         size: Callable[[], tuple[int, int]] = terminal_size,
         write: Callable[[str], None] = write_frame,
         clock: Callable[[], float] = time.monotonic,
@@ -54,7 +58,8 @@ class LiveProgress:
         view = view or View()
         self.tally = Tally(starts=False, verbose=view.verbose, clock=clock)
         self._answers = answers
-        self._region = LiveRegion(color=view.color, size=size, write=write)
+        self._hint = [Line(hint, style="dim")] if hint else []
+        self._region = region or LiveRegion(color=view.color, size=size, write=write)
         self._prose = Prose()
         self._text: list[str] = []
         self._answer = ""
@@ -175,7 +180,7 @@ class LiveProgress:
         below = [self.tally.now(next(self._spinner)), self.tally.status()]
         plan = self.tally.plan.shown(min(MOST_ITEMS, third)) if third > 2 else []
         agents = self.tally.agents.shown(min(MOST_AGENTS, third))
-        below += [Line(one, indent=2, style="dim") for one in plan + agents]
+        below += [Line(one, indent=2, style="dim") for one in plan + agents] + self._hint
         rows = [row for line in below for row in line.rows(width)]
         room = self._region.height - len(rows) - 1
         written = self._prose.unfinished(width, min(MOST_WRITTEN, third, room))
