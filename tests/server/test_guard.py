@@ -135,7 +135,7 @@ async def test_runs_and_streams_of_protocols_count(database_url: str) -> None:
             lines = events.aiter_lines()
             await anext(lines)
             for way in (path, "/ai-sdk/worker", "/ag-ui/worker"):
-                body = asked() | {
+                body: dict[str, Any] = asked() | {
                     "id": "t", "messages": [{"id": "m", "role": "user", "content": "Go",
                                              "parts": [{"type": "text", "text": "Go"}]}],
                     "threadId": "t", "runId": "r", "tools": [], "context": [], "state": {},

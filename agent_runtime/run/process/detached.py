@@ -90,7 +90,7 @@ async def _begun(
         try:
             result = await work(listen)
             if not started.done():
-                # It had nothing to do, and told nothing.
+                # It had nothing to do, and sent no event.
                 started.set_result(StartedRun(result.run_id, result.thread_id, task))
         except asyncio.CancelledError:
             started.cancel()

@@ -297,7 +297,7 @@ class UserTurns:
                 raise Conflict(f"Thread {thread} got no answer.", cure="Name a question.")
             root = await self.root(found[0][0])
             if root.status == "suspended":
-                # Refuse before the answer is stored, if nothing here could go on with it.
+                # Refuse before the answer is stored, if nothing here could continue the run.
                 self._agent_of(root)
             news = [
                 (one.id, answer_of(one, value)) for one, value in found if one.status != "answered"
@@ -434,7 +434,7 @@ class UserTurns:
 
                     result = await work(listen)
                 if not begun.done():
-                    # It had nothing to do, and told nothing.
+                    # It had nothing to do, and sent no event.
                     begun.set_result(Turn(self.user, result.thread_id, result.run_id, after))
             except asyncio.CancelledError:
                 begun.cancel()
