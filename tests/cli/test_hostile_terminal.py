@@ -165,6 +165,12 @@ def test_no_command_passes_on_what_controls_a_terminal(
         "mcp login": [[HOSTILE]],
         "mcp remove": [[HOSTILE], ["ok"]],
         "skills": [[]],
+        "tokens make": [[HOSTILE, "--name", HOSTILE], [HOSTILE, "--expires", HOSTILE]],
+        "tokens list": [[]],
+        "tokens revoke": [[HOSTILE]],
+        "serve": [[HOSTILE], ["--host", HOSTILE], ["--auth", HOSTILE]],
+        "view": [[HOSTILE, "--export", "page.html"], [HOSTILE, "--export", HOSTILE + "/x"]],
+        "mcp serve": [["--workspace", HOSTILE]],
         "threads rm": [["--yes", HOSTILE]],
     }
     assert {" ".join(one) for one in commands(main)} == given.keys()

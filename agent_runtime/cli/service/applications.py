@@ -28,22 +28,7 @@ def load_app(target: str) -> Registry:
     from agent_runtime.workflow.definition import Workflow
     from agent_runtime.workflow.registry import App
 
-    module, _, name = target.partition(":")
-    # As `python -m` does: an application is a module of the folder that one is in.
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        # Another missing module is an error of the application, and shown as such.
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigError(
-            f"There is no module {module!r}.",
-            cure="Write APP as `module:name`, in the folder of the module.",
-        ) from error
-    for part in (name or "app").split("."):
-        found = getattr(found, part, None)
+    found = load_named(target if ":" in target else f"{target}:app", "APP")
     if isinstance(found, Agent):
         agent = cast("Agent[Any]", found)
         return App(agents={agent.name: agent}, name=target)
@@ -54,6 +39,40 @@ def load_app(target: str) -> Registry:
             f"{target!r} names no `App`, agent or workflow.",
             cure="Write `app = App(agents={...})` in the module, and name it: `module:app`.",
         )
+    return found
+
+
+def load_named(target: str, parameter: str) -> Any:
+    """Return what `module:name` names, or None where the module has no such name.
+
+    Args:
+        target: a module of the current folder, or an installed one, and a name in it.
+        parameter: where the user wrote it, for the error.
+
+    Raises:
+        ConfigError: there is no such module.
+    """
+    from agent_runtime.errors import ConfigError
+
+    module, _, name = target.partition(":")
+    # As `python -m` does: an application is a module of the folder that one is in.
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    missing = ConfigError(
+        f"There is no module {module!r}.",
+        cure=f"Write {parameter} as `module:name`, in the folder of the module.",
+    )
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise missing
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # Another missing module is an error of the application, and shown as such.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise missing from error
+    for part in name.split("."):
+        found = getattr(found, part, None)
     return found
 
 

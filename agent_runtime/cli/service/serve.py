@@ -11,6 +11,8 @@ from agent_runtime.cli.parameters.run_options import RunOptions, run_options
 from agent_runtime.cli.terminal import say
 
 if TYPE_CHECKING:
+    import socket
+
     from agent_runtime.server.users import Authenticate
     from agent_runtime.workflow.registry import Registry
     from agent_runtime_config import Settings
@@ -87,22 +89,44 @@ def _authenticate(auth: str | None, settings: Settings, host: str) -> Any:
 
 
 def load_hook(target: str) -> Authenticate:
-    """Return the function that `module:name` names. Raises `ConfigError`."""
-    import importlib
+    """Return the async function that `module:name` names. Raises `ConfigError`."""
     import inspect
-    import sys
-    from pathlib import Path
 
+    from agent_runtime.cli.service.applications import load_named
     from agent_runtime.errors import ConfigError
 
-    module, _, name = target.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    found: Any = getattr(importlib.import_module(module), name, None)
+    found = load_named(target, "--auth")
     if not inspect.iscoroutinefunction(found):
         raise ConfigError(f"{target!r} names no async function.", cure="Write it as `module:name`.")
     hook: Authenticate = found
     return hook
+
+
+def _listening(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of a host. Raises `ConfigError`."""
+    import socket
+
+    from agent_runtime.errors import ConfigError
+
+    opened: list[socket.socket] = []
+    try:
+        # The order of the addresses is kept, and a name's repeated ones are left out.
+        for family, address in dict.fromkeys(
+            (family, address[:2])
+            for family, _, _, _, address in socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        ):
+            opened.append(socket.create_server(address, family=family, backlog=2048))
+    except (OSError, UnicodeError) as error:
+        for one in opened:
+            one.close()
+        reason = getattr(error, "strerror", None) or "that is no name of a host"
+        raise ConfigError(
+            f"The service cannot listen on {host!r}, port {port}: {reason}.",
+            cure="Choose another --host or --port; --port 0 takes a free one.",
+        ) from error
+    return opened
 
 
 def _serve(registry: Registry, settings: Settings, host: str, port: int, users: Any) -> None:
@@ -119,11 +143,11 @@ def _serve(registry: Registry, settings: Settings, host: str, port: int, users: 
 
     service = create_app(registry, settings=settings, authenticate=users)
     config = uvicorn.Config(
-        service, host=host, port=port, log_level="warning", access_log=False, lifespan="on",
+        service, log_level="warning", access_log=False, lifespan="on",
         server_header=False, h11_max_incomplete_event_size=65_536, timeout_graceful_shutdown=10,
         ws="none",
     )  # fmt: skip
     server = ServiceServer(config, service, lambda address: say(f"Serving on {address}"))
-    server.run()
+    server.run(_listening(host, port))
     if not server.started:
         raise click.exceptions.Exit(1)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
+from agent_runtime.cli.service.serve import load_hook
+from agent_runtime.errors import ConfigError
 from tests.support.command import COMMAND, clean_environ, run_command
 
 APP = """
@@ -64,3 +69,24 @@ def test_what_is_no_application_is_refused(tmp_path: Path) -> None:
         refused = run_command("serve", target, "--port", "0", cwd=tmp_path)
         assert refused.returncode == 2, refused.stderr
         assert "module:app" in refused.stderr or "module:name" in refused.stderr
+
+
+def test_an_address_that_cannot_be_listened_on_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(APP)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = str(other.getsockname()[1])
+        used = run_command("serve", "mine:app", "--port", taken, cwd=tmp_path)
+    assert used.returncode == 2
+    assert "cannot listen on" in used.stderr and "in use" in used.stderr
+
+
+@pytest.mark.parametrize("hook", ["missing:name", "not a module", ".:x", "no_hooks:app"])
+def test_a_hook_that_is_none_is_refused(
+    hook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_hooks.py").write_text("app = 1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(ConfigError) as refused:
+        load_hook(hook)
+    assert "`module:name`" in (refused.value.cure or "")
