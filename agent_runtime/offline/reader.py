@@ -165,6 +165,12 @@ class Reader:
                 self.found.count(entry)
                 if entry.kind == "file" and place % self.stride == 0:
                     self.queue.append((entry.path, entry.size))
+        if page.stopped:
+            first, last = self.offset + 1, self.offset + limit
+            self.found.text.append(
+                f"- Entries {first:,} to {last:,}: "
+                "the listing took too long, so some may be missing."
+            )
         # A page has a limit of its own, too.
         self.offset += len(page.entries) or limit
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agent_runtime.messages import PromptMessage
 from agent_runtime.offline.reader import MOST_EXTENSIONS, OTHERS, READ_LINES, Findings
-from agent_runtime.offline.tool_output import code, counted, one_line, parse_search
+from agent_runtime.offline.tool_output import Listing, code, counted, one_line, parse_search
 
 STUB = "This survey is in progress.\n"
 """The report's text while the folder is searched; no search matches it."""
@@ -23,8 +23,13 @@ SEARCHES = (
 """Labels, patterns, and the names of the files to search."""
 
 
-def beginning(folder: str, report: str, note: str, results: Sequence[PromptMessage]) -> str:
-    """Return the first part; `results` are those of the searches, `note` is the listing's."""
+def beginning(folder: str, report: str, listing: Listing, results: Sequence[PromptMessage]) -> str:
+    """Return the first part; `results` are those of the searches."""
+    notes = [listing.note] if listing.note else []
+    if listing.stopped:
+        notes.insert(
+            0, "Listing the folder took too long, so entries are missing everywhere below."
+        )
     lines = [
         f"# Survey of {code(folder)}",
         "",
@@ -33,7 +38,7 @@ def beginning(folder: str, report: str, note: str, results: Sequence[PromptMessa
         f"that was read, the first {READ_LINES} lines were looked at, and the line that describes "
         "it best is quoted: the first of its docstring, its heading, or its first line.",
         "",
-        *([note, ""] if note else []),
+        *(line for note in notes for line in (note, "")),
         "## Searches",
         "",
     ]

@@ -206,7 +206,7 @@ def _looked(survey: Survey, turn: LastTurn) -> ModelAnswer:
     files, data = (one / stride / count for one in (listing.files, listing.bytes))
     reads = max(files / TOGETHER, min(files, data / TOGETHER_BYTES))
     survey.steps = 1 + math.ceil(MARGIN * (reads + size / min(PAGE, QUEUE * stride)))
-    text = report.beginning(survey.folder, survey.report, listing.note, turn.results[1:])
+    text = report.beginning(survey.folder, survey.report, listing, turn.results[1:])
     plan = create_plan(survey, _counts(turn.text))
     return _write(survey, "write", "I write what the searches found.", text, *plan, append=False)
 

@@ -16,6 +16,7 @@ NOTE_CHARS = 300
 _NOTE = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
 _LISTED = re.compile(r"([\d,]+) entries for .*?: ([\d,]+) files of ([\d,]+) bytes")
+_STOPPED = re.compile(r"\. It was stopped after [^ ]+ s, so entries are missing\.")
 _NOT_LISTED = re.compile(r" ((?:Left out|In \.gitignore|Not readable): .+)$")
 _ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
 _READ = re.compile(r": (?:many|([\d,]+)) lines, ([\d,]+) bytes")
@@ -40,6 +41,8 @@ class Listing:
     """A page of a listing, and the counts of the whole folder.
 
     Attributes:
+        stopped: whether the folder was listed for as long as a call may take, so entries are
+            missing.
         note: what was left out or not readable.
     """
 
@@ -47,6 +50,7 @@ class Listing:
     files: int
     bytes: int
     entries: list[ListedEntry]
+    stopped: bool
     note: str
 
 
@@ -88,7 +92,8 @@ def parse_listing(text: str) -> Listing | None:
     note = _NOT_LISTED.search(header)
     entries = [entry for line in lines if (entry := _entry(line)) is not None]
     total, files, size = map(_number, found.groups())
-    return Listing(total, files, size, entries, note[1][:NOTE_CHARS] if note else "")
+    stopped = _STOPPED.search(header) is not None
+    return Listing(total, files, size, entries, stopped, note[1][:NOTE_CHARS] if note else "")
 
 
 def parse_file(path: str, text: str) -> FileSummary | None:

@@ -15,8 +15,10 @@ import asyncio
 import logging
 import resource
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+from unittest.mock import patch
 
 import anyio
 import psycopg
@@ -26,6 +28,9 @@ from agent_runtime.models.scripted import call, say
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from benchmarks.backends import empty_databases, parse_backends
 from benchmarks.frame import Report, Row, Target, at_most
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 MOST_IDLE = 20.0
 MOST_LAG = 0.1
@@ -209,23 +214,20 @@ async def _transactions(url: str, seconds: float) -> float:
 
 async def _of_this_process(seconds: float) -> float:
     count = 0
-    real_read, real_batch = SqliteDriver.read, SqliteDriver.batch
 
-    async def read(self: SqliteDriver, *given: Any, **named: Any) -> Any:
-        nonlocal count
-        count += 1
-        return await real_read(self, *given, **named)
+    def counted(real: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+        async def call(*given: _P.args, **named: _P.kwargs) -> _T:
+            nonlocal count
+            count += 1
+            return await real(*given, **named)
 
-    async def batch(self: SqliteDriver, *given: Any, **named: Any) -> Any:
-        nonlocal count
-        count += 1
-        return await real_batch(self, *given, **named)
+        return call
 
-    SqliteDriver.read, SqliteDriver.batch = read, batch  # type: ignore[method-assign]
-    try:
+    with (
+        patch.object(SqliteDriver, "read", counted(SqliteDriver.read)),
+        patch.object(SqliteDriver, "batch", counted(SqliteDriver.batch)),
+    ):
         await anyio.sleep(seconds)
-    finally:
-        SqliteDriver.read, SqliteDriver.batch = real_read, real_batch  # type: ignore[method-assign]
     return count / seconds
 
 

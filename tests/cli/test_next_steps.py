@@ -9,6 +9,7 @@ import sys
 import warnings
 from typing import get_args
 
+import click
 import pytest
 
 from agent_runtime import errors
@@ -33,11 +34,12 @@ def test_each_stop_reason_has_its_next_step(reason: StopReason) -> None:
 
 def _check_commands(lines: tuple[str, ...]) -> None:
     """Check that each command that is named exists."""
+    commands = main.list_commands(click.Context(main))
     ids = {"run": "r", "thread": "t", "busy": "b", "again": "run"}
     for line in lines:
         for part in line.format(**ids).split("agent-runtime ")[1:]:
             words = part.split()
-            assert words[0].removesuffix(",") in main.list_commands(None) or words[0] == "--debug"  # type: ignore[arg-type]
+            assert words[0].removesuffix(",") in commands or words[0] == "--debug"
 
 
 CLASSES = [

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.offline import script as offline
+from agent_runtime.tools.workspace import listing
 from tests.offline.driving import drive
 from tests.offline.recount import Report, lines_of, matching, recount
 
@@ -253,3 +254,14 @@ async def test_a_file_too_large_to_count_is_read(tmp_path: Path) -> None:
 def entries(root: Path) -> list[str]:
     """Return every entry of a folder, including the report."""
     return [path.relative_to(root).as_posix() for path in root.rglob("*")]
+
+
+async def test_a_report_says_that_the_folder_took_too_long_to_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_small(tmp_path)
+    monkeypatch.setattr(listing, "READ_SECONDS", -1.0)
+    await drive(tmp_path)
+    text = (tmp_path / "REPORT.md").read_text()
+    assert "Listing the folder took too long, so entries are missing everywhere below." in text
+    assert ": the listing took too long, so some may be missing." in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,9 +167,9 @@ async def test_a_file_that_another_program_writes_during_the_edit_is_not_overwri
 ) -> None:
     staged = Root.staged
 
-    def slow(self: Root, *args: object, **kwargs: object) -> object:
+    def slow(self: Root, *args: Any, **kwargs: Any) -> object:
         (tmp_path / "a.py").write_text("theirs\n")
-        return staged(self, *args, **kwargs)  # type: ignore[arg-type]
+        return staged(self, *args, **kwargs)
 
     monkeypatch.setattr(Root, "staged", slow)
     reply = await error(edit, path="a.py", edits=edits(("self.prices = []", "pass")))

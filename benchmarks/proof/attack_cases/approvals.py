@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agent_runtime import Agent, Decision, ScriptedModel, tool
+from agent_runtime import Agent, Decision, ScriptedModel, Tool, tool
 from agent_runtime.errors import AgentRuntimeError, ConfigError
 from agent_runtime.human.display import shown_value
-from agent_runtime.models.scripted import call, say
+from agent_runtime.models.scripted import Scripted, call, say
 from benchmarks.proof.attack_cases.world import Workspace, World, play
 from benchmarks.proof.verdicts import Case
 
@@ -110,7 +110,7 @@ async def an_answer_fits_its_question_alone(world: World) -> list[str]:
     """An approval is of one call of one tool; a second answer or another tool gets nothing."""
     ran: list[str] = []
 
-    def deployer(target: str) -> object:
+    def deployer(target: str) -> Tool:
         @tool(needs_approval=True)
         def deploy(version: str) -> str:
             """Deploy."""
@@ -121,7 +121,11 @@ async def an_answer_fits_its_question_alone(world: World) -> list[str]:
 
     faults: list[str] = []
     async with world.runtime() as runtime:
-        script = [call("deploy", version="1"), call("deploy", version="1"), say("Done.")]
+        script: list[Scripted] = [
+            call("deploy", version="1"),
+            call("deploy", version="1"),
+            say("Done."),
+        ]
         result, _, _ = await play(runtime, script, [deployer("staging")])
         question = result.questions[0].id
         for other in ("ann", "bob"):
@@ -137,7 +141,7 @@ async def an_answer_fits_its_question_alone(world: World) -> list[str]:
         except AgentRuntimeError:
             pass
         # Another tool of the same name, and the same agent's name.
-        agent = Agent(ScriptedModel(script[1:]), tools=[deployer("production")])  # type: ignore[list-item]
+        agent = Agent(ScriptedModel(script[1:]), tools=[deployer("production")])
         await runtime.resume(result.run_id, agent)
     return faults + [f"unasked: {one}" for one in ran if "production" in one]
 

@@ -15,6 +15,8 @@ from agent_runtime.models.base import (
     ModelEvent,
     ModelRequest,
     ModelSettings,
+    ReasoningDelta,
+    TextDelta,
 )
 from agent_runtime.models.wire.base import Decoder, Target, WireRequest
 from agent_runtime.models.wire.gemini import GeminiWire
@@ -122,6 +124,6 @@ def read(*chunks: bytes) -> ModelAnswer:
     return decoder.answer()
 
 
-def text_of(events: Iterable[ModelEvent], kind: type) -> str:
+def text_of(events: Iterable[ModelEvent], kind: type[TextDelta] | type[ReasoningDelta]) -> str:
     """Return the text of all deltas of a kind."""
-    return "".join(event.text for event in events if isinstance(event, kind))  # type: ignore[attr-defined]
+    return "".join(event.text for event in events if isinstance(event, kind))

@@ -49,6 +49,16 @@ async def test_a_failed_migration_leaves_no_change(path: Path) -> None:
     await driver.close()
 
 
+async def test_a_new_database_gets_the_whole_schema_or_nothing(path: Path) -> None:
+    driver = await SqliteDriver.open(path)
+
+    with pytest.raises(StoreError):
+        await apply_migrations(driver, [FIRST, BROKEN])
+
+    assert await driver.read("SELECT name FROM sqlite_schema", {}) == []
+    await driver.close()
+
+
 async def test_a_changed_migration_is_refused(path: Path) -> None:
     driver = await SqliteDriver.open(path)
     await apply_migrations(driver, [FIRST])
