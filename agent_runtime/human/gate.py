@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from agent_runtime.human.approval_rules import (
     pattern_of,
 )
 from agent_runtime.human.ask_user import NOBODY, AskUser, parse_question
-from agent_runtime.human.display import known_secrets
+from agent_runtime.human.display import escape_invisible, known_secrets
 from agent_runtime.human.interruptions import (
     KIND,
     Rerun,
@@ -37,6 +37,7 @@ from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import Note, ToolCall, ToolResult, encodable
 from agent_runtime.tools.argument_patterns import covers, shown_arguments
 from agent_runtime.tools.base import REFUSED, Tool
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.fingerprint import json_digest
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import ApprovalRule, approval_rules
@@ -88,16 +89,25 @@ class ApprovalRequest:
     Attributes:
         given: its arguments as the tool takes them.
         pattern: the pattern for which it needs an approval; None if it no longer needs one.
+        folder: where it would run, if its tool says so.
     """
 
     ready: ReadyCall
     given: Mapping[str, Any]
     pattern: Mapping[str, str] | None
+    folder: str = ""
 
     @property
     def digest(self) -> str:
         """The digest that an answer is bound to."""
-        return call_digest(self.ready.tool, self.ready.call, self.given)
+        return call_digest(self.ready.tool, self.ready.call, self.given, self.folder)
+
+    @property
+    def text(self) -> str:
+        """What a person is asked."""
+        text = self.ready.tool.question()
+        # Escaped, because the agent can make a folder of any name.
+        return f"{text} It would run in {escape_invisible(self.folder)}." if self.folder else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +137,19 @@ class Gate:
         secrets = known_secrets(settings)
         return cls(log, rules, settings.answer_timeout, reopened, secrets, asks)
 
-    async def sort(self, exchange: Exchange, sorted_calls: GateResult) -> GateResult:
+    async def sort(
+        self,
+        exchange: Exchange,
+        sorted_calls: GateResult,
+        context: Callable[[str], ToolContext],
+    ) -> GateResult:
         """Return which calls may run, by the answers so far.
 
         A question stays asked even if the rules no longer ask it.  An approval holds for the same
         call of the same tool only, including one that was started before a crash.
+
+        Args:
+            context: returns a tool's context, given the call's id.
         """
         gated = GateResult([], sorted_calls.done)
         again = await self._resolved(exchange, sorted_calls.interrupted, gated)
@@ -149,7 +167,8 @@ class Gate:
             if pattern is None and not asked:
                 gated.ready.append(one)
             else:
-                asking.append(ApprovalRequest(one, given, pattern))
+                folder = await one.tool.working_folder(context(one.call.id))
+                asking.append(ApprovalRequest(one, given, pattern, folder))
         if asking and not await may_wait(self.log.store, self.log.lease.run_id):
             for each in asking:
                 text = NOBODY if isinstance(each.ready.tool, AskUser) else REFUSED
@@ -264,7 +283,7 @@ class Gate:
         name, given = asking.ready.call.name, dict(asking.given)
         shown = shown_arguments(given, self.secrets)
         return {
-            "text": asking.ready.tool.question(),
+            "text": asking.text,
             "tool": name,
             "arguments": shown,
             "pattern": dict(asking.pattern or {}),

@@ -156,7 +156,7 @@ async def run_calls(
         [one for one in ready if one.index in settled and _is_unverified(settled[one.index])],
     )
     if gate is not None:
-        gated = await gate.sort(exchange, gated)
+        gated = await gate.sort(exchange, gated, context)
     if not gated.ready and not gated.waiting:
         await close(done)
         return None
