@@ -217,10 +217,16 @@ class ShellSession:
         # Of the same call before a crash.
         await anyio.to_thread.run_sync(output.remove)
         one = BackgroundCommand(context.call_id, command, supervised, output, limit)
-        if self._store is not None:
-            await background.owe_message(self._store, self._thread_id, self._run_id, one)
+        # Its place is taken first: the calls of an answer start together, and the log must not owe
+        # a message about a command that there was no room for.
         self.check_room()
         self.background[one.handle] = one
+        try:
+            if self._store is not None:
+                await background.owe_message(self._store, self._thread_id, self._run_id, one)
+        except BaseException:
+            del self.background[one.handle]
+            raise
         self._tasks.start(self._follow(one, script))
         return one
 
