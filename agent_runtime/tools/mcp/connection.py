@@ -189,6 +189,20 @@ class McpConnection:
         found = await self._request(lambda client: client.session.list_resources())
         return found.resources
 
+    async def prompts(self) -> list[types.Prompt]:
+        """Return the first page of the server's prompts.  Raises as `call` does."""
+
+        async def send(client: Client) -> list[types.Prompt]:
+            if client.server_capabilities.prompts is None:
+                return []
+            return (await client.session.list_prompts()).prompts
+
+        return await self._request(send)
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+        """Return the messages of a prompt.  Raises as `call` does."""
+        return await self._request(lambda client: client.session.get_prompt(name, arguments))
+
     def changed(self, tool: str, digest: str) -> bool:
         """Return whether a tool is not, or no longer, what was recorded and what a model saw."""
         return not (self.pins.get(tool) == self.listing.digests.get(tool) == digest)

@@ -46,6 +46,12 @@ def note() -> str:
     return "A note."
 
 
+@server.prompt()
+def review(file: str, depth: str = "short") -> str:
+    """Review a file."""
+    return f"Review {file} ({depth})."
+
+
 @asynccontextmanager
 async def served() -> AsyncGenerator[str]:
     """Run it over HTTP in another process; give its address."""
