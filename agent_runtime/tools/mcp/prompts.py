@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_runtime.errors import McpServerFailed
 from agent_runtime.tools.mcp.definitions import clean, tool_name
+from agent_runtime.tools.mcp.failures import CallLost, ServerError
 from agent_runtime.tools.mcp.pool import connected
 from agent_runtime.tools.mcp.server import McpServer
 
@@ -80,8 +81,6 @@ async def mcp_prompts(servers: Iterable[McpServer]) -> list[McpPrompt]:
 
 async def _asked(connection: McpConnection, request: Any) -> Any:
     """Return what a request gives; failures of the server become `McpServerFailed`."""
-    from agent_runtime.tools.mcp.connection import CallLost, ServerError
-
     try:
         return await request
     except (CallLost, ServerError) as error:

@@ -90,8 +90,8 @@ def script(command: str, folder: bytes | None, variables: Mapping[bytes, bytes |
     if folder is not None:
         # It may have been meant, or approved, for that folder only.
         gone = b"The folder %s is gone: nothing was run. The next command begins in the workspace."
-        told = b"{ command echo %s; exit 1; }" % _quoted(gone % folder)
-        parts.append(b"cd -- %s 2>/dev/null || %s\n" % (_quoted(folder), told))
+        instead = b"{ command echo %s; exit 1; }" % _quoted(gone % folder)
+        parts.append(b"cd -- %s 2>/dev/null || %s\n" % (_quoted(folder), instead))
     return b"".join([*parts, _COMMAND % _quoted(command.encode(errors="replace"))])
 
 

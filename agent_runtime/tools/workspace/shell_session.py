@@ -105,7 +105,7 @@ class ShellSession:
         """Return what a command begins with: the same for all calls of an answer.
 
         A call may wait for a person's approval while others of its answer run, and they must not
-        move it to another folder than the person was told.
+        move it to another folder than the question names.
         """
         await self._restore(context, workspace)
         answer = call_place(context.call_id)[0]
