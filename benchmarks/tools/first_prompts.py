@@ -97,7 +97,7 @@ def _peer(program: str, url: str, folder: Path) -> None:
 
 def _row(what: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the sizes of a request: of its schemas, the rest of its prompt, and both."""
-    tools = request.get("tools") or []
+    tools: list[dict[str, Any]] = request.get("tools") or []
     # Without the wrapper that only this wire has around each.
     schemas = sum(len(orjson.dumps(one.get("function", one))) for one in tools)
     messages = len(orjson.dumps(request["messages"]))

@@ -94,9 +94,13 @@ def awaiting(
         NotAskable: it requests something else, or too much.
     """
     requests = result.input_requests or {}
+    if not requests:
+        raise NotAskable("to be called again and again")
     if done >= MAX_ROUNDS:
         raise NotAskable(f"more than {MAX_ROUNDS} rounds of questions")
-    if len(requests) > MAX_QUESTIONS or len(result.request_state or "") > MAX_STATE:
+    # Also that it can be stored: a key or a state may be no valid text.
+    size = len(orjson.dumps([*requests, result.request_state]))
+    if len(requests) > MAX_QUESTIONS or size > MAX_STATE:
         raise NotAskable("more questions, or more state, than one call may have")
     questions: list[ToolQuestion] = []
     for key, request in requests.items():
@@ -127,6 +131,8 @@ def _form(
     schema = params.requested_schema
     given: object = schema.get("properties", {})
     properties = cast("dict[str, Property]", given) if isinstance(given, dict) else {}
+    if not all(isinstance(one, dict) for one in properties.values()):  # pyright: ignore
+        raise NotAskable("fields that the protocol does not have")
     if len(properties) > MAX_FIELDS or len(orjson.dumps(properties)) > MAX_STATE:
         raise NotAskable("more fields than a question may have")
     required: object = schema.get("required", [])
@@ -140,7 +146,7 @@ def _question(asked: str, state: Mapping[str, Any], problem: str = "") -> ToolQu
     if choices:
         return ToolQuestion("single", problem + asked, choices, state)
     fields = [
-        f"- {clean(name)} ({one.get('type', 'string')}"
+        f"- {clean(name)} ({clean(str(one.get('type', 'string')))[:40]}"
         f"{'' if name in state['required'] else ', optional'})"
         f"{': ' + clean(str(one['description']))[:300] if one.get('description') else ''}"
         for name, one in properties.items()

@@ -6,15 +6,26 @@ import sys
 from typing import Any
 
 import pytest
+from mcp_types import (
+    ElicitRequest,
+    ElicitRequestFormParams,
+    InputRequiredResult,
+    ListRootsRequest,
+)
 
 from agent_runtime import Agent, McpServer, ToolContext, tool
 from agent_runtime.models.scripted import call, say
-from agent_runtime.tools.mcp.elicitation import NOBODY, reply_of
+from agent_runtime.tools.mcp.elicitation import MAX_ROUNDS, NOBODY, NotAskable, awaiting, reply_of
 from agent_runtime.tools.questions import ToolAnswer
 from tests.support.worlds import Play
 from tests.tools.mcp import sdk_server
 
 pytestmark = pytest.mark.backends("file")
+
+
+def form(properties: dict[str, Any]) -> ElicitRequest:
+    schema = {"type": "object", "properties": properties}
+    return ElicitRequest(params=ElicitRequestFormParams(message="M", requested_schema=schema))
 
 
 def server() -> McpServer:
@@ -100,3 +111,36 @@ def test_an_answer_gets_the_type_that_is_asked_for(
     else:
         assert reply.responses["k"].content == {"x": content} and reply.state == "s"
     assert reply_of([ToolAnswer(state, None)]).responses["k"].action == "cancel"
+
+
+@pytest.mark.parametrize(
+    ("requests", "done", "problem"),
+    [
+        ({}, 0, "again and again"),
+        ({"k": ListRootsRequest()}, 0, "roots/list"),
+        ({"k": form({"x": {"type": "string"}})}, MAX_ROUNDS, "rounds"),
+        ({str(n): form({}) for n in range(6)}, 0, "more questions"),
+        ({"k": form({str(n): {} for n in range(21)})}, 0, "more fields"),
+        ({"k": form({"x": 1})}, 0, "fields that the protocol does not have"),
+    ],
+)
+def test_what_no_person_is_asked_is_refused(
+    requests: dict[str, Any], done: int, problem: str
+) -> None:
+    result = InputRequiredResult(input_requests=requests, request_state="s")
+    with pytest.raises(NotAskable, match=problem):
+        awaiting(result, "It", done, str)
+
+
+async def test_a_server_that_has_forgotten_what_it_asked_fails_the_call(play: Play) -> None:
+    async with play([call("sums__send", what="it")]) as world:
+        result = await world.run(Agent(tools=[server()]), thread="t")
+        for question in result.questions:
+            answer = "yes" if question.kind == "single" else '{"city": "Ulm", "floor": 3}'
+            await world.runtime.answer(question.id, answer)
+    # Another process, with another one of the server, whose states are its own.
+    async with play([say("Done.")]) as world:
+        [run] = await world.store.runs.list(thread_id="t")
+        assert (await world.runtime.resume(run.id, Agent(tools=[server()]))).ok
+        [(outcome, _)] = await world.results("t")
+        assert outcome == "error"
