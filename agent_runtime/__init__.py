@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from agent_runtime.tools.context_sources.instructions import ProjectInstructions
     from agent_runtime.tools.function import tool
     from agent_runtime.tools.mcp.config import mcp_servers
+    from agent_runtime.tools.mcp.prompts import McpPrompt, mcp_prompts
     from agent_runtime.tools.mcp.server import McpServer
     from agent_runtime.tools.skills.find import SkillFolder
     from agent_runtime.tools.skills.skill import Skill
@@ -130,6 +131,7 @@ __all__ = [
     "InterruptedCall",
     "LiteLLMEmbedder",
     "LiteLLMModel",
+    "McpPrompt",
     "McpServer",
     "MemoryConfig",
     "MemoryMode",
@@ -189,6 +191,7 @@ __all__ = [
     "get_context_window",
     "latest",
     "load_settings",
+    "mcp_prompts",
     "mcp_servers",
     "model_from_name",
     "plan_tool",
@@ -228,6 +231,7 @@ _HOMES = {
     "InterruptedCall": ".human.interruptions",
     "LiteLLMEmbedder": ".models.retrieval.embedding",
     "LiteLLMModel": ".models.litellm",
+    "McpPrompt": ".tools.mcp.prompts",
     "McpServer": ".tools.mcp.server",
     "MemoryConfig": ".agent",
     "MemoryMode": ".agent",
@@ -287,6 +291,7 @@ _HOMES = {
     "get_context_window": ".prompt.trim",
     "latest": ".memory.node.memory",
     "load_settings": "agent_runtime_config",
+    "mcp_prompts": ".tools.mcp.prompts",
     "mcp_servers": ".tools.mcp.config",
     "model_from_name": ".models",
     "plan_tool": ".plan.tool",

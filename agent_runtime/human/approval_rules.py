@@ -93,9 +93,15 @@ def rule_pattern(
     return None
 
 
-def call_digest(tool: Tool, call: ToolCall, given: Mapping[str, Any]) -> str:
-    """Return the digest that an answer is bound to: of the call, its arguments and the tool."""
-    return json_digest(call.id, call.name, call.arguments, _unordered(dict(given)), tool.binding())
+def call_digest(tool: Tool, call: ToolCall, given: Mapping[str, Any], folder: str = "") -> str:
+    """Return the digest that an answer is bound to.
+
+    Args:
+        folder: where the call would run, if its tool says so.
+    """
+    where = [folder] if folder else []
+    given = _unordered(dict(given))
+    return json_digest(call.id, call.name, call.arguments, given, tool.binding(), *where)
 
 
 def _unordered(value: Any) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_runtime.errors import ToolError
@@ -14,7 +14,7 @@ from agent_runtime.human.approval_rules import (
     pattern_of,
 )
 from agent_runtime.human.ask_user import NOBODY, AskUser, parse_question
-from agent_runtime.human.display import known_secrets
+from agent_runtime.human.display import escape_invisible, known_secrets
 from agent_runtime.human.interruptions import (
     KIND,
     Rerun,
@@ -37,14 +37,23 @@ from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import Note, ToolCall, ToolResult, encodable
 from agent_runtime.tools.argument_patterns import covers, shown_arguments
 from agent_runtime.tools.base import REFUSED, Tool
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.fingerprint import json_digest
+from agent_runtime.tools.questions import AwaitingAnswers, ToolAnswer
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import ApprovalRule, approval_rules
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Commit, Finish, Lease, NewEvent
-from agent_runtime_storage.contract.records.questions import ApprovalRow, NewQuestion, QuestionKind
+from agent_runtime_storage.contract.records.questions import (
+    ApprovalRow,
+    NewQuestion,
+    QuestionKind,
+    QuestionRow,
+)
 from agent_runtime_storage.contract.store import UserStore
 
+OF_TOOL = "of_tool"
+"""In the body of a question that a call asks while it runs: what comes back with the answer."""
 MAX_WHY = 1000
 """How many characters of the model's text a question shows."""
 INTERRUPTED = (
@@ -55,11 +64,16 @@ INTERRUPTED = (
 
 @dataclass(frozen=True, slots=True)
 class ReadyCall:
-    """A call that can run."""
+    """A call that can run.
+
+    Attributes:
+        answers: to the questions that it asked when it ran before.
+    """
 
     index: int
     call: ToolCall
     tool: Tool
+    answers: tuple[ToolAnswer, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,6 +85,7 @@ class GateResult:
         done: results of calls that do not run.
         interrupted: calls that a dead process had started; `done` has what is known of each.
         waiting: how many calls wait for an answer.
+        asked: calls (node, index) that ran, and ask something before they can go on.
         new: the questions that have not been asked yet.
     """
 
@@ -78,6 +93,7 @@ class GateResult:
     done: dict[int, ToolResult]
     interrupted: Sequence[ReadyCall] = ()
     waiting: int = 0
+    asked: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     new: list[NewQuestion] = field(default_factory=list[NewQuestion])
 
 
@@ -88,16 +104,25 @@ class ApprovalRequest:
     Attributes:
         given: its arguments as the tool takes them.
         pattern: the pattern for which it needs an approval; None if it no longer needs one.
+        folder: where it would run, if its tool says so.
     """
 
     ready: ReadyCall
     given: Mapping[str, Any]
     pattern: Mapping[str, str] | None
+    folder: str = ""
 
     @property
     def digest(self) -> str:
         """The digest that an answer is bound to."""
-        return call_digest(self.ready.tool, self.ready.call, self.given)
+        return call_digest(self.ready.tool, self.ready.call, self.given, self.folder)
+
+    @property
+    def text(self) -> str:
+        """What a person is asked."""
+        text = self.ready.tool.question()
+        # Escaped, because the agent can make a folder of any name.
+        return f"{text} It would run in {escape_invisible(self.folder)}." if self.folder else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +152,19 @@ class Gate:
         secrets = known_secrets(settings)
         return cls(log, rules, settings.answer_timeout, reopened, secrets, asks)
 
-    async def sort(self, exchange: Exchange, sorted_calls: GateResult) -> GateResult:
+    async def sort(
+        self,
+        exchange: Exchange,
+        sorted_calls: GateResult,
+        context: Callable[[str], ToolContext],
+    ) -> GateResult:
         """Return which calls may run, by the answers so far.
 
         A question stays asked even if the rules no longer ask it.  An approval holds for the same
         call of the same tool only, including one that was started before a crash.
+
+        Args:
+            context: returns a tool's context, given the call's id.
         """
         gated = GateResult([], sorted_calls.done)
         again = await self._resolved(exchange, sorted_calls.interrupted, gated)
@@ -149,33 +182,60 @@ class Gate:
             if pattern is None and not asked:
                 gated.ready.append(one)
             else:
-                asking.append(ApprovalRequest(one, given, pattern))
+                folder = await one.tool.working_folder(context(one.call.id))
+                asking.append(ApprovalRequest(one, given, pattern, folder))
         if asking and not await may_wait(self.log.store, self.log.lease.run_id):
             for each in asking:
                 text = NOBODY if isinstance(each.ready.tool, AskUser) else REFUSED
                 gated.done[each.ready.index] = ToolResult(text, outcome="refused")
         elif asking:
             await self._ask(exchange, asking, known, gated)
+        await self._add_answers(exchange, gated)
         return gated
 
     def may_ask_about(self, tool: Tool) -> bool:
         """Return whether a call of a tool may have to wait for a person."""
         return isinstance(tool, AskUser) or may_need_approval(tool, self.rules)
 
-    async def _known(self, exchange: Exchange) -> dict[int, tuple[Question, str]]:
-        """Return the last question of each call of the exchange, with its digest, by index."""
+    async def _rows(self, exchange: Exchange) -> list[QuestionRow]:
+        """Return the questions of the exchange's calls, oldest first."""
         # The exchange is new in this execution, so the store need not be asked at each step.
         if exchange.seq != self.reopened:
-            return {}
+            return []
         rows = await self.log.store.questions.list(run_id=self.log.lease.run_id, limit=10_000)
+        return [row for row in rows if row.node_id == exchange.seq and row.status != "withdrawn"]
+
+    async def _known(self, exchange: Exchange) -> dict[int, tuple[Question, str]]:
+        """Return the last question about each call of the exchange, with its digest, by index."""
         return {
             row.position: (Question.of(row), str(row.body.get("digest", "")))
-            for row in rows
-            if row.node_id == exchange.seq
-            and row.position is not None
-            and row.status != "withdrawn"
-            and row.kind != KIND
+            for row in await self._rows(exchange)
+            if row.position is not None and row.kind != KIND and OF_TOOL not in row.body
         }
+
+    async def _add_answers(self, exchange: Exchange, gated: GateResult) -> None:
+        """Give calls the answers to what they asked; one with an open question waits on."""
+        own = [row for row in await self._rows(exchange) if OF_TOOL in row.body]
+        ready, gated.ready = gated.ready, []
+        for one in ready:
+            rows = [row for row in own if row.position == one.index]
+            if any(row.status == "open" for row in rows):
+                gated.waiting += 1
+            else:
+                gated.ready.append(replace(one, answers=tuple(map(_tool_answer, rows))))
+
+    async def ask_for(
+        self, exchange: Exchange, one: ReadyCall, asked: AwaitingAnswers, gated: GateResult
+    ) -> None:
+        """Add the questions of a call that ran."""
+        _, asker = await self._asker()
+        for question in asked.questions:
+            body: dict[str, Any] = {"text": question.text, "choices": list(question.choices)}
+            body |= {OF_TOOL: dict(question.state), **asker}
+            self._add(exchange, one, question.kind, body, gated)
+        # Counted by call.
+        gated.waiting -= len(asked.questions) - 1
+        gated.asked.append((exchange.seq, one.index))
 
     async def allowance_notes(self, exchange: Exchange) -> list[Note]:
         """Return a note for each reason that a person gave when allowing a call of the exchange."""
@@ -264,7 +324,7 @@ class Gate:
         name, given = asking.ready.call.name, dict(asking.given)
         shown = shown_arguments(given, self.secrets)
         return {
-            "text": asking.ready.tool.question(),
+            "text": asking.text,
             "tool": name,
             "arguments": shown,
             "pattern": dict(asking.pattern or {}),
@@ -331,6 +391,7 @@ class Gate:
         finish = _suspension(gated.waiting, below)
         await self.log.write(
             Commit(
+                wait=tuple(gated.asked),
                 # A suspended run may wait for days, and must not hold budget meanwhile.
                 release=self.log.reserved,
                 finish=finish,
@@ -378,6 +439,12 @@ def is_allowed_for_thread(
     return any(
         one.binding == binding and covers(one.arguments, asking.given, tool.folder) for one in named
     )
+
+
+def _tool_answer(row: QuestionRow) -> ToolAnswer:
+    choices: Sequence[Any] = row.answer.get("choices", ())
+    text = row.answer.get("text", choices[0] if choices else None)
+    return ToolAnswer(row.body[OF_TOOL], None if text is None else str(text))
 
 
 def question_event(question: NewQuestion) -> NewEvent:

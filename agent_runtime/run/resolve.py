@@ -42,6 +42,7 @@ from agent_runtime.tools.mcp.pool import McpConnections
 from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime.tools.skills.open_skill import OpenSkill
 from agent_runtime.tools.toolset import Toolset
+from agent_runtime.tools.workspace.file_rules import FileRules
 from agent_runtime.tools.workspace.shell_session import BASH, commands_note
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import approval_rules
@@ -271,7 +272,9 @@ def _with_plan_tool(agent: Agent[Any], settings: Settings) -> Agent[Any]:
 
 async def _with_skills(agent: Agent[Any]) -> Agent[Any]:
     skills = await load_skills(agent.skills)
-    return replace(agent, tools=(*agent.tools, OpenSkill(skills))) if skills else agent
+    if not skills:
+        return agent
+    return replace(agent, tools=(*agent.tools, OpenSkill(skills, FileRules.of(agent.tools))))
 
 
 def _as_sub_agent(agent: Agent[Any], settings: Settings) -> Agent[Any]:

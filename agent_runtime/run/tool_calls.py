@@ -19,7 +19,7 @@ import anyio
 from agent_runtime.concurrency import SelfCancelled, carried, contained, single_error
 from agent_runtime.errors import InvariantError
 from agent_runtime.human.gate import Gate, GateResult, ReadyCall
-from agent_runtime.human.waiting import AwaitingHuman, questions_of
+from agent_runtime.human.waiting import AwaitingHuman, may_wait, questions_of
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import (
@@ -32,6 +32,7 @@ from agent_runtime.models.telemetry.tool_calls import execute_tool
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.base import error_result as raised_result
 from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.questions import AwaitingAnswers
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_storage.contract.records.log import Finish, Node
 
@@ -156,7 +157,7 @@ async def run_calls(
         [one for one in ready if one.index in settled and _is_unverified(settled[one.index])],
     )
     if gate is not None:
-        gated = await gate.sort(exchange, gated)
+        gated = await gate.sort(exchange, gated, context)
     if not gated.ready and not gated.waiting:
         await close(done)
         return None
@@ -164,8 +165,14 @@ async def run_calls(
     fresh = [one.index for one in gated.ready if one.index not in exchange.marked]
     if fresh or done:
         await log.start(fresh, done)
-    waiting = await _ParallelCalls(log, context, close).run(gated.ready)
-    if gate is None or not (gated.waiting or waiting):
+    parallel = _ParallelCalls(log, context, close, asks=gate is not None)
+    waiting = await parallel.run(gated.ready)
+    if gate is None:
+        return None
+    for one in gated.ready:
+        if (asked := parallel.asking.get(one.index)) is not None:
+            await gate.ask_for(exchange, one, asked, gated)
+    if not (gated.waiting or waiting):
         return None
     return await gate.suspend(gated, waiting)
 
@@ -178,10 +185,14 @@ class _ParallelCalls:
         log: RunLog,
         context: Callable[[str], ToolContext],
         close: Callable[[dict[int, ToolResult]], Awaitable[None]],
+        *,
+        asks: bool,
     ) -> None:
         self.log, self.exchange = log, log.open_exchange()
         self.context, self.close = context, close
         self.waiting: dict[int, AwaitingHuman] = {}
+        self.asking: dict[int, AwaitingAnswers] = {}
+        self._asks = asks
         self._recording = anyio.Lock(fast_acquire=True)
 
     async def run(self, calls: Sequence[ReadyCall]) -> list[AwaitingHuman]:
@@ -194,7 +205,8 @@ class _ParallelCalls:
                     group.start_soon(carried, self._run, call)
             for call in pending:
                 # A tool found the task of its own call in the event loop and cancelled it.
-                if call.index not in self.waiting and call.index not in self.exchange.results:
+                known = {*self.waiting, *self.asking, *self.exchange.results}
+                if call.index not in known:
                     # The last result closed the exchange; closing leaves `results` as it was.
                     if self.log.exchange is not self.exchange:
                         break
@@ -223,8 +235,12 @@ class _ParallelCalls:
             raise
         if isinstance(result, AwaitingHuman):
             self.waiting[call.index] = result
-        else:
+        elif not isinstance(result, AwaitingAnswers):
             await self._record(call.index, result)
+        elif self._asks and await may_wait(self.log.store, self.log.lease.run_id):
+            self.asking[call.index] = result
+        else:
+            await self._record(call.index, ToolResult(result.text, outcome="refused"))
 
     async def _record(self, index: int, result: ToolResult) -> None:
         # Shielded: the tool has done its work, so its result is recorded even if the run is being
@@ -261,7 +277,10 @@ async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> T
 
 
 async def _call(one: ReadyCall, context: Callable[[str], ToolContext]) -> ToolResult:
-    return await one.tool.call(one.call.arguments, context(one.call.id))
+    made = context(one.call.id)
+    if one.answers:
+        made = replace(made, answers=one.answers)
+    return await one.tool.call(one.call.arguments, made)
 
 
 def _not_a_result(tool: Tool, value: object) -> ToolResult:

@@ -146,6 +146,14 @@ class Tool(ABC):
         """Return what a person is asked about a call that needs an approval."""
         return f"May the agent call {self.name}?"
 
+    async def working_folder(self, context: ToolContext) -> str:
+        """Return the folder that a call would run in; empty where the arguments say all.
+
+        The question about the call names it, and an approval holds for a call in that folder only.
+        """
+        del context
+        return ""
+
     def binding(self) -> str:
         """Return a digest of the tool, the same in every process, to bind approvals to."""
         spec = [self.spec.name, self.spec.description, self.spec.parameters]

@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from agent_runtime.files.attach import MAX_BYTES, File, store_file
 from agent_runtime.messages import FileRef, encodable
+from agent_runtime.tools.questions import ToolAnswer
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_storage.contract.store import UserStore
 
@@ -44,6 +45,7 @@ class ToolContext(Generic[Deps]):
         max_file_bytes: the largest file that can be stored.
         timezone: IANA name of the zone in which the agent reads times.
         report: gets what `progress` tells.
+        answers: to questions that this call has asked, oldest first; see `AwaitingAnswers`.
         services: parts of the run that the runtime's own tools use, by type; see `service`.
     """
 
@@ -62,6 +64,7 @@ class ToolContext(Generic[Deps]):
     services: Mapping[type[Any], Any] = field(default_factory=dict[type[Any], Any])
     timezone: str = "UTC"
     report: Callable[[Mapping[str, Any]], None] = _ignored
+    answers: tuple[ToolAnswer, ...] = ()
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Tell listeners how far the call is; nothing of it is recorded.

@@ -14,7 +14,7 @@ from agent_runtime.tools.mcp.config import user_file
 from tests.cli.screen import at_terminal
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
-from tests.tools.mcp import raw_server
+from tests.tools.mcp import raw_server, sdk_server
 from tests.tools.mcp.serving import described, noted, raw
 
 ECHO = Reply(calls=(("tool__echo", {"a": 1}),))
@@ -153,3 +153,15 @@ def test_a_terminal_shows_a_definition_and_asks(machine: Machine) -> None:
     with at_terminal(machine.folder, machine.environ, *options) as screen:
         screen.until("The agent wants to call tool__echo:", "has changed what the tool is")
         assert len(noted(folder, "calls")) == 1
+
+
+def test_a_prompt_is_a_command_of_a_chat(machine: Machine) -> None:
+    machine.invoke("mcp", "add", "sums", sys.executable, sdk_server.__file__)
+    lines = "/prompts\n/sums__none\n/sums__review\n/sums__review 'a b.py' deep\n"
+    chat = machine.invoke("chat", stdin=lines)
+    assert "/sums__review file [depth]  Review a file." in chat.stderr
+    assert "There is no prompt sums__none." in chat.stderr
+    assert "The prompt sums__review needs file." in chat.stderr
+    assert "  | Review a b.py (deep)." in chat.stderr
+    [request] = machine.server.requests
+    assert request.json["messages"][-1]["content"] == "Review a b.py (deep)."

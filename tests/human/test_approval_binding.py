@@ -440,3 +440,40 @@ async def test_several_calls_of_one_answer_are_bound_separately(play: Play) -> N
         for question in suspended.questions:
             await world.runtime.answer(question.id, question.arguments["version"] == "2")
         assert (await world.resume(own)).ok and ran == ["2 to staging"]
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["there", "gone"])
+async def test_a_command_is_approved_for_the_folder_that_the_question_names(
+    tmp_path: Path, database_url: str, play: Play, gone: bool
+) -> None:
+    root, inner = tmp_path / "work", tmp_path / "work" / "a\nb"
+    inner.mkdir(parents=True)
+
+    def asks(given: dict[str, Any]) -> bool:
+        return given["command"] == "touch made"
+
+    tools = workspace_tools(root, shell=True, shell_approval=asks)
+    # The second call of the answer must not move the first, which waits.
+    both = calls(raw_call("bash", command="touch made"), raw_call("bash", command="cd .."))
+    script = [call("bash", command="cd 'a\nb'"), both]
+    async with play(script) as world:
+        [question] = (await world.run(Agent(tools=tools), thread="t")).questions
+        assert question.text == f"May the agent call bash? It would run in {root}/a\\nb."
+        assert await world.runtime.answer(question.id, True)
+    if gone:
+        inner.rmdir()
+    async with play([say("Done.")]) as world:
+        [run] = await world.store.runs.list(thread_id="t")
+        result = await world.runtime.resume(run.id, Agent(tools=tools))
+        if gone:
+            # Here the session begins in the workspace, for which nobody allowed it.
+            assert not (root / "made").exists()
+            [question] = result.questions
+            assert question.text == f"May the agent call bash? It would run in {root}."
+            assert await world.runtime.answer(question.id, True)
+            result = await world.runtime.resume(run.id, Agent(tools=tools))
+        assert result.ok
+        assert [(root / "made").exists(), (inner / "made").exists()] == [gone, not gone]
+        shown = (await world.results("t"))[1][1]
+        where = "the workspace" if gone else "the folder of the last"
+        assert shown.startswith(f"The runtime was restarted: this is a new shell in {where}.")

@@ -14,10 +14,10 @@ import pytest
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.human.questions import Question
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace import command_records as commands
-from agent_runtime.tools.workspace import shell
+from agent_runtime.tools.workspace import shell, shell_session
 from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime.tools.workspace.shell_session import (
     MOST_ENDED,
@@ -153,7 +153,8 @@ class Script:
 
     def __call__(self, request: ModelRequest) -> Scripted:
         self.requests.append(request)
-        return self.steps[len(self.requests) - 1]
+        # The last again, if a note of a command's end leads to one more answer.
+        return self.steps[min(len(self.requests), len(self.steps)) - 1]
 
     def read(self, place: int = -1) -> str:
         """Return what the model read last before an answer."""
@@ -224,6 +225,23 @@ async def test_commands_end_with_their_run_and_the_next_reads_of_it(
             assert ("ended when its run ended" in later.read()) is expected
 
 
+@pytest.mark.usefixtures("quick")
+async def test_nothing_is_told_of_a_command_that_there_was_no_room_for(
+    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_session, "MOST_RUNNING", 2)
+    started = [raw_call("bash", command=f"sleep 60{n}", background=True) for n in range(4)]
+    script = Script(calls(*started), say("Done."))
+    async with play() as world:
+        await world.run(agent(tmp_path, script), thread="t")
+        shown = [text for _, text in await world.results("t")]
+        later = Script(say("Done."))
+        await world.run(agent(tmp_path, later), thread="t")
+    assert sum("are in the background already" in one for one in shown) == 2
+    read = "\n".join(one.text for one in later.requests[0].messages)
+    assert read.count("ended when its run ended") == 2
+
+
 def asks(given: dict[str, Any]) -> bool:
     """Return whether a command needs an approval."""
     return given["command"] == "ask me"
@@ -252,7 +270,7 @@ async def test_a_command_goes_on_while_its_run_waits_for_a_person(
         await world.runtime.answer(question.id, False)
         result = await world.resume(agent(tmp_path, rest, shell_approval=asks))
         assert result.ok
-        assert rest.read().startswith("Exit code 0.\nlate\n")
+        assert rest.read(2).startswith("Exit code 0.\nlate\n")
 
 
 @pytest.mark.usefixtures("quick")

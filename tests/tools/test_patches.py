@@ -36,6 +36,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def folders(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir() if one.is_dir()]
+
+
 OWN = """*** Begin Patch
 *** Update File: a.txt
 @@ two
@@ -192,6 +196,28 @@ async def test_what_another_program_writes_meanwhile_is_not_lost(
     rest = "*** Add File: n.txt\n+ours\n" if name == "n.txt" else "*** Delete File: old.txt\n"
     assert "another program" in await error(patch, patch=head + rest)
     assert contents(tmp_path) == before | {name: b"theirs"}
+
+
+@pytest.mark.parametrize("fails_at", ["staged", "commit"])
+async def test_a_patch_that_fails_leaves_no_folder_that_it_made(
+    tmp_path: Path, patch: Tool, monkeypatch: pytest.MonkeyPatch, fails_at: str
+) -> None:
+    commit = StagedFile.commit
+
+    def fails(self: StagedFile) -> None:
+        if self.path == "a.txt":
+            raise ToolError("a.txt is on a full disk.")
+        commit(self)
+
+    monkeypatch.setattr(StagedFile, "commit", fails)
+    name = "n" * 300 if fails_at == "staged" else "last"
+    added = "".join(f"*** Add File: {one}\n+x\n" for one in ("new/a/1", "new/2", f"b/{name}"))
+    head = "*** Begin Patch\n"
+    await error(patch, patch=f"{head}{added}*** Update File: a.txt\n-one\n+1\n")
+    assert folders(tmp_path) == []
+    monkeypatch.setattr(StagedFile, "commit", commit)
+    await text(patch, patch=f"{head}*** Add File: new/a/1\n+x\n")
+    assert contents(tmp_path)["new/a/1"] == b"x\n"
 
 
 async def test_a_place_that_is_not_unique_is_refused(tmp_path: Path, patch: Tool) -> None:

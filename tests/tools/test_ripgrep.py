@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.tools.workspace.editing.text_file import NotText, TextFile
+from agent_runtime.tools.workspace.reading.pages import page_of
 from agent_runtime.tools.workspace.root import Root
 from agent_runtime.tools.workspace.searching import search
 from agent_runtime.tools.workspace.searching.ripgrep import candidates, ripgrep
@@ -18,6 +19,7 @@ PATTERNS = (
     *("todo", r"\bTODO\b", r"^\s*def \w+\(", "a{", r"foo$", "(?i)todo", "x|", r"\d+\.\d"),
     *("(?<=def )f", r"(a)\1", "schön", r"sch.n", r"[[a]", "[a&&b]", "a.*z", r"\<b", "日本"),
     *(r"\w+本", "'", r"\\n", "\t", ".", "^$", r"\Z", "[^ -~]", "é", "K", r"a++"),
+    *("p.q", "^q", r"p\rq", "w$", "v$", "w.", "v."),
     *(r"a\<b", r"b\>", r"x\w", r"x\W", r"c\sd", r"क\Wष", r"y\b", r"y\w", r"\Dz", r"[^\w]ः"),
 )
 
@@ -42,8 +44,11 @@ def root(tmp_path: Path) -> Root:
         b"c\x1cd\n",
         "क्ष\n".encode(),
         "y‿ y\u200d\n".encode(),
+        b"p\rq\n",
+        b"x\ry\nlone todo\n",
+        b"w\r\r\nv\r",
     ]
-    for index in range(30):
+    for index in range(40):
         (tmp_path / f"{index:02}.txt").write_bytes(contents[index % len(contents)])
     (tmp_path / "-e").write_text("todo\n")
     (tmp_path / "new\nline").write_text("todo\n")
@@ -78,7 +83,17 @@ def lines_of(path: Path) -> list[str]:
         text = TextFile.of(path.read_bytes())
     except NotText:
         return []
-    return text.text.encode("utf-8", "surrogateescape").decode(errors="replace").splitlines()
+    whole = text.text.encode("utf-8", "surrogateescape").decode(errors="replace")
+    lines = whole.removesuffix("\n").split("\n") if whole else []
+    return [one.removesuffix("\r") for one in lines]
+
+
+def test_a_line_has_the_number_and_the_text_that_a_reader_sees(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\rstill one\n\r\r\ntwo\r\r\nfo\n")
+    page = page_of("a", TextFile.of((tmp_path / "a").read_bytes()), 1, None)
+    lines = [f"{number}:{line}" for number, line in enumerate(page.lines, 1)]
+    shown = search_files(Root(tmp_path), Query("", "a"))
+    assert shown.split("\n")[2:] == lines
 
 
 def test_the_result_is_the_same_and_holds_no_secret(

@@ -116,9 +116,11 @@ async def test_what_a_command_reports_is_not_in_its_output(plain: Desk) -> None:
 
 async def test_a_folder_that_is_gone_is_told(plain: Desk) -> None:
     await plain("cd src; rmdir ../src")
-    shown = await plain("pwd")
-    gone = f"The folder {plain.root}/src is gone: this runs in the workspace."
-    assert shown == f"Exit code 0.\n{gone}\n{plain.root}\n"
+    shown = await plain("touch made")
+    gone = f"The folder {plain.root}/src is gone: nothing was run."
+    assert shown == f"Exit code 1.\n{gone} The next command begins in the workspace.\n"
+    assert not (plain.root / "made").exists()
+    assert await plain("pwd") == f"Exit code 0.\n{plain.root}\n"
 
 
 async def test_a_command_that_is_killed_or_replaced_leaves_the_session_as_it_was(
@@ -148,7 +150,8 @@ async def test_a_forged_report_changes_only_the_session(plain: Desk) -> None:
     forged = "printf '\\0state\\0/nowhere\\0bash\\0BAD NAME=1\\0X=1\\0\\0end\\0' >&9; kill -KILL $$"
     await plain.call(forged)
     shown = await plain("pwd; echo $X")
-    assert "The folder /nowhere is gone" in shown and shown.endswith(f"{plain.root}\n1\n")
+    assert "The folder /nowhere is gone" in shown
+    assert await plain("pwd; echo $X") == f"Exit code 0.\n{plain.root}\n1\n"
 
 
 @pytest.mark.parametrize("ending", ["", "\\0end\\0\\0state\\0/nowhere\\0bash\\0B=hunter3\\0"])

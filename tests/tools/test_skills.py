@@ -22,6 +22,8 @@ from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.models.tokens import count_text
 from agent_runtime.tools.skills.find import find_skills, skill_folders
 from agent_runtime.tools.skills.open_skill import NAME, OpenSkill, SkillList
+from agent_runtime.tools.workspace.files import workspace_tools
+from tests.support.worlds import Play
 
 HEADER = "---\nname: {name}\ndescription: {description}\n---\n"
 
@@ -212,3 +214,26 @@ async def test_names_of_very_many_skills_are_bounded_too(tmp_path: Path) -> None
 def test_the_schema_is_small() -> None:
     spec = OpenSkill(()).spec
     assert len(spec.description) + len(str(spec.parameters)) < 400
+
+
+@pytest.mark.parametrize(
+    ("of_tools", "of_settings"),
+    [("*.key", ""), ("", "*.key"), (".claude/skills/tidy/sub", ""), ("", "/.claude/*/*/sub")],
+)
+@pytest.mark.backends("file")
+async def test_what_a_workspace_hides_no_skill_shows(
+    tmp_path: Path, play: Play, of_tools: str, of_settings: str
+) -> None:
+    folder = skill(tmp_path / ".claude" / "skills" / "tidy")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "a.key").write_text("hunter2")
+    (folder / "open.md").write_text("Open.")
+    files = ("sub/a.key", "open.md")
+    script = [*(call(NAME, name="tidy", file=one) for one in files), say("Done.")]
+    tools = workspace_tools(tmp_path, hidden=[of_tools])
+    agent = Agent(ScriptedModel(script), tools=tools, skills=[folder])
+    async with play(settings={"hidden_paths": of_settings}) as world:
+        await world.run(agent, thread="t")
+        [(outcome, hidden), (_, shown)] = await world.results("t")
+    assert outcome == "error" and "hidden" in hidden and "hunter2" not in hidden
+    assert "Open." in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -155,8 +156,8 @@ async def test_texts_are_read_in_their_encoding(kind: str, body: bytes, shown: s
 
 async def test_what_is_no_text_is_refused() -> None:
     async with site() as (there, fetch):
-        url = there.add("/x.pdf", b"%PDF", {"content-type": "application/pdf"})
-        assert "is application/pdf (4 bytes), which is not text" in await error(fetch, url=url)
+        url = there.add("/x.png", b"\x89PNG", {"content-type": "image/png"})
+        assert "is image/png (4 bytes), which is not text" in await error(fetch, url=url)
         assert "answered 404 Not Found" in await error(fetch, url=there.url("/none"))
         url = there.add("/br", b"x", HTML | {"content-encoding": "br"})
         assert "packed as br" in await error(fetch, url=url)
@@ -375,3 +376,66 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
     async with site() as (there, fetch):
         url = there.add("/x", "hello", {"content-type": "text/plain"})
         assert (await text(fetch, url=url)).endswith("hello")
+
+
+PDF = {"content-type": "application/pdf"}
+
+
+def pdf(*pages: str, password: str = "") -> bytes:
+    """Return a PDF with a line of text on each page."""
+    from pypdf import PdfWriter
+    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+    writer = PdfWriter()
+    kind = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    font = DictionaryObject({NameObject(one): NameObject(kind[one]) for one in kind})
+    for line in pages:
+        page = writer.add_blank_page(200, 200)
+        fonts = DictionaryObject({NameObject("/F1"): font})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        stream = DecodedStreamObject()
+        stream.set_data(f"BT /F1 12 Tf 10 100 Td ({line}) Tj ET".encode())
+        page[NameObject("/Contents")] = writer._add_object(stream)  # pyright: ignore
+    writer.add_metadata({"/Title": "The\n paper"})
+    if password:
+        writer.encrypt(password, algorithm="RC4-128")
+    made = io.BytesIO()
+    writer.write(made)
+    return made.getvalue()
+
+
+async def test_the_text_of_a_pdf_is_read_by_page() -> None:
+    async with site() as (there, fetch):
+        for kind in (PDF, {"content-type": "application/octet-stream"}):
+            url = there.add("/a.pdf", pdf("One fish", "Two fish"), kind)
+            shown = await text(fetch, url=url)
+            pages = "[page 1 of 2]\nOne fish\n\n[page 2 of 2]\nTwo fish"
+            assert shown == f"{url}\nThe paper\n\n{pages}"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"%PDF-1.7 damaged", "has no text that can be read: it cannot be read"),
+        (pdf("Secret", password="hunter2"), "has no text that can be read: it is encrypted"),
+        (b"%PDF-" + bytes(client.MOST_BYTES), "has more than 5,000,000 bytes"),
+    ],
+    ids=["damaged", "encrypted", "large"],
+)
+async def test_a_pdf_that_cannot_be_read_is_an_error(body: bytes, problem: str) -> None:
+    async with site() as (there, fetch):
+        assert problem in await error(fetch, url=there.add("/a.pdf", body, PDF))
+
+
+async def test_a_pdf_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_runtime.tools.web.fetch.READ_SECONDS", 0.0)
+    async with site() as (there, fetch):
+        assert "takes too long" in await error(fetch, url=there.add("/a.pdf", pdf("One"), PDF))
+
+
+async def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without its site-packages the program finds no library.
+    monkeypatch.setattr("agent_runtime.tools.web.fetch.PDF_OPTIONS", ("-S",))
+    async with site() as (there, fetch):
+        problem = await error(fetch, url=there.add("/a.pdf", pdf("One"), PDF))
+        assert "pypdf" in problem and "pip install 'agent-runtime-om[pdf]'" in problem

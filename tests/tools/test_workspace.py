@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from agent_runtime.errors import ConfigError
+from agent_runtime.offline.tool_output import parse_listing
 from agent_runtime.tools.workspace import file_tools
 from agent_runtime.tools.workspace import listing as listing_module
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -363,7 +364,10 @@ async def test_a_sparse_file_is_not_read_to_its_end(
 async def test_a_listing_that_takes_too_long_says_so(
     tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing_module, "READ_SECONDS", -1.0)
+    monkeypatch.setattr(listing_module, "LIST_SECONDS", -1.0)
     listing = await text(tools["glob"], pattern="**", by_path=True)
     assert "2 entries for **" in listing
     assert "so entries are missing." in listing
+    # The offline model reports it.
+    parsed = parse_listing(listing)
+    assert parsed is not None and parsed.stopped

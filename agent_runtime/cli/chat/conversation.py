@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
 
 LEAVE = ("/exit", "/quit")
+SEPARATOR = "__"
+"""Between the names of a server and of its prompt."""
 
 
 class Conversation:
@@ -126,7 +128,9 @@ class Conversation:
         name, _, rest = text.partition(" ")
         rest = rest.strip()
         command = SLASH.get(name)
-        if command is None:
+        if name == "/prompts" or (command is None and SEPARATOR in name):
+            self._prompt(name.removeprefix("/"), rest)
+        elif command is None:
             say(f"There is no command {name}; /help lists them, // says a slash.")
         elif name == "/help":
             for line in help_lines():
@@ -158,6 +162,18 @@ class Conversation:
             write_row(f"The model is {self._spec.model}.")
         else:
             say(NO_MODEL)
+
+    def _prompt(self, name: str, rest: str) -> None:
+        """Say a prompt of an MCP server to the agent, or list the prompts."""
+        from agent_runtime.cli.chat import server_prompts
+
+        try:
+            text = server_prompts.chosen(self._spec, name, rest)
+        except Exception as error:
+            self._failed(error)
+            return
+        if text:
+            self._say(text)
 
     def _list_files(self) -> None:
         from agent_runtime.errors import AgentRuntimeError

@@ -43,6 +43,7 @@ SLASH: dict[str, Slash] = {
     "/fork": Slash("continue from another message, by its number", ("fork", HERE, REST), "NODE"),
     "/resume": Slash("continue the run that stopped", ("resume", "--thread", HERE)),
     "/approvals": Slash("list what is allowed on this thread", ("approvals", HERE)),
+    "/prompts": Slash("list the prompts of MCP servers; /SERVER__PROMPT says one"),
     "/quit": Slash("leave; the conversation can be continued"),
     "/exit": Slash("the same"),
 }  # fmt: skip

@@ -19,13 +19,16 @@ from mcp.client.client import Client
 from mcp.client.session import IncomingMessage, MessageHandlerFnT
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from agent_runtime.concurrency import DetachedTasks
 from agent_runtime.errors import AgentRuntimeError, McpServerFailed
 from agent_runtime.tools.fingerprint import json_digest
 from agent_runtime.tools.mcp.bounds import MAX_MESSAGE_BYTES, bounded
+from agent_runtime.tools.mcp.client import client_over
 from agent_runtime.tools.mcp.definitions import MAX_TOOLS, ToolDefinition, definitions_of
+from agent_runtime.tools.mcp.elicitation import Reply
+from agent_runtime.tools.mcp.failures import CallLost, ServerError, ToolChanged
 from agent_runtime.tools.mcp.http import HttpState, http_streams
 from agent_runtime.tools.mcp.oauth import LoginNeeded, stored_login
 from agent_runtime.tools.mcp.records import pinned
@@ -38,6 +41,8 @@ MAX_FAILURES = 5
 REST_SECONDS = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 """Seconds before a server that failed is started again; doubled with each failure."""
+ASKED_SECONDS = 3600.0
+"""How long a connection stays open for a call that has asked a person."""
 IDLE_SECONDS = 60.0
 """How long a connection stays open after the last run that holds it."""
 LIST_PAUSE = 1.0
@@ -47,14 +52,9 @@ NO_SESSION = 404
 """What a server over HTTP answers when it does not know the session."""
 
 T = TypeVar("T")
-
-
-class ToolChanged(Exception):
-    """A tool is not what it was when its call was checked: nothing was sent."""
-
-
-class CallLost(Exception):
-    """The connection ended while a request was on its way: its effect is not known."""
+_CALLED: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,13 @@ class McpConnection:
         return self.listing
 
     async def call(
-        self, tool: str, digest: str | None, arguments: dict[str, Any], on_progress: ProgressFnT
-    ) -> types.CallToolResult:
+        self,
+        tool: str,
+        digest: str | None,
+        arguments: dict[str, Any],
+        on_progress: ProgressFnT,
+        reply: Reply,
+    ) -> types.CallToolResult | types.InputRequiredResult:
         """Call a tool, if its definition still has this digest.
 
         Cancellation: the server is notified.
@@ -164,17 +169,22 @@ class McpConnection:
             McpServerFailed: the server cannot be started; the call was not made.
             ServerError: the server answers with an error.
         """
-        params = types.CallToolRequestParams(name=tool, arguments=arguments)
+        params = types.CallToolRequestParams(
+            name=tool,
+            arguments=arguments,
+            input_responses=dict(reply.responses) or None,
+            request_state=reply.state,
+        )
         # The session's own `call_tool` checks results against the server's schema, whose patterns
         # may keep the event loop busy without an end.
         request = types.CallToolRequest(params=params)
 
-        async def send(client: Client) -> types.CallToolResult:
+        async def send(client: Client) -> types.CallToolResult | types.InputRequiredResult:
             # Only now: the server may have ended, and been started again, since any check before.
             if self.listing.digests.get(tool) != digest:
                 raise ToolChanged
             return await client.session.send_request(
-                request, types.CallToolResult, progress_callback=on_progress
+                request, _CALLED, progress_callback=on_progress
             )
 
         await self.current()
@@ -188,6 +198,20 @@ class McpConnection:
         """Return the first page of the server's resources.  Raises as `call` does."""
         found = await self._request(lambda client: client.session.list_resources())
         return found.resources
+
+    async def prompts(self) -> list[types.Prompt]:
+        """Return the first page of the server's prompts.  Raises as `call` does."""
+
+        async def send(client: Client) -> list[types.Prompt]:
+            if client.server_capabilities.prompts is None:
+                return []
+            return (await client.session.list_prompts()).prompts
+
+        return await self._request(send)
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+        """Return the messages of a prompt.  Raises as `call` does."""
+        return await self._request(lambda client: client.session.get_prompt(name, arguments))
 
     def changed(self, tool: str, digest: str) -> bool:
         """Return whether a tool is not, or no longer, what was recorded and what a model saw."""
@@ -230,6 +254,11 @@ class McpConnection:
         self._holders -= 1
         if not self._holders:
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle)
+
+    def linger(self) -> None:
+        """Keep the connection open while a person is asked: some servers' state ends with it."""
+        self.hold()
+        asyncio.get_running_loop().call_later(ASKED_SECONDS, self.release)
 
     def stop(self) -> None:
         """Let the connection end; the next use starts it again."""
@@ -276,7 +305,7 @@ class McpConnection:
                 async with (
                     self._streams(session) as streams,
                     bounded(streams, session.end) as limited,
-                    Client(_Given(limited), message_handler=_watch(session), cache=None) as client,
+                    client_over(limited, _watch(session)) as client,
                 ):
                     session.client = client
                     await self._list(client)
@@ -425,10 +454,6 @@ def _first(error: BaseException | None) -> BaseException | None:
     return error
 
 
-class ServerError(Exception):
-    """A server answers a request with an error; the text is safe to show."""
-
-
 async def _has_resources(client: Client) -> bool:
     """Return whether the server has any; many say that they may have some."""
     if client.server_capabilities.resources is None:
@@ -440,19 +465,6 @@ async def _has_resources(client: Client) -> bool:
         )
     except (MCPError, ValidationError):
         return False
-
-
-class _Given:
-    """A transport of streams that are open already."""
-
-    def __init__(self, streams: TransportStreams) -> None:
-        self._streams = streams
-
-    async def __aenter__(self) -> TransportStreams:
-        return self._streams
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
 
 
 def _watch(session: _Session) -> MessageHandlerFnT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -15,7 +16,9 @@ from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.fingerprint import json_digest
 from agent_runtime.tools.mcp.definitions import ToolDefinition, tool_name
+from agent_runtime.tools.mcp.failures import CallLost, ServerError, ToolChanged
 from agent_runtime.tools.mcp.server import McpServer
+from agent_runtime.tools.questions import AwaitingAnswers
 
 if TYPE_CHECKING:
     from agent_runtime.tools.mcp.connection import McpConnection
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 PROGRESS_PAUSE = 0.2
 """The least seconds between two events about the progress of a call."""
 MAX_RESOURCES = 200
+MOST_POLLS, POLL_SECONDS = 40, 0.25
+"""How often, and after how long, a call is made again that a server puts off."""
 UNVERIFIED = "The effect of the call is unverified. Check what it did before you repeat it."
 JUST_CHANGED = (
     "The server has just changed what this tool is. Nothing was called; call it again if you still "
@@ -63,8 +68,6 @@ class _ServerTool(Tool):
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Make the call; failures of the server are results that the model can read."""
-        from agent_runtime.tools.mcp.connection import CallLost, ServerError
-
         limit = context.timeout if self.timeout is None else self.timeout
         with context.timer.limit(limit):
             try:
@@ -120,8 +123,16 @@ class McpTool(_ServerTool):
         return (self.server.pin_key, self.definition.digest, digests.get(self.tool, ""))
 
     async def _made(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        from agent_runtime.tools.mcp.connection import ToolChanged
+        from mcp_types import CallToolResult
+
         from agent_runtime.tools.mcp.content import call_result
+        from agent_runtime.tools.mcp.elicitation import (
+            NOBODY,
+            NotAskable,
+            Reply,
+            awaiting,
+            reply_of,
+        )
 
         # What was checked before the call, and perhaps approved.
         seen = self.connection.listing.digests.get(self.tool)
@@ -134,10 +145,27 @@ class McpTool(_ServerTool):
                 reported = now
                 context.progress(progress, total, self.connection.secrets.shown(message or ""))
 
+        reply = reply_of(context.answers)
+        if reply.again:
+            return AwaitingAnswers(NOBODY, questions=reply.again)
+        called = partial(self.connection.call, self.tool, seen, arguments, on_progress)
         try:
-            result = await self.connection.call(self.tool, seen, arguments, on_progress)
+            result = await called(reply)
+            for _ in range(MOST_POLLS):
+                if isinstance(result, CallToolResult) or result.input_requests:
+                    break
+                # The server only wants to be called again, with its state.
+                await anyio.sleep(POLL_SECONDS)
+                result = await called(Reply(state=result.request_state, round=reply.round))
+            if not isinstance(result, CallToolResult):
+                who = f"The MCP server {self.server.name}, in a call of {self.tool},"
+                asked = awaiting(result, who, reply.round, self.connection.secrets.mask)
+                self.connection.linger()
+                return asked
         except ToolChanged:
             return ToolResult(JUST_CHANGED, outcome="error")
+        except NotAskable as error:
+            return ToolResult(f"The server wants {error}, which is not given.", outcome="error")
         return await call_result(result, context.keep, self.connection.secrets.mask)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from agent_runtime.errors import ToolError
+from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.context_sources.base import (
     ContextNote,
     ContextRequest,
@@ -16,6 +17,8 @@ from agent_runtime.tools.context_sources.base import (
 )
 from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.skills.skill import FILE, Skill
+from agent_runtime.tools.workspace.file_rules import USUAL, FileRules
+from agent_runtime.tools.workspace.protected_paths import ProtectedPaths
 
 NAME = "open_skill"
 TOPIC = "the skills"
@@ -71,15 +74,19 @@ def _line(skill: Skill, chars: int) -> str:
 class OpenSkill(FunctionTool[..., str]):
     """The tool that opens these skills.
 
+    Args:
+        rules: what it must not read; the settings' rules come after these.
+
     Attributes:
         skills: by name.
     """
 
-    def __init__(self, skills: Iterable[Skill]) -> None:
+    def __init__(self, skills: Iterable[Skill], rules: FileRules = USUAL) -> None:
         self.skills = {one.name: one for one in skills}
+        self._rules = rules
         super().__init__(self._open, name=NAME, idempotent=True)
 
-    def _open(self, name: str, file: str = "") -> str:
+    def _open(self, context: ToolContext, name: str, file: str = "") -> str:
         """Read a skill.
 
         Args:
@@ -89,16 +96,17 @@ class OpenSkill(FunctionTool[..., str]):
         if skill is None:
             names = ", ".join(list(self.skills)[:MOST_FILES])
             raise ToolError(f"There is no skill {name[:80]!r}.", cure=f"The skills are: {names}.")
+        rules = self._rules + (context.service(ProtectedPaths) or ProtectedPaths())
         if file and file != FILE:
-            return f"{shown_name(file)}:\n{quoted('skill-file', skill.file(file))}"
-        return _opened(skill)
+            return f"{shown_name(file)}:\n{quoted('skill-file', skill.file(file, rules))}"
+        return _opened(skill, rules)
 
 
-def _opened(skill: Skill) -> str:
+def _opened(skill: Skill, rules: FileRules) -> str:
     trust = _PROJECT_TRUST if skill.trust == "project" else _USER_TRUST
     parts = [
         f"The skill {skill.name}, in {shown_name(str(skill.folder))}. {trust}",
-        quoted("skill", skill.body()),
+        quoted("skill", skill.body(rules)),
     ]
     if files := skill.files(MOST_FILES + 1):
         names = ", ".join(map(shown_name, files[:MOST_FILES]))

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.tools.workspace.file_rules import USUAL, FileRules
+from agent_runtime.tools.workspace.protected_paths import DEFAULT, ProtectedPaths
 from agent_runtime.tools.workspace.root import Root
 
 FILE = "SKILL.md"
@@ -61,14 +63,14 @@ class Skill:
                 cure="See https://agentskills.io/specification, or remove the folder.",
             ) from None
 
-    def body(self) -> str:
+    def body(self, rules: FileRules = USUAL) -> str:
         """Return the text of its `SKILL.md` as it is now, without the front matter.
 
         Raises:
             ToolError: it cannot be read.
         """
         try:
-            return _parsed(read_text(self.folder, FILE))[1].strip()
+            return _parsed(self.file(FILE, rules))[1].strip()
         except ValueError as error:
             raise ToolError(f"The skill {self.name} is not valid any more: {error}.") from None
 
@@ -83,18 +85,19 @@ class Skill:
         paths = (one.path for one in walk.found if one.kind == "file" and one.path != FILE)
         return sorted(paths, key=lambda path: (path.count("/"), path))[:most]
 
-    def file(self, path: str) -> str:
+    def file(self, path: str, rules: FileRules = USUAL) -> str:
         """Return the text of one of its files.
 
         Raises:
-            ToolError: it is not one of them, or no text, or too long.
+            ToolError: it is not one of them, or hidden, or no text, or too long.
         """
-        return read_text(self.folder, path)
+        rules.check_readable(self.folder, path)
+        return read_text(self.folder, path, rules.everywhere)
 
 
-def read_text(folder: Path, path: str) -> str:
+def read_text(folder: Path, path: str, rules: ProtectedPaths = DEFAULT) -> str:
     """Return a text in a folder, which no link leaves. Raises `ToolError`."""
-    with _root(folder).read(path) as (file, size):
+    with _root(folder).read(path, rules) as (file, size):
         if size > FILE_BYTES:
             raise ToolError(f"{path} has {size:,} bytes; at most {FILE_BYTES:,} are read.")
         data = file.read(FILE_BYTES)

@@ -7,11 +7,11 @@ import os
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 import anyio
@@ -34,7 +34,11 @@ MOST_REDIRECTS = 5
 KEPT_PAGES = 8
 _REDIRECTS = (301, 302, 303, 307, 308)
 _LEAST_SECRET = 8
+PDF = "application/pdf"
 _PROGRAM = Path(__file__).with_name("page_reader.py")
+_PDF_PROGRAM = Path(__file__).with_name("pdf_reader.py")
+PDF_OPTIONS: tuple[str, ...] = ()
+"""Further options of the interpreter that reads PDFs, which needs an installed library."""
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w-]+)", re.I)
 # Others than those of texts take long on some inputs, or turn data into something else.
 _ENCODING = re.compile(
@@ -184,10 +188,13 @@ async def _read(url: str, content_type: str, body: bytes, cut: bool) -> _Page:
         html = _decoded(content_type, body)
         title, text = await _readable(html, url)
         return _Page(url, title, text, cut or len(text) >= MOST_CHARS)
+    if kind == PDF or body.startswith(b"%PDF-"):
+        title, text = await _text_of_pdf(url, body, cut)
+        return _Page(url, title, text, len(text) >= MOST_CHARS)
     if not _is_text(kind):
         raise ToolError(
             f"{url} is {kind[:80]} ({len(body)}{'+' * cut} bytes), which is not text. Only text, "
-            "HTML, JSON and XML can be read."
+            "HTML, JSON, XML and PDFs can be read."
         )
     text = _decoded(content_type, body)
     return _Page(url, "", text[:MOST_CHARS], cut or len(text) > MOST_CHARS)
@@ -212,21 +219,45 @@ def _decoded(content_type: str, body: bytes) -> str:
 
 async def _readable(html: str, url: str) -> tuple[str, str]:
     """Return the title and the text of HTML. Raises `ToolError` if that takes too long."""
-    options = json.dumps({"base": url, "most": MOST_CHARS}).encode()
+    options = {"base": url, "most": MOST_CHARS}
+    found = await _run("-S", str(_PROGRAM), options=options, data=html.encode("utf-8", "replace"))
+    if found is None:
+        raise ToolError(f"The HTML of {url} is too large or too nested to be read.")
+    return found["title"], found["text"]
+
+
+async def _text_of_pdf(url: str, body: bytes, cut: bool) -> tuple[str, str]:
+    """Return the title and the text of a PDF. Raises `ToolError`."""
+    if cut:
+        # What a PDF consists of stands at its end.
+        raise ToolError(f"The PDF {url} has more than {len(body):,} bytes, so it is not read.")
+    found = await _run(*PDF_OPTIONS, str(_PDF_PROGRAM), options={"most": MOST_CHARS}, data=body)
+    if found is None:
+        raise ToolError(f"The PDF {url} takes too long, or too much memory, to be read.")
+    if "missing" in found:
+        raise ToolError(
+            f"{url} is a PDF, and the package {found['missing']}, which reads them, is not "
+            "installed.",
+            cure="The user can install it: pip install 'agent-runtime-om[pdf]'",
+        )
+    if "problem" in found:
+        raise ToolError(f"The PDF {url} has no text that can be read: {found['problem']}.")
+    return found["title"], found["text"].replace("\0", "")
+
+
+async def _run(*program: str, options: Mapping[str, Any], data: bytes) -> dict[str, Any] | None:
+    """Return what a program makes of a document; None if it fails or takes too long."""
     done = None
     with anyio.move_on_after(READ_SECONDS):
         done = await anyio.run_process(
-            [sys.executable, "-I", "-S", "-W", "ignore", str(_PROGRAM)],
-            input=options + b"\n" + html.encode("utf-8", "replace"),
+            [sys.executable, "-I", "-W", "ignore", *program],
+            input=json.dumps(options).encode() + b"\n" + data,
             stderr=None,
             check=False,
             start_new_session=True,
             env={},
         )
-    if done is None or done.returncode:
-        raise ToolError(f"The HTML of {url} is too large or too nested to be read.")
-    found = json.loads(done.stdout)
-    return found["title"], found["text"]
+    return None if done is None or done.returncode else json.loads(done.stdout)
 
 
 def _shown(page: _Page, offset: int) -> str:

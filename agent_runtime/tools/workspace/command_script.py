@@ -88,8 +88,10 @@ def script(command: str, folder: bytes | None, variables: Mapping[bytes, bytes |
             b"unset %s\n" % name if value is None else b"export %s=%s\n" % (name, _quoted(value))
         )
     if folder is not None:
-        gone = _quoted(b"The folder %s is gone: this runs in the workspace." % folder)
-        parts.append(b"cd -- %s 2>/dev/null || command echo %s\n" % (_quoted(folder), gone))
+        # It may have been meant, or approved, for that folder only.
+        gone = b"The folder %s is gone: nothing was run. The next command begins in the workspace."
+        instead = b"{ command echo %s; exit 1; }" % _quoted(gone % folder)
+        parts.append(b"cd -- %s 2>/dev/null || %s\n" % (_quoted(folder), instead))
     return b"".join([*parts, _COMMAND % _quoted(command.encode(errors="replace"))])
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, WithJsonSchema
@@ -113,6 +114,16 @@ class FileTools:
         # Calls of one answer run in parallel: of two edits of a file none must be lost, and the
         # second must know the version that the first has made.
         self._writing = threading.Lock()
+
+    @property
+    def folder(self) -> Path:
+        """Their folder."""
+        return self._root.path
+
+    @property
+    def rules(self) -> ProtectedPaths:
+        """What they must not write or read, before the settings' rules."""
+        return self._own_rules
 
     def tools(self) -> list[Tool]:
         """Return its methods as tools."""

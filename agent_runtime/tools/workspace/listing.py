@@ -8,11 +8,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from agent_runtime.tools.workspace.path_errors import show
-from agent_runtime.tools.workspace.reading.pages import READ_SECONDS
 from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk
 from agent_runtime.tools.workspace.searching.globs import PathGlob
 from agent_runtime.tools.workspace.searching.ignored import IgnoredFiles
 
+LIST_SECONDS = 60.0
+"""How long a folder is looked through; the result says so if that was not enough."""
 RESULT_CHARS = 7000
 """How much is shown of a listing, about 2,000 tokens."""
 PAGE = 100
@@ -47,7 +48,7 @@ def list_matches(
     parts = root.parts(folder)
     rules = None if ignored else IgnoredFiles(root, parts).matches
     depth = None if glob.depth is None else glob.depth - len(start)
-    deadline = time.monotonic() + READ_SECONDS
+    deadline = time.monotonic() + LIST_SECONDS
     walk = root.walk(folder, depth=depth, deadline=deadline, ignored=rules)
     walk.found = [
         one for one in walk.found if glob.matches((*start, *one.path.split("/")[len(parts) :]))
@@ -92,7 +93,7 @@ def _header(what: str, walk: Walk, offset: int, shown: int, *, newest: bool) -> 
         text += f" Entries {offset + 1:,}-{offset + shown:,} follow" if shown else " None follow"
         text += f"; next: offset={offset + shown}." if offset + shown < total and shown else "."
     if walk.stopped:
-        text += f" It was stopped after {READ_SECONDS:g} s, so entries are missing."
+        text += f" It was stopped after {LIST_SECONDS:g} s, so entries are missing."
     if walk.skipped:
         text += f" Left out: {', '.join(map(show, walk.skipped[:20]))}"
         more = len(walk.skipped) - 20

@@ -166,12 +166,16 @@ class Root:
 
     @contextmanager
     def folder(
-        self, parts: Sequence[str], *, create: bool = False, no_environment: bool = False
+        self,
+        parts: Sequence[str],
+        *,
+        made: list[Sequence[str]] | None = None,
+        no_environment: bool = False,
     ) -> Generator[int]:
         """Open a folder without following links; yield its descriptor.
 
         Args:
-            create: whether to create missing folders.
+            made: creates missing folders, and adds the parts of each; None creates none.
             no_environment: whether to refuse a virtual environment, under any name.
 
         Raises:
@@ -180,10 +184,11 @@ class Root:
         kept = protected_identities()
         opened = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            for part in parts:
-                if create:
+            for depth, part in enumerate(parts, 1):
+                if made is not None:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=opened)
+                        made.append(parts[:depth])
                 # Relative to the open folder, so that renaming one above it changes nothing.
                 child = os.open(part, _FOLDER, dir_fd=opened)
                 os.close(opened)
@@ -229,6 +234,22 @@ class Root:
         return staged.before
 
     @contextmanager
+    def _created(self, parts: Sequence[str], *, no_environment: bool) -> Generator[int]:
+        """Open a folder as `folder` does, with missing ones created.
+
+        In the end those that it created are removed if they are still empty, as they are where no
+        file was written.
+        """
+        made: list[Sequence[str]] = []
+        try:
+            with self.folder(parts, made=made, no_environment=no_environment) as folder:
+                yield folder
+        finally:
+            for one in reversed(made):
+                with suppress(OSError, ToolError), self.folder(one[:-1]) as above:
+                    os.rmdir(one[-1], dir_fd=above)
+
+    @contextmanager
     def staged(
         self,
         path: str,
@@ -242,7 +263,7 @@ class Root:
         parts, unchecked = self._writable(path, rules)
         with (
             path_errors(path),
-            self.folder(parts[:-1], create=True, no_environment=not unchecked) as folder,
+            self._created(parts[:-1], no_environment=not unchecked) as folder,
         ):
             old = status_of(path, parts[-1], folder)
             if old is not None:
@@ -374,7 +395,8 @@ class Root:
         no_environment: bool = False,
     ) -> int:
         """Open a regular file; return its descriptor.  Raises `ToolError`."""
-        opening = self.folder(parts[:-1], create=create, no_environment=no_environment)
+        opens = self._created if create else self.folder
+        opening = opens(parts[:-1], no_environment=no_environment)
         with path_errors(path), opening as folder:
             # Before it is opened: closing a file of an open database would drop its locks.
             status_of(path, parts[-1], folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.messages import ToolResult, encodable
 from agent_runtime.tools.base import NeedsApproval, Tool
 from agent_runtime.tools.context import ToolContext
-from agent_runtime.tools.function import tool
+from agent_runtime.tools.function import FunctionTool, tool
 from agent_runtime.tools.workspace.background_commands import BackgroundCommand
 from agent_runtime.tools.workspace.command_output import Output, asks_for_input
 from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
@@ -85,6 +85,18 @@ class ShellOptions:
         )
 
 
+class _Bash(FunctionTool[..., Awaitable[ToolResult]]):
+    """The tool `bash`, which can say where a call begins."""
+
+    async def working_folder(self, context: ToolContext) -> str:
+        """Return the folder of the run's session."""
+        session = context.service(ShellSession)
+        if session is None or self.folder is None:
+            return str(self.folder or "")
+        start = await session.begin(context, self.folder)
+        return str(self.folder) if start.folder is None else os.fsdecode(start.folder)
+
+
 class Shell:
     """The tools for commands; a model reads the docstrings of their methods.
 
@@ -110,7 +122,7 @@ class Shell:
 
     def tools(self, needs_approval: NeedsApproval) -> list[Tool]:
         """Return its methods as tools, which say what shell there is and how long commands take."""
-        run = tool(
+        run = _Bash(
             self.bash,
             timeout=math.inf,
             needs_approval=needs_approval,
@@ -154,8 +166,8 @@ class Shell:
             launch = await anyio.to_thread.run_sync(self._launch, settings, abandon_on_cancel=True)
         except ConfigError as error:
             return ToolResult(f"The command was not run. {error}", outcome="error")
-        news = await session.restore(context, self._folder)
-        start = session.begin(context.call_id)
+        start = await session.begin(context, self._folder)
+        news = session.news()
         run = CommandRun(self._folder, session, start, launch, encodable(command), news)
         if background:
             return await run.in_background(context, timeout)

@@ -89,6 +89,7 @@ class ShellSession:
         self._tasks = DetachedTasks()
         self._ending = False
         self._start: SessionStart | None = None
+        self._news = ""
 
     @property
     def empty(self) -> bool:
@@ -100,13 +101,14 @@ class ShellSession:
         """The commands that run in the background."""
         return [one for one in self.background.values() if one.end is None]
 
-    def begin(self, call_id: str) -> SessionStart:
+    async def begin(self, context: ToolContext, workspace: Path) -> SessionStart:
         """Return what a command begins with: the same for all calls of an answer.
 
         A call may wait for a person's approval while others of its answer run, and they must not
-        move it to another folder than the person thought of.
+        move it to another folder than the question names.
         """
-        answer = call_place(call_id)[0]
+        await self._restore(context, workspace)
+        answer = call_place(context.call_id)[0]
         if self._start is None or self._start.answer != answer:
             self._start = SessionStart(answer, self.folder, dict(self.variables))
         return self._start
@@ -138,20 +140,23 @@ class ShellSession:
             data["variables"] = sorted(names)[:MOST_NAMED]
         return data
 
-    async def restore(self, context: ToolContext, workspace: Path) -> str:
+    def news(self) -> str:
+        """Return, once, what to tell the model of a session that was restored."""
+        text, self._news = self._news, ""
+        return text
+
+    async def _restore(self, context: ToolContext, workspace: Path) -> None:
         """Read the folder from the log, where a dead process began the session.
 
-        Returns what to tell the model of it, once; else an empty text.  A folder outside of the
-        workspace is not restored: the log may have been imported, and commands must not begin
-        where nobody led them.
+        A folder outside of the workspace is not restored: the log may have been imported, and
+        commands must not begin where nobody led them.
         """
         async with self._reading:
             if self._known:
-                return ""
+                return
             data = await self._last_data(context)
-            text = await self._restored(data, workspace) if data else ""
+            self._news = await self._restored(data, workspace) if data else ""
             self._known = True
-        return text
 
     async def _restored(self, data: Mapping[str, Any], workspace: Path) -> str:
         if not (data.get("folder") or data.get("variables")):
@@ -212,10 +217,16 @@ class ShellSession:
         # Of the same call before a crash.
         await anyio.to_thread.run_sync(output.remove)
         one = BackgroundCommand(context.call_id, command, supervised, output, limit)
-        if self._store is not None:
-            await background.owe_message(self._store, self._thread_id, self._run_id, one)
+        # Its place is taken first: the calls of an answer start together, and the log must not owe
+        # a message about a command that there was no room for.
         self.check_room()
         self.background[one.handle] = one
+        try:
+            if self._store is not None:
+                await background.owe_message(self._store, self._thread_id, self._run_id, one)
+        except BaseException:
+            del self.background[one.handle]
+            raise
         self._tasks.start(self._follow(one, script))
         return one
 

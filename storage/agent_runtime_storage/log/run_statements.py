@@ -132,9 +132,10 @@ class RunStatements:
 
     def update_calls(self, lease: Lease, commit: Commit, bodies: BodyWriter) -> list[Statement]:
         batch: list[Statement] = []
-        for node_id, index in commit.start:
+        moves = [("start_call", one) for one in commit.start]
+        for name, (node_id, index) in [*moves, *(("wait_call", one) for one in commit.wait)]:
             key = {"thread_id": lease.thread_id, "node_id": node_id, "position": index}
-            batch.append(self._scope.statement("start_call", key, rows=1, miss="call"))
+            batch.append(self._scope.statement(name, key, rows=1, miss="call"))
         # In this order: only a done call can be shown, and only done calls let a node be closed.
         batch += [self._finish_call(lease.thread_id, done, bodies) for done in commit.done]
         for shown in commit.shown:

@@ -59,6 +59,10 @@ async def test_a_step_is_recorded_before_it_runs_and_closed_afterwards(user: Use
 
     await user.runs.commit(lease, Commit(start=((2, 0),), events=(NewEvent("tool-start", 2),)))
     assert (await user.log.call("t1", 2, 0)).status == "started"
+    # It waits for a person, and is made again.
+    await user.runs.commit(lease, Commit(wait=((2, 0),), events=(NewEvent("question", 2),)))
+    assert (await user.log.call("t1", 2, 0)).status == "pending"
+    await user.runs.commit(lease, Commit(start=((2, 0),)))
 
     item = await user.inbox.post("t1", "steer", b"also this")
     last = await user.runs.commit(
@@ -78,7 +82,7 @@ async def test_a_step_is_recorded_before_it_runs_and_closed_afterwards(user: Use
     assert (thread.head, thread.last_seq, thread.last_event) == (3, 3, last)
     assert await user.inbox.pending("t1") == []
     events = await user.events.list("t1")
-    assert [event.id for event in events] == [1, 2, 3, 4, 5]
+    assert [event.id for event in events] == [1, 2, 3, 4, 5, 6]
     assert [event.kind for event in events][-1] == "note"
     assert events[-1].data == {"source": "steer"}
 
@@ -99,6 +103,8 @@ async def test_a_step_is_recorded_before_it_runs_and_closed_afterwards(user: Use
         Commit(start=((2, 1),)),
         Commit(start=((2, 0), (2, 0))),
         Commit(start=((2, 7),)),
+        Commit(wait=((2, 0),)),
+        Commit(wait=((2, 7),)),
         Commit(done=(done(2, 1),)),
         Commit(done=(CallDone(1, 0, "ok", b"", 1),)),
         Commit(close=(2,)),

@@ -6,10 +6,12 @@ import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import anyio
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from opentelemetry.trace import get_current_span
+from pydantic import BaseModel
 
 server = MCPServer("sums", log_level="ERROR")
 
@@ -44,6 +46,49 @@ def trace() -> str:
 def note() -> str:
     """A note of the test."""
     return "A note."
+
+
+class Place(BaseModel):
+    """Where to send it."""
+
+    city: str
+    floor: int
+
+
+class Sure(BaseModel):
+    """Whether to do it."""
+
+    sure: bool
+
+
+def ask_place() -> Elicit[Place]:
+    return Elicit("Where to?", Place)
+
+
+def ask_sure(what: str) -> Elicit[Sure]:
+    return Elicit(f"Really send {what}?", Sure)
+
+
+@server.tool()
+def send(
+    what: str,
+    sure: Annotated[Sure, Resolve(ask_sure)],
+    place: Annotated[Place, Resolve(ask_place)],
+) -> str:
+    """Send something."""
+    return f"{what} to {place.city}, floor {place.floor}, sure: {sure.sure}"
+
+
+@server.tool()
+async def old(context: Context) -> str:
+    """Ask in the middle of a call."""
+    return str(await context.elicit("Sure?", Sure))
+
+
+@server.prompt()
+def review(file: str, depth: str = "short") -> str:
+    """Review a file."""
+    return f"Review {file} ({depth})."
 
 
 @asynccontextmanager

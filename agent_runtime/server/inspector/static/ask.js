@@ -13,7 +13,8 @@ export function cardOf(question, link) {
   if (cards.size > 200) cards.clear();
   const card = el("article.need", {"aria-label": titleOf(question)});
   fill(card, el("div.row.wrap", el("b", titleOf(question)), el("span.small.dim", asked(question))),
-    question.why && el("p.small", {dir: "auto"}, question.why), whatRuns(question, card),
+    question.why && el("p.small", {dir: "auto"}, question.why),
+    question.kind === "approval" && el("p.small", {dir: "auto"}, question.text), whatRuns(question, card),
     file ? null : formOf(question),
     link && el("p", el("a", {href: threadLink(question.root_thread || question.thread, {step: null, pane: "side"})}, "See what led here")));
   cards.set(key, card);

@@ -23,7 +23,7 @@ WHOLE_BYTES = 16 << 20
 COUNTED_BYTES = 64 << 20
 """Lines of larger files are not counted to the end."""
 READ_SECONDS = 10.0
-"""How long a file is read for its lines, or a folder for its entries."""
+"""How long a file is read for its lines."""
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ def page_of_large(file: BinaryIO, size: int, first: int, limit: int | None) -> P
 
 
 def _add(page: Page, room: _Room, number: int, kept: bytes, length: int) -> bool:
-    line = kept.decode(errors="replace").rstrip("\r\n")
+    line = kept.decode(errors="replace").removesuffix("\n").removesuffix("\r")
     before = len(page.lines)
     added = room.add(page, number, line)
     if added and length > len(kept):

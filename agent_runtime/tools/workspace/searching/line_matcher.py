@@ -91,7 +91,8 @@ def find(pattern: re.Pattern[str], data: bytes, options: dict[str, Any], clock: 
     try:
         for number, raw in enumerate(io.BytesIO(data), 1):
             clock.line, clock.turn = number, clock.turn + 1
-            line = raw.decode(errors="replace").rstrip("\r\n")
+            # One line end, as where the file is read: another carriage return is part of the line.
+            line = raw.decode(errors="replace").removesuffix("\n").removesuffix("\r")
             if found := pattern.search(line):
                 matches += 1
                 shown.matched(number, line, found.start())

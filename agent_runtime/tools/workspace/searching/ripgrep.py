@@ -19,6 +19,7 @@ MOST_ARGUMENTS = 256 << 10
 """The most bytes of names for one process."""
 FEWEST = 20
 """With fewer files it is quicker to look into them all."""
+_OPTIONS = ("--no-config", "--files-with-matches", "--null", "--text", "--no-ignore", "--hidden")
 # In character classes Rust's syntax has operators that Python's lacks, and `\<` and `\>` are the
 # ends of words there.
 _DIFFERENT = ("[[", "&&", "--", "~~", "\n", "\r", r"\<", r"\>", r"\b{")
@@ -30,6 +31,7 @@ _NOT_UTF8 = (
 # Characters that `\w`, `\s` and `\b` take for another kind than Python does.
 _ANOTHER_KIND = r"[\p{No}\p{M}\p{Pc}\x1c-\x1f\u{200c}\u{200d}&&[^_]]"
 _DOUBTFUL = ("-e", _NOT_UTF8, "-e", _ANOTHER_KIND)
+_LONE_CR = r"\r[^\n]"
 
 
 def ripgrep(root: Path) -> str | None:
@@ -55,30 +57,41 @@ def candidates(
         return None
     if (program := ripgrep(root)) is None:
         return None
-    options = ["--no-config", "--files-with-matches", "--null", "--text", "--crlf", "--no-ignore"]
-    options += ["--hidden", "--ignore-case" if ignore_case else "--case-sensitive"]
-    found: set[str] = set()
+    case = "--ignore-case" if ignore_case else "--case-sensitive"
     deadline = time.monotonic() + seconds
-    for some in _portions(names):
-        if (left := deadline - time.monotonic()) <= 0:
-            return None
-        try:
-            ended = subprocess.run(
-                [program, *options, "-e", pattern, *_DOUBTFUL, "--", *some],
-                cwd=root,
-                env={},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=left,
-                check=False,
-            )
-        except (OSError, ValueError, subprocess.TimeoutExpired):
-            return None
-        # 2 also where a file cannot be read or the pattern is Python's own.
-        if ended.returncode not in (0, 1):
-            return None
-        found |= {os.fsdecode(one) for one in ended.stdout.split(b"\0") if one}
+    found: set[str] = set()
+    # With `--crlf`, `.`, `^` and `$` take a lone carriage return for the end of a line, as we do
+    # not, and no pattern may name one: those files are found by a second look.
+    for looks_for in (["--crlf", case, "-e", pattern, *_DOUBTFUL], ["-e", _LONE_CR]):
+        rest = [one for one in names if one not in found]
+        for some in _portions(rest):
+            matching = _matching([program, *_OPTIONS, *looks_for, "--", *some], root, deadline)
+            if matching is None:
+                return None
+            found |= matching
     return found
+
+
+def _matching(command: Sequence[str], root: Path, deadline: float) -> set[str] | None:
+    """Return the files that a command of ripgrep lists; None if it fails."""
+    if (left := deadline - time.monotonic()) <= 0:
+        return None
+    try:
+        ended = subprocess.run(
+            command,
+            cwd=root,
+            env={},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=left,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    # 2 also where a file cannot be read or the pattern is Python's own.
+    if ended.returncode not in (0, 1):
+        return None
+    return {os.fsdecode(one) for one in ended.stdout.split(b"\0") if one}
 
 
 def _portions(names: Iterable[str]) -> Iterator[list[str]]:

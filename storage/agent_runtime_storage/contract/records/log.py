@@ -344,6 +344,8 @@ class Commit:
 
     start: tuple[tuple[int, int], ...] = ()
     """Calls (node, index) from `pending` to `started`."""
+    wait: tuple[tuple[int, int], ...] = ()
+    """Calls from `started` to `pending`: they wait for a person, and are made again."""
     done: tuple[CallDone, ...] = ()
     """Calls from `pending` or `started` to `done`."""
     shown: tuple[CallShown, ...] = ()

@@ -32,6 +32,11 @@ UPDATE calls SET status = 'started'
 WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
   AND position = :position AND status = 'pending';
 
+-- name: wait_call
+UPDATE calls SET status = 'pending'
+WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
+  AND position = :position AND status = 'started';
+
 -- name: finish_call
 UPDATE calls
 SET status = 'done', outcome = :outcome, body = :body, blob = :blob, shown = :shown,
