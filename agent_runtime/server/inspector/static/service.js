@@ -14,6 +14,10 @@ export class Problem extends Error {
 const exported = document.getElementById("export");
 export const file = exported && JSON.parse(exported.textContent);
 
+let asked = () => {};
+// `callback` is called when the service wants to know who asks.
+export function onUnknown(callback) { asked = callback; }
+
 async function request(path, options) {
   let answer;
   try {
@@ -22,6 +26,7 @@ async function request(path, options) {
     throw new Problem(0, "The service cannot be reached.", "Check that it runs; the page tries again by itself.");
   }
   if (answer.ok) return answer;
+  if (answer.status === 401 && path !== "api/session") asked();
   const told = await answer.json().catch(() => ({}));
   const detail = told.detail || told.title || `The service answered ${answer.status}.`;
   throw new Problem(answer.status, detail, told.cure);
@@ -48,6 +53,12 @@ export async function search(text, thread) {
   const q = new URLSearchParams({q: text, limit: 50, ...thread && {thread_id: thread}});
   return (await request("api/search?" + q)).json();
 }
+
+// The token becomes a cookie that scripts cannot read.
+export function signIn(token) {
+  return request("api/session", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({token})});
+}
+export function signOut() { return request("api/session", {method: "DELETE"}); }
 
 // What the service can start; nothing where it only shows and resumes.
 let known = null;

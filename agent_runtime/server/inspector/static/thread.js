@@ -154,6 +154,9 @@ export class Thread {
     this.loaded();
   }
 
+  // What could not be read is asked for again.
+  retry() { for (const [key, {value}] of this.wanted) if (value instanceof Error) this.wanted.delete(key); }
+
   // Asked for once: undefined until it is there, a Problem if it could not be read.
   once(key, read) {
     let entry = this.wanted.get(key);
