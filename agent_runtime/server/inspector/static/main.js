@@ -79,7 +79,7 @@ class ThreadView {
 
   arrived(error) {
     if (view !== this || !this.node) return;
-    if (error && !error.offline) notice([error.message, error.cure].filter(Boolean).join(" "), "bad");
+    if (error && !error.offline) notice(error.told, "bad");
     this.log.loaded();
     this.prompt.draw();
   }
@@ -143,7 +143,7 @@ function changed(error, cause) {
 
 function fail(error) {
   const gone = error.status === 404, again = () => { view = null; show(); };
-  const sentence = gone ? "It does not exist, or belongs to someone else." : [error.message, error.cure].filter(Boolean).join(" ");
+  const sentence = gone ? "It does not exist, or belongs to someone else." : error.told;
   fill(byId("main"), el("div.blank", {role: "alert"}, el("h2", gone ? "There is no such thread" : "This cannot be read"), el("p.dim", {dir: "auto"}, sentence),
     el("div.row", el("button", {onclick: again}, "Try again"), el("a", {href: "#/"}, "All threads"))));
   connection("Error", "failed");
@@ -222,7 +222,7 @@ async function enter(event) {
     view.thread?.retry();
     watch.stop();
     follow(view);
-  } catch (error) { fill(byId("wrong"), [error.message, error.cure].filter(Boolean).join(" ")); }
+  } catch (error) { fill(byId("wrong"), error.told); }
   button.disabled = false;
 }
 
@@ -232,7 +232,7 @@ async function leave() {
     await signOut();
     kept.set("signed", "");
     location.reload();
-  } catch (error) { notice([error.message, error.cure].filter(Boolean).join(" "), "bad"); }
+  } catch (error) { notice(error.told, "bad"); }
 }
 
 function begin() {

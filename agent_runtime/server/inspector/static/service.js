@@ -8,6 +8,9 @@ export class Problem extends Error {
     this.status = status;
     this.cure = cure;
   }
+  get told() { return [this.message, this.cure].filter(Boolean).join(" "); }
+  // Asking again later may mend it.
+  get passes() { return this.offline || this.status === 503 || this.status === 429; }
   get offline() { return this.status === 0 || this.status === 502 || this.status === 504; }
 }
 
