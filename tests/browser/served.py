@@ -95,6 +95,13 @@ class Served:
             await anyio.sleep(0.2)
 
 
+def _begun(folder: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "serve", "moving:app", "--port", "0"],
+        cwd=folder, env=environ, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
 @asynccontextmanager
 async def served(folder: Path) -> AsyncGenerator[Served]:
     """Serve the application of a folder while the context lasts."""
@@ -105,10 +112,7 @@ async def served(folder: Path) -> AsyncGenerator[Served]:
             lambda: run_command("tokens", "make", "ann", cwd=folder)
         )
         environ = clean_environ(SETTINGS | {"MODEL_URL": model.base_url})
-        process = subprocess.Popen(
-            [*COMMAND, "serve", "moving:app", "--port", "0"],
-            cwd=folder, env=environ, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        process = _begun(folder, environ)
         try:
             assert process.stderr is not None
             lines = process.stderr

@@ -61,7 +61,8 @@ async def exported(
             name = f"block-{len(blocks)}"
             blocks[prefix + path] = name
             packed = await anyio.to_thread.run_sync(_packed, data)
-            yield f'<script type="application/octet-stream" id="{name}">{packed}</script>\n'.encode()
+            kind = "application/octet-stream"
+            yield f'<script type="{kind}" id="{name}">{packed}</script>\n'.encode()
     described = {"version": 1, "thread": thread_id, "at": time.time(), "blocks": blocks}
     # What could end the element is written in JSON's own escapes.
     text = orjson.dumps(described).decode().replace("<", "\\u003c")
