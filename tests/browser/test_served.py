@@ -31,7 +31,7 @@ async def enter(page: Page, service: Served, place: str) -> None:
 
 
 async def at_least(page: Page, steps: int) -> int:
-    """Wait until the page shows so many steps; return how many there are."""
+    """Wait until the page shows this many steps; return how many there are."""
     await page.wait_for_function(
         "n => +document.querySelector('#plot')?.getAttribute('aria-valuemax') >= n", arg=steps
     )

@@ -129,7 +129,9 @@ async def test_rows_of_older_versions_get_their_parts_from_the_log(runtime: Runt
         file = str(runtime.settings.database_url).removeprefix("file:")
         # By the driver's own library: another one would end the file's write-ahead log.
         with closing(apsw.Connection(file)) as database:
-            database.execute("UPDATE activations SET parts = NULL")
+            database.execute(  # pyright: ignore[reportUnknownMemberType]
+                "UPDATE activations SET parts = NULL"
+            )
             assert database.changes() > 2
         front_parts.forget()
         assert (await page.client.get("threads/a/b/steps")).content == whole.content
