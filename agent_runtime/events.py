@@ -53,6 +53,7 @@ class RunStartData(TypedDict):
     Attributes:
         agent: the agent's name.
         model: the model's name.
+        window: the model's context window in tokens.
         max_steps: the step limit.
         resumed: whether it continues after an interruption.
         steps: steps made before a resume.
@@ -73,6 +74,7 @@ class RunStartData(TypedDict):
     max_steps: int
     resumed: bool
     steps: int
+    window: NotRequired[int]
     used: NotRequired[UsedTokens]
     observe_at: NotRequired[int]
     reflect_at: NotRequired[int]

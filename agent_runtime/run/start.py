@@ -424,6 +424,7 @@ def run_start_event(
     data: dict[str, Any] = {
         "agent": agent,
         "model": setup.model.name,
+        "window": setup.room.window,
         "max_steps": limit,
         "resumed": made is not None,
         "steps": made or 0,

@@ -173,6 +173,7 @@ async def test_a_thread_of_someone_else_is_gone(page: Page, start: Start) -> Non
     await expect(page.locator(".figs")).to_be_visible()
 
 
+@pytest.mark.slow
 async def test_ten_tabs_of_one_run_are_all_current(page: Page, start: Start) -> None:
     thread = MadeThread(20, asks=False)
     service = start(thread)

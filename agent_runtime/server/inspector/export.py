@@ -1,4 +1,7 @@
-"""One thread as one file that opens without a service: the page, and compressed blocks of data."""
+"""Threads as one file that opens without a service: the page, and compressed blocks of data.
+
+It holds a thread and the threads of all its sub-agents, each on its own branch.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,13 @@ from agent_runtime.server.inspector.pages import joined_page
 from agent_runtime.server.inspector.prompts import prompt_under
 from agent_runtime.server.inspector.steps import steps_of
 from agent_runtime.server.inspector.threads import thread_of
+from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.contract.store import UserStore
 
 OBSERVATIONS = 100
 """Observations in a block."""
 TEXT_CHARS = 50_000
+_PAGE = 500
 
 
 async def exported(
@@ -45,20 +50,39 @@ async def exported(
         CorruptThread: its branch is broken.
     """
     # First, so that an error leaves no half of a file.
-    head = (await store.threads.get(thread_id)).head
+    threads = await _threads(store, thread_id)
     before, after = await anyio.to_thread.run_sync(joined_page, folder)
     blocks: dict[str, str] = {}
     yield before.encode()
-    async for path, data in _blocks(store, thread_id, head):
-        name = f"block-{len(blocks)}"
-        blocks[path] = name
-        packed = await anyio.to_thread.run_sync(_packed, data)
-        yield f'<script type="application/octet-stream" id="{name}">{packed}</script>\n'.encode()
+    for one in threads:
+        # The thread itself is at the top of the file, its sub-agents' below their ids.
+        prefix = "" if one.id == thread_id else f"threads/{one.id}/"
+        async for path, data in _blocks(store, one.id, one.head):
+            name = f"block-{len(blocks)}"
+            blocks[prefix + path] = name
+            packed = await anyio.to_thread.run_sync(_packed, data)
+            kind = "application/octet-stream"
+            yield f'<script type="{kind}" id="{name}">{packed}</script>\n'.encode()
     described = {"version": 1, "thread": thread_id, "at": time.time(), "blocks": blocks}
     # What could end the element is written in JSON's own escapes.
     text = orjson.dumps(described).decode().replace("<", "\\u003c")
     yield f'<script type="application/json" id="export">{text}</script>\n'.encode()
     yield after.encode()
+
+
+async def _threads(store: UserStore, thread_id: str) -> list[Thread]:
+    """Return a thread, and the threads of the runs below it, each after the one it is below."""
+    found = [await store.threads.get(thread_id)]
+    known = {thread_id}
+    for above in found:
+        before: str | None = None
+        while runs := await store.runs.list(parent_thread_id=above.id, before=before, limit=_PAGE):
+            before = runs[-1].id
+            new = [run.thread_id for run in reversed(runs) if run.thread_id not in known]
+            for one in dict.fromkeys(new):
+                known.add(one)
+                found.append(await store.threads.get(one))
+    return found
 
 
 def _packed(data: bytes | dict[str, Any]) -> str:

@@ -1,22 +1,46 @@
-"""The inspector for one person at this machine: no set-up, and nobody else gets in."""
+"""The inspector for one person at this machine: no set-up, and nobody else gets in.
+
+The person acts on runs by the database: whichever process works on a run heeds it.
+"""
 
 from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from agent_runtime.errors import NotFound
 from agent_runtime.runtime import Runtime
+from agent_runtime.server.access import store_of
+from agent_runtime.server.api.memory import search
+from agent_runtime.server.api.questions import answer_question
+from agent_runtime.server.api.runs import (
+    cancel_run,
+    follow_run,
+    list_agents,
+    pause_run,
+    steer_run,
+)
+from agent_runtime.server.api.threads import edit_thread, follow_thread, fork_thread
+from agent_runtime.server.guard import Guard
 from agent_runtime.server.inspector.routes import inspector_routes
+from agent_runtime.server.limits import UserLimits
+from agent_runtime.server.operations import operation, routes_of
+from agent_runtime.server.problems import ServiceError
+from agent_runtime.server.process import ServiceServer
+from agent_runtime.server.state import ServiceState
+from agent_runtime_storage import Run
 
 HOST = "127.0.0.1"
 _REFUSED = "Run `agent-runtime view` again: its address opens once, in one browser."
@@ -70,29 +94,60 @@ class LocalAccess:
         return right
 
 
-class _Guard:
+class _OneBrowser:
     """Refuses all requests but those that a `LocalAccess` admits, and the one that enters."""
 
-    def __init__(self, app: ASGIApp, access: LocalAccess, user: str) -> None:
-        self._app, self._access, self._user = app, access, user
+    def __init__(self, app: ASGIApp, access: LocalAccess) -> None:
+        self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        entering = str(scope["path"]).startswith("/enter/")
-        if not entering and not self._access.admits(HTTPConnection(scope)):
+        entering = str(scope.get("path", "")).startswith("/enter/")
+        if (
+            scope["type"] == "http"
+            and not entering
+            and not self._access.admits(HTTPConnection(scope))
+        ):
             await PlainTextResponse(_REFUSED, 403)(scope, receive, send)
             return
-        scope.setdefault("state", {})["user"] = self._user
         await self._app(scope, receive, send)
 
 
-def local_app(runtime: Runtime, access: LocalAccess, actions: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """Return the application of one person's page.
+class _NoAgents:
+    """What the page can run: nothing, since a run needs its own program."""
 
-    Args:
-        actions: the routes by which the page acts on runs, from the service.
-    """
+    program = ""
+    names: Sequence[str] = ()
+
+    def named(self, name: str | None) -> NoReturn:
+        raise NotFound("This page runs no agents.", cure="Use `agent-runtime run`.")
+
+    def spec(self, name: str | None) -> Mapping[str, Any]:
+        return {}
+
+    def of_run(self, run: Run) -> None:
+        return None
+
+
+@operation("POST", "/runs/{run_id}/resume", tag="runs")
+async def _resume_elsewhere(request: Request, run_id: str) -> None:
+    run = await store_of(request).runs.get(run_id)
+    raise ServiceError(
+        409,
+        "runs-elsewhere",
+        "This page steers runs, and runs none itself.",
+        cure=f"Continue it in its program; on the command line: agent-runtime resume {run.id}",
+    )
+
+
+ACTIONS = (
+    list_agents, search, answer_question, steer_run, pause_run, cancel_run, _resume_elsewhere,
+    fork_thread, edit_thread, follow_run, follow_thread,
+)  # fmt: skip
+"""The operations of the service that the page uses here."""
+
+
+def local_app(runtime: Runtime, access: LocalAccess) -> Starlette:
+    """Return the application of one person's page."""
 
     async def enter(request: Request) -> Response:
         known = request.headers.get("host") in access.hosts
@@ -104,14 +159,34 @@ def local_app(runtime: Runtime, access: LocalAccess, actions: Sequence[BaseRoute
         response.set_cookie(access.cookie, access.session, httponly=True, samesite="strict")
         return response
 
+    async def owner(connection: HTTPConnection) -> str:
+        return runtime.settings.user
+
+    settings = runtime.settings
+    # One person's tabs are not a crowd.
+    limits = UserLimits(settings.model_copy(update={"service_rate": 0.0}))
     routes: list[BaseRoute] = [
         Route("/enter/{token}", enter, methods=["GET"]),
-        *actions,
+        *routes_of(ACTIONS),
         *inspector_routes(),
     ]
-    app = Starlette(routes=routes)
+    app = Starlette(
+        routes=routes,
+        middleware=[
+            Middleware(_OneBrowser, access=access),
+            Middleware(
+                Guard,
+                settings=settings,
+                limits=limits,
+                authenticate=owner,
+                public=("/enter/",),
+                upload="/files",
+            ),
+        ],
+    )
     app.state.runtime = runtime
-    return _Guard(app, access, runtime.settings.user)
+    app.state.service = ServiceState(_NoAgents(), settings, limits, owner)
+    return app
 
 
 async def serve_page(
@@ -128,11 +203,9 @@ async def serve_page(
     """
     with socket.socket() as listener:
         listener.bind((HOST, port))
-        listener.listen()
         access = LocalAccess(listener.getsockname()[1])
+        app = local_app(runtime, access)
         # Addresses hold the token, so requests are not logged.
-        config = uvicorn.Config(
-            local_app(runtime, access), log_level="warning", access_log=False, lifespan="off"
-        )
-        opened(access)
-        await uvicorn.Server(config).serve(sockets=[listener])
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
+        server = ServiceServer(config, app, lambda _: opened(access))
+        await server.serve(sockets=[listener])

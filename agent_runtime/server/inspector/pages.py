@@ -1,14 +1,18 @@
-"""The page's own files: served as they are, or joined into one for an exported thread."""
+"""The page's own files: packed once, and served; or joined into one for an exported thread."""
 
 from __future__ import annotations
 
 import base64
 import functools
+import gzip
 import hashlib
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+import anyio.to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,14 +23,38 @@ POLICY = (
     "img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
-_KINDS = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
-_NAME = re.compile(r"[a-z0-9_-]+\.(css|js)")
+_KINDS = {
+    "index.html": "text/html; charset=utf-8",
+    "style.css": "text/css; charset=utf-8",
+    "main.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+"""The files that are served, and their types."""
 _IMPORT = re.compile(
     r'^import\s*(\{[\s\w$,]*\})\s*from\s*"\./([a-z0-9_-]+\.js)";?[ \t]*$', re.MULTILINE
 )
 _EXPORT = re.compile(r"^export ((?:async function|function|const|class) ([\w$]+))", re.MULTILINE)
 _STYLE = re.compile(r'<link rel="stylesheet" href="[^"]*style\.css">')
+_ICON = re.compile(r'<link rel="icon" [^>]*>\n')
 _SCRIPT = re.compile(r'<script type="module" src="[^"]*main\.js"></script>')
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the page, as it is or compressed, each with its entity tag."""
+
+    kind: str
+    plain: tuple[bytes, str]
+    packed: tuple[bytes, str]
+
+    @classmethod
+    def of(cls, kind: str, body: bytes) -> _File:
+        packed = gzip.compress(body, 9, mtime=0)
+        return cls(kind, (body, _tag(body)), (packed, _tag(packed)))
+
+
+def _tag(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
 def page_routes() -> list[Route]:
@@ -38,20 +66,23 @@ def page_routes() -> list[Route]:
 
 
 async def _index(request: Request) -> Response:
-    return _file("index.html")
+    return await _served(request, "index.html")
 
 
 async def _static(request: Request) -> Response:
     name = str(request.path_params["name"])
-    if not _NAME.fullmatch(name):
+    if name == "index.html":
+        # What it names is found from `/` only.
         raise HTTPException(404)
-    return _file(name)
+    return await _served(request, name)
 
 
-def _file(name: str) -> Response:
-    file = _folder().joinpath(name)
-    if not file.is_file():
+async def _served(request: Request, name: str) -> Response:
+    file = (await anyio.to_thread.run_sync(_files)).get(name)
+    if file is None:
         raise HTTPException(404)
+    zipped = _takes_gzip(request.headers.get("accept-encoding", ""))
+    body, tag = file.packed if zipped else file.plain
     headers = {
         "content-security-policy": POLICY,
         "x-content-type-options": "nosniff",
@@ -59,9 +90,39 @@ def _file(name: str) -> Response:
         "cross-origin-opener-policy": "same-origin",
         # Another version may be installed at any time.
         "cache-control": "no-cache",
+        "etag": tag,
+        "vary": "accept-encoding",
     }
-    kind = f"{_KINDS[name.rpartition('.')[2]]}; charset=utf-8"
-    return Response(file.read_bytes(), headers=headers, media_type=kind)
+    known = request.headers.get("if-none-match", "").split(",")
+    if tag in {one.strip().removeprefix("W/") for one in known}:
+        return Response(status_code=304, headers=headers)
+    if zipped:
+        headers["content-encoding"] = "gzip"
+    return Response(body, headers=headers, media_type=file.kind)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Return whether a header names gzip, and not as refused (`gzip;q=0`)."""
+    for one in accepted.lower().split(","):
+        name, _, quality = one.replace(" ", "").partition(";q=")
+        if name == "gzip":
+            return quality.strip("0.") != "" or not quality
+    return False
+
+
+@functools.cache
+def _files() -> Mapping[str, _File]:
+    """Return the files that are served; the modules of the page come as one."""
+    folder = _folder()
+    bodies = {
+        name: _joined(folder, name).encode() if name == "main.js" else _read(folder, name).encode()
+        for name in _KINDS
+    }
+    return {name: _File.of(_KINDS[name], body) for name, body in bodies.items()}
+
+
+def _read(folder: Traversable, name: str) -> str:
+    return folder.joinpath(name).read_text("utf-8")
 
 
 def _folder() -> Traversable:
@@ -79,8 +140,8 @@ def joined_page(folder: Traversable | None = None) -> tuple[str, str]:
         ValueError: the files break a rule that joining needs (see `_joined`).
     """
     folder = _folder() if folder is None else folder
-    page = folder.joinpath("index.html").read_text("utf-8")
-    style = folder.joinpath("style.css").read_text("utf-8")
+    page = _ICON.sub("", _read(folder, "index.html"))
+    style = _read(folder, "style.css")
     script = _joined(folder, "main.js")
     if "</script" in script or "</style" in style:
         raise ValueError("a script or the style sheet of the page would end its own element")
@@ -118,7 +179,7 @@ def _joined(folder: Traversable, entry: str) -> str:
         if name in begun:
             raise ValueError(f"the modules of the page import each other in a circle: {name}")
         begun.add(name)
-        text = folder.joinpath(name).read_text("utf-8")
+        text = _read(folder, name)
         for _, needed in _IMPORT.findall(text):
             add(needed)
         numbers = {one: number for number, one in enumerate(scopes)}

@@ -14,7 +14,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from agent_runtime import Agent
+from agent_runtime import Agent, ScriptedModel, tool
 from agent_runtime.cli.main import main
 from agent_runtime.models.scripted import call, say
 from agent_runtime.server.inspector.columns import decode_tables, encode_tables
@@ -25,6 +25,12 @@ from tests.server.inspector.page import page_of
 from tests.support.worlds import Play, World, double
 
 HOSTILE = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(1)>"
+
+
+@tool(needs_approval=True)
+def deploy(command: str) -> str:
+    """Deploy by a command."""
+    return f"{command}: done"
 
 
 @pytest.fixture
@@ -138,6 +144,45 @@ async def test_only_the_browser_that_opened_the_address_gets_in(play: Play) -> N
             assert (await other.get(address)).status_code == 403
             assert (await other.get("/api/inspector/home")).status_code == 403
         assert access.session not in repr(access)
+
+
+@pytest.mark.backends("file")
+async def test_the_person_acts_on_runs_through_the_database(play: Play) -> None:
+    """Whichever program works on a run heeds what was said on the page."""
+    script = [call("deploy", command="make all"), say("Deployed.")]
+    agent = Agent(tools=[deploy])
+    async with play(script) as world:
+        waits = await world.runtime.run(agent, "Deploy.", thread="t")
+        access = LocalAccess(8000)
+        transport = httpx.ASGITransport(local_app(world.runtime, access))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as page:
+            question = (await world.runtime.questions(thread="t"))[0]
+            path = f"/api/questions/{question.id}/answer"
+            decision = {"digest": question.digest, "allow": True, "reason": "", "remember": False}
+            assert (await page.post(path, json=decision)).status_code == 403
+            assert (await page.get(access.address())).status_code == 303
+            evil = {"origin": "http://evil.example"}
+            assert (await page.post(path, json=decision, headers=evil)).status_code == 403
+            stale = await page.post(path, json=decision | {"digest": "0" * 64})
+            assert stale.status_code == 409
+            assert (await page.get("/api/agents")).json() == {"agents": []}
+            steered = await page.post(f"/api/runs/{waits.run_id}/steer", json={"text": "Hurry."})
+            assert steered.status_code == 204
+            answered = await page.post(path, json=decision)
+            assert answered.json() == {"resumable": True, "run_id": waits.run_id}
+            resumed = await page.post(f"/api/runs/{waits.run_id}/resume", json={})
+            assert resumed.status_code == 409
+            assert f"agent-runtime resume {waits.run_id}" in resumed.json()["cure"]
+            assert (await page.delete("/api/threads/t")).status_code in (404, 405)
+            assert (await page.post("/api/runs", json={"task": "x"})).status_code in (404, 405)
+            done = await world.runtime.resume(waits.run_id, agent)
+            assert done.output == "Deployed."
+            assert isinstance(world.model, ScriptedModel)
+            assert "Hurry." in str(world.model.requests[-1].messages)
+            cancelled = await page.post(f"/api/runs/{waits.run_id}/cancel", json={})
+            assert cancelled.json() == {"run_ids": []}
+            found = await page.get("/api/search", params={"q": "Hurry"})
+            assert found.json()["hits"]
 
 
 @pytest.mark.parametrize(

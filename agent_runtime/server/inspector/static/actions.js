@@ -15,7 +15,7 @@ export async function act(controls, work, done) {
     acted();
     return answer;
   } catch (error) {
-    notice([error.message, error.cure].filter(Boolean).join(" "), "bad");
+    notice(error.told, "bad");
     acted();
     return null;
   } finally {

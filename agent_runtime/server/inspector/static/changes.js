@@ -1,8 +1,7 @@
 // What an activation left out of the prompt, and how two prompts differ.
 import {el, int, plural, usd} from "./dom.js";
-import {deltaLink, foldHead, linesOf} from "./fold.js";
+import {deltaLink, foldHead, linesOf, missing} from "./fold.js";
 import {go, opened, place} from "./place.js";
-import {Problem} from "./service.js";
 import {WEIGHT, causeOf, labelOf} from "./words.js";
 
 const heading = text => el("h3.pad", text);
@@ -45,9 +44,8 @@ function lost(thread, heir, ids) {
 }
 
 function lostLines(thread, heir, ids) {
-  const all = (heir ? [heir, ...ids] : ids).map(id => thread.observation(id)), failed = all.find(one => one instanceof Problem);
-  if (failed) return el("p.bad.small", failed.message);
-  if (!all.every(Boolean)) return el("div.sk");
+  const all = (heir ? [heir, ...ids] : ids).map(id => thread.observation(id)), not = missing(...all);
+  if (not) return not;
   const kept = new Set(heir ? all[0].lines.map(line => line.text) : []);
   const lines = (heir ? all.slice(1) : all).flatMap(one => one.lines.map(line => ({...line, node: 0, of: one.id}))), gone = lines.filter(line => !kept.has(line.text));
   gone.sort((x, y) => WEIGHT.indexOf(x.priority) - WEIGHT.indexOf(y.priority));
@@ -56,12 +54,11 @@ function lostLines(thread, heir, ids) {
 
 export function compared(thread, i) {
   const other = Math.max(0, Math.min(thread.count, place.with ?? i) - 1);
-  const [old, now] = [other, i].map(k => thread.partsAt(k)), failed = [old, now].find(one => one instanceof Problem);
+  const [old, now] = [other, i].map(k => thread.partsAt(k)), not = missing(old, now);
   const input = el("input.short", {type: "number", min: 1, max: thread.count, value: other + 1, onchange: event => go({with: Math.max(1, Math.min(thread.count, +event.target.value || 1))}, true)});
   const before = thread.steps.activation.indexOf(thread.steps.activation[i]);
   const head = el("div.row.wrap.small", el("label.row", "Compared with step", input), before > 0 && el("button", {onclick: () => go({with: before}, true)}, "Last before this activation"));
-  if (failed) return el("div.card", head, el("p.bad.small", failed.message));
-  if (!old || !now) return el("div.card", head, el("div.sk"));
+  if (not) return el("div.card", head, not);
   let same = 0, tokens = 0;
   while (same < old.length && same < now.length && old[same].hash === now[same].hash) tokens += now[same++].tokens;
   const went = without(old.slice(same), now), came = without(now.slice(same), old);

@@ -1,10 +1,17 @@
 // Rows that open, lines of observations, links to messages: shared by what stands in the prompt's pane.
 import {el} from "./dom.js";
 import {opened} from "./place.js";
+import {Problem} from "./service.js";
 import {MARKS, labelOf} from "./words.js";
 
 let folded = () => {};
 export function onFold(callback) { folded = callback; }
+
+// What stands in place of values that are being read, or could not be; null once all are there.
+export function missing(...values) {
+  const failed = values.find(one => one instanceof Problem);
+  return failed ? el("p.bad.small", {role: "alert"}, failed.told) : values.every(Boolean) ? null : el("div.sk");
+}
 
 export function foldHead(key, swatch, name, note, figure) {
   const up = opened.has(key);

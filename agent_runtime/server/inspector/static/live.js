@@ -1,7 +1,7 @@
 // Keeps what is shown current, and says when it cannot.
 import {file} from "./service.js";
 
-const STREAMS = 4, PACE = 2000, IDLE = 15000, LONGEST = 15000, SOON = 200;
+const STREAMS = 4, PACE = 2000, IDLE = 15000, LONGEST = 15000, SOON = 100, LEAST = 1000;
 
 // Browsers allow six connections to a service over all tabs: at most four tabs hold a stream, the others ask.
 // The slot is free again when the returned function is called, or when the tab is closed.
@@ -50,13 +50,14 @@ export class Watch {
   async run() {
     for (let failures = 0; !this.stopped;) {
       this.pending = false;
+      const began = Date.now();
       try {
         await this.refresh();
         if (failures) this.tell("live");
         failures = 0;
       } catch (error) {
         if (this.stopped) return;
-        if (!error.offline && error.status !== 503 && error.status !== 429) return this.changed(error);
+        if (!error.passes) return this.changed(error);
         const wait = Math.min(LONGEST, 1000 * 2 ** failures++);
         this.next = Date.now() + wait;
         this.tell("offline", error);
@@ -67,7 +68,8 @@ export class Watch {
       this.attach();
       const quiet = this.streaming || document.hidden || this.stream && !this.stream();
       if (!this.pending) await this.pause(quiet ? IDLE : PACE);
-      await new Promise(done => setTimeout(done, SOON));
+      // A quick run must not use up what the service allows: once a second at most.
+      await new Promise(done => setTimeout(done, Math.max(SOON, began + LEAST - Date.now())));
     }
   }
 

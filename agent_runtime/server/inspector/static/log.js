@@ -1,8 +1,8 @@
 // The log: a list of which only the rows in view exist. What is read stays where it is.
 import {byId, clock, el, fill, int, short, usd} from "./dom.js";
 import {chosenStep, go, inPane, opened, place, threadLink} from "./place.js";
-import {get, getText} from "./service.js";
-import {lastAtMost} from "./thread.js";
+import {file, get, getText} from "./service.js";
+import {lastAtMost, pathOf} from "./thread.js";
 import {FLAG, answerOf, causeOf, chip, hasFailed, subjectOf} from "./words.js";
 
 const AHEAD = 300, ROLES = ["user", "assistant", "note"];
@@ -194,7 +194,7 @@ export class Log {
   inside(node, call) {
     const argument = name => call.arguments.find(a => a.name === name), [old, changed] = [["old", "old_text", "old_string"], ["new", "new_text", "new_string"]].map(names => names.map(argument).find(Boolean));
     const rest = call.arguments.filter(a => a !== old && a !== changed), result = el("pre.out", {tabindex: 0, dir: "auto", "aria-label": "Result"}, call.text);
-    return [call.run && this.childRun(call),
+    return [(call.runs || (call.run ? [call] : [])).map(one => this.childRun(one)),
       rest.length ? el("pre.out", {tabindex: 0, dir: "auto", "aria-label": "Arguments"}, rest.map(a => `${a.name}: ${a.text}${a.more ? " …" : ""}\n`)) : null,
       old && changed ? el("pre.out.diff", {tabindex: 0, "aria-label": "Change"}, el("del", old.text), el("ins", changed.text)) : null,
       call.arguments.some(a => a.more) ? el("a.small", {href: "api/inspector/" + this.thread.path(`nodes/${node.seq}/calls/${call.index}`, {part: "arguments"}), download: "arguments.json"}, "Download the arguments") : null,
@@ -202,11 +202,11 @@ export class Log {
       call.chars > call.text.length ? this.wholeButton(`nodes/${node.seq}/calls/${call.index}`, call.chars, text => fill(result, text)) : null];
   }
 
-  // A sub-agent's run, where it was called for.
-  childRun(call) {
-    const run = this.thread.summary.tree.find(one => one.run === call.run), box = el("div.sub"), link = el("a", {href: threadLink(call.thread)}, "Open its thread");
+  // A sub-agent's run, where it was called for: an interrupted call may have begun several.
+  childRun(begun) {
+    const run = this.thread.summary.tree.find(one => one.run === begun.run), box = el("div.sub"), link = el("a", {href: threadLink(begun.thread)}, "Open its thread");
     fill(box, run ? el("div.row.wrap", chip(run), el("span.num", `${run.agent} · ${int(run.steps)} steps · ${short(run.tokens)} tokens · ${usd(run.cost)}`), link) : link, run && run.detail ? el("div.dim", {dir: "auto"}, run.detail) : null);
-    get(`threads/${encodeURIComponent(call.thread)}/nodes?from=1&to=200`).then(page => {
+    get(file ? pathOf(begun.thread, "nodes/0") : pathOf(begun.thread, "nodes", {from: 1, to: 200})).then(page => {
       for (const node of page.nodes.filter(one => one.role === "assistant")) {
         box.append(el("div", {dir: "auto"}, node.text, node.calls.map(one => el("div.mono.dim.clip", `${one.tool} ${subjectOf(one)}`))));
       }

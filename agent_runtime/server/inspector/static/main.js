@@ -6,7 +6,7 @@ import {Watch} from "./live.js";
 import {Log, toQuestion} from "./log.js";
 import {chosenStep, go, goTo, inPane, onMove, opened, place, readPlace, threadLink} from "./place.js";
 import {PromptPane} from "./prompt.js";
-import {file, search} from "./service.js";
+import {file, onUnknown, search, signIn, signOut} from "./service.js";
 import {SidePane} from "./side.js";
 import {Strip, markOf} from "./strip.js";
 import {Thread} from "./thread.js";
@@ -79,7 +79,7 @@ class ThreadView {
 
   arrived(error) {
     if (view !== this || !this.node) return;
-    if (error && !error.offline) notice([error.message, error.cure].filter(Boolean).join(" "), "bad");
+    if (error && !error.offline) notice(error.told, "bad");
     this.log.loaded();
     this.prompt.draw();
   }
@@ -114,9 +114,8 @@ function show() {
   notice("");
   view = place.view === "thread" ? new ThreadView() : place.view === "search" ? new Found() : new Home();
   view.key = key;
-  const mine = view;
-  watch = new Watch({refresh: () => mine.refresh(), stream: mine.stream, cursor: () => mine.thread.summary.cursor, changed: (error, cause) => view === mine && changed(error, cause)});
-  fill(byId("main"), mine.node || el("div", {"aria-busy": "true", "aria-label": "Loading"}, [90, 70, 40, 80, 60, 75, 50].map(width => el("div.sk", {css: {width: width + "%"}}))));
+  follow(view);
+  fill(byId("main"), view.node || el("div", {"aria-busy": "true", "aria-label": "Loading"}, [90, 70, 40, 80, 60, 75, 50].map(width => el("div.sk", {css: {width: width + "%"}}))));
   fill(byId("status"));
   if (place.view === "thread") return;
   const title = place.view === "search" ? "Search" : "Threads";
@@ -125,8 +124,12 @@ function show() {
   connection("Up to date", "succeeded");
 }
 
+function follow(mine) {
+  watch = new Watch({refresh: () => mine.refresh(), stream: mine.stream, cursor: () => mine.thread.summary.cursor, changed: (error, cause) => view === mine && changed(error, cause)});
+}
+
 function changed(error, cause) {
-  if (error) return fail(error);
+  if (error) return error.status === 401 ? connection("Signed out", "failed") : fail(error);
   const off = watch.state === "offline", side = view.side;
   if (side) side.enable(!off);
   if (!off) {
@@ -140,7 +143,7 @@ function changed(error, cause) {
 
 function fail(error) {
   const gone = error.status === 404, again = () => { view = null; show(); };
-  const sentence = gone ? "It does not exist, or belongs to someone else." : [error.message, error.cure].filter(Boolean).join(" ");
+  const sentence = gone ? "It does not exist, or belongs to someone else." : error.told;
   fill(byId("main"), el("div.blank", {role: "alert"}, el("h2", gone ? "There is no such thread" : "This cannot be read"), el("p.dim", {dir: "auto"}, sentence),
     el("div.row", el("button", {onclick: again}, "Try again"), el("a", {href: "#/"}, "All threads"))));
   connection("Error", "failed");
@@ -197,6 +200,41 @@ function theme(name) {
   if (view && view.strip) view.strip.renew();
 }
 
+// Over the page, which keeps its place and what was typed; what it shows was read before.
+function askWho() {
+  const box = byId("signin");
+  if (box.open) return;
+  fill(byId("wrong"));
+  box.showModal();
+}
+
+async function enter(event) {
+  event.preventDefault();
+  const token = byId("token"), button = byId("enter").querySelector("button");
+  button.disabled = true;
+  try {
+    await signIn(token.value.trim());
+    token.value = "";
+    kept.set("signed", "in");
+    byId("leave").hidden = false;
+    byId("signin").close();
+    notice("");
+    view.thread?.retry();
+    watch.stop();
+    follow(view);
+  } catch (error) { fill(byId("wrong"), error.told); }
+  button.disabled = false;
+}
+
+// The page is loaded again: nothing of the user stays in it.
+async function leave() {
+  try {
+    await signOut();
+    kept.set("signed", "");
+    location.reload();
+  } catch (error) { notice(error.told, "bad"); }
+}
+
 function begin() {
   const dark = matchMedia("(prefers-color-scheme: dark)"), own = () => kept.get("theme") || (dark.matches ? "dark" : "light");
   theme(own());
@@ -216,6 +254,11 @@ function begin() {
   document.addEventListener("keydown", key);
   addEventListener("popstate", () => { readPlace(); show(); });
   onMove(show);
+  onUnknown(askWho);
+  byId("signin").addEventListener("cancel", event => event.preventDefault());
+  byId("enter").addEventListener("submit", enter);
+  byId("leave").hidden = Boolean(file) || !kept.get("signed");
+  byId("leave").addEventListener("click", leave);
   onActed(() => watch.signal());
   readPlace();
   if (file && place.view !== "thread") location.replace(threadLink(file.thread));

@@ -1,9 +1,9 @@
 // What the model saw at a step: its prompt by parts, and where a message is in it.
 import {byId, el, fill, int, percent, plural, short, span, usd} from "./dom.js";
 import {compared, leftOut} from "./changes.js";
-import {deltaLink, foldHead, linesOf, onFold} from "./fold.js";
+import {deltaLink, foldHead, linesOf, missing, onFold} from "./fold.js";
 import {chosenStep, go, opened, place} from "./place.js";
-import {Problem, file, get} from "./service.js";
+import {file, get} from "./service.js";
 import {BANDS, NAMES, labelOf} from "./words.js";
 
 const TABS = {prompt: "Prompt", left: "Left out", compare: "Compare"};
@@ -66,8 +66,7 @@ export class PromptPane {
       const k = BANDS.indexOf(name);
       return el("section.sec", {id: "sec-" + name}, foldHead(name, name, NAMES[name], note, int(bands[k])), opened.has(name) && el("div.body", inside()));
     };
-    const loaded = then => parts instanceof Problem ? el("p.bad.small", {role: "alert"}, parts.message) : parts ? then(parts) : el("div.sk");
-    const raw = parts && !(parts instanceof Problem) ? grouped(parts) : [];
+    const not = missing(parts), loaded = then => not || then(parts), raw = not ? [] : grouped(parts);
     const [first, last] = [a.observed[0], a.observed.at(-1)].map(id => t.observations.get(id));
     return [place.msg !== null && this.where(i),
       section("system", t.models[t.steps.model[i]] || "", () => loaded(all => [all.filter(p => ["system", "context"].includes(p.kind)).map(p => el("pre.out", {tabindex: 0, dir: "auto", "aria-label": p.kind}, p.text)), this.tools(a)])),
@@ -85,9 +84,8 @@ export class PromptPane {
 
   constraints(a) {
     const details = this.thread.details(a.id);
-    if (!details || !details.constraints) return details instanceof Problem ? el("p.bad.small", details.message) : el("div.sk");
-    return details.constraints.length ? linesOf(details.constraints.map(one => ({...one, priority: "critical"})), line => this.show(line.node))
-      : el("p.dim.small", "None yet: what the user said stands raw.");
+    return missing(details) || (details.constraints.length ? linesOf(details.constraints.map(one => ({...one, priority: "critical"})), line => this.show(line.node))
+      : el("p.dim.small", "None yet: what the user said stands raw."));
   }
 
   rawRow(row) {
@@ -109,9 +107,8 @@ export class PromptPane {
   }
 
   inObservation(one) {
-    const details = this.thread.observation(one.id);
-    if (details instanceof Problem) return el("p.bad.small", details.message);
-    if (!details) return el("div.sk");
+    const details = this.thread.observation(one.id), not = missing(details);
+    if (not) return not;
     const gone = details.left_out_count;
     return [linesOf(details.lines, line => this.show(line.node)),
       details.archive && el("p.small.dim", `${plural(details.archive.lines, "older line")} are left out here; the log keeps them.`),
@@ -123,11 +120,11 @@ export class PromptPane {
   where(i) {
     const t = this.thread, seq = place.msg, at = t.steps.node[i];
     const found = file ? this.whereHere(seq, i) : t.once(`where/${seq}/${at}`, () => get(t.path("where", {node: seq, at})));
-    const body = found instanceof Problem ? el("p.small", found.message) : !found ? el("div.sk")
-      : [el("p.small", {dir: "auto"}, found.summary),
-        found.path.length ? el("div.path", el("span", "#" + seq), found.path.toReversed().map(id => [" → ", el("button", {onclick: () => this.reveal(found.path, id)}, `o${id}`)])) : null,
-        found.lines.length ? linesOf(found.lines) : null,
-        found.cut.map(one => el("p.small.dim", `${one.tool}: ${int(one.shown)} of ${int(one.of)} characters shown`))];
+    const body = missing(found) || [el("p.small", {dir: "auto"}, found.summary),
+      found.path.length ? el("div.path", el("span", "#" + seq), found.path.toReversed().map(id => [" → ", el("button", {onclick: () => this.reveal(found.path, id)}, `o${id}`)])) : null,
+      found.prepared?.length ? el("p.small.dim", `Prepared to stand for it from the next activation on: ${found.prepared.map(id => "o" + id).join(", ")}`) : null,
+      found.lines.length ? linesOf(found.lines) : null,
+      found.cut.map(one => el("p.small.dim", `${one.tool}: ${int(one.shown)} of ${int(one.of)} characters shown`))];
     const raw = found && found.last_raw ? t.stepOf(found.last_raw) : -1;
     return el("section.where", {"aria-label": "Where this message is"}, el("div.row", el("b.grow.clip", `Where #${seq} is at step ${int(i + 1)}`),
       el("button.plain.small", {onclick: () => go({msg: null}, true), "aria-label": "Close"}, "✕")), body,

@@ -8,11 +8,18 @@ export class Problem extends Error {
     this.status = status;
     this.cure = cure;
   }
+  get told() { return [this.message, this.cure].filter(Boolean).join(" "); }
+  // Asking again later may mend it.
+  get passes() { return this.offline || this.status === 503 || this.status === 429; }
   get offline() { return this.status === 0 || this.status === 502 || this.status === 504; }
 }
 
 const exported = document.getElementById("export");
 export const file = exported && JSON.parse(exported.textContent);
+
+let asked = () => {};
+// `callback` is called when the service wants to know who asks.
+export function onUnknown(callback) { asked = callback; }
 
 async function request(path, options) {
   let answer;
@@ -22,6 +29,7 @@ async function request(path, options) {
     throw new Problem(0, "The service cannot be reached.", "Check that it runs; the page tries again by itself.");
   }
   if (answer.ok) return answer;
+  if (answer.status === 401 && path !== "api/session") asked();
   const told = await answer.json().catch(() => ({}));
   const detail = told.detail || told.title || `The service answered ${answer.status}.`;
   throw new Problem(answer.status, detail, told.cure);
@@ -48,6 +56,12 @@ export async function search(text, thread) {
   const q = new URLSearchParams({q: text, limit: 50, ...thread && {thread_id: thread}});
   return (await request("api/search?" + q)).json();
 }
+
+// The token becomes a cookie that scripts cannot read.
+export function signIn(token) {
+  return request("api/session", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({token})});
+}
+export function signOut() { return request("api/session", {method: "DELETE"}); }
 
 // What the service can start; nothing where it only shows and resumes.
 let known = null;

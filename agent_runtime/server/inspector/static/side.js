@@ -66,10 +66,10 @@ export class SidePane {
     if (to) to.focus();
   }
 
-  gauges({budgets, memory}, i) {
-    const {steps} = this.thread, limits = [["Steps", budgets.steps, int], ["Money", budgets.cost, usd], ["Tokens", budgets.tokens, short]];
-    return el("section.card", el("h2", "Budgets of the tree"), limits.map(([name, [used, most], show]) => gauge(name, used, most, show)), el("p.small.dim.num", `Worked ${span(budgets.worked)}`),
-      el("h2", `Memory at step ${int(i + 1)}`), memory.on ? [gauge("Raw messages, observed at T", Math.max(0, steps.raw[i]), memory.observe_at, int), gauge("Observations, condensed at R", Math.max(0, steps.observed[i]) + Math.max(0, steps.constraints[i]), memory.reflect_at, int)]
+  gauges({budgets, memory, window}, i) {
+    const {steps} = this.thread, limits = budgets ? [["Steps", budgets.steps, int], ["Money", budgets.cost, usd], ["Tokens", budgets.tokens, short]] : [];
+    return el("section.card", budgets && [el("h2", "Budgets of the tree"), limits.map(([name, [used, most], show]) => gauge(name, used, most, show)), el("p.small.dim.num", `Worked ${span(budgets.worked)}`)],
+      el("h2", `Prompt at step ${int(i + 1)}`), gauge("Context window", this.thread.prompt(i), window, int), memory.on ? [gauge("Raw messages, observed at T", Math.max(0, steps.raw[i]), memory.observe_at, int), gauge("Observations, condensed at R", Math.max(0, steps.observed[i]) + Math.max(0, steps.constraints[i]), memory.reflect_at, int)]
         : el("p.small.dim", "Observational memory is off."));
   }
 

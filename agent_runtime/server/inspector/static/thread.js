@@ -1,7 +1,7 @@
 // One thread as the page knows it: all steps as columns, the rest when it is looked at.
 import {decode, file, get} from "./service.js";
 
-const WINDOW = 200;
+const WINDOW = 200, AGAIN = 3000;
 
 // The index of the last value that is at most `value`, or -1.
 export function lastAtMost(values, value, count = values.length) {
@@ -31,6 +31,13 @@ function joined(old, rows, after) {
   return out;
 }
 
+// Where data of a thread are: below the service's routes, or among the blocks of an exported file.
+export function pathOf(id, rest, more) {
+  if (file) return (id === file.thread ? "" : `threads/${id}/`) + (rest || "thread");
+  const q = new URLSearchParams(Object.entries(more || {}).filter(([, value]) => value != null));
+  return `threads/${encodeURIComponent(id)}${rest && "/" + rest}${q.size ? "?" + q : ""}`;
+}
+
 export class Thread {
   // `loaded` is called whenever something that was asked for has arrived.
   constructor(id, head, loaded) {
@@ -45,20 +52,16 @@ export class Thread {
     this.models = [];
   }
 
-  path(rest, more) {
-    if (file) return rest;
-    const q = new URLSearchParams(Object.entries({head: this.head, ...more}).filter(([, v]) => v != null));
-    return `threads/${encodeURIComponent(this.id)}${rest && "/" + rest}${q.size ? "?" + q : ""}`;
-  }
-
-  async open() { await this.refresh(); }
+  path(rest, more) { return pathOf(this.id, rest, {head: this.head, ...more}); }
 
   // Asks for what is new. Nothing that the page shows is dropped before its successor is there.
   async refresh() {
-    const after = this.closed;
-    const [summary, bytes] = await Promise.all([
-      get(file ? "thread" : this.path("")), get(this.path("steps", {after}), true), this.readActivations(), this.readObservations()]);
+    const after = this.closed, first = this.steps === undefined;
+    const front = () => Promise.all([this.readActivations(), this.readObservations()]);
+    const [summary, bytes] = await Promise.all([get(this.path("")), get(this.path("steps", {after}), true), first && front()]);
     const rows = decode(bytes), known = rows.reset ? null : this;
+    // Most steps bring no activation, and nothing else makes an observation count.
+    if (!first && rows.steps.count && !this.byActivation.has(rows.steps.activation.at(-1))) await front();
     this.summary = summary;
     this.models = rows.models;
     this.steps = joined(known && known.steps, rows.steps, after);
@@ -134,7 +137,7 @@ export class Thread {
     try {
       const nodes = new Map();
       for (let from = seqs[0]; from != null;) {
-        const page = await get(file ? "nodes/" + k : this.path("nodes", {from, to: seqs.at(-1)}));
+        const page = await get(file ? this.path("nodes/" + k) : this.path("nodes", {from, to: seqs.at(-1)}));
         for (const node of page.nodes) nodes.set(node.seq, node);
         from = file ? null : page.next;
       }
@@ -154,19 +157,25 @@ export class Thread {
     this.loaded();
   }
 
+  // What could not be read is asked for again.
+  retry() { for (const [key, {value}] of this.wanted) if (value instanceof Error) this.wanted.delete(key); }
+
   // Asked for once: undefined until it is there, a Problem if it could not be read.
   once(key, read) {
     let entry = this.wanted.get(key);
     if (!entry) {
       entry = {};
       this.wanted.set(key, entry);
-      read().then(value => { entry.value = value; }, error => { entry.value = error; }).finally(() => this.loaded());
+      read().then(value => { entry.value = value; }, error => {
+        entry.value = error;
+        if (error.passes) setTimeout(() => { this.wanted.delete(key); this.loaded(); }, AGAIN);
+      }).finally(() => this.loaded());
     }
     return entry.value;
   }
 
   promptOf(activation) {
-    return this.once("prompt/" + activation, () => get(file ? "prompt/" + activation : this.path("prompt", {activation})));
+    return this.once("prompt/" + activation, () => get(file ? this.path("prompt/" + activation) : this.path("prompt", {activation})));
   }
 
   // The parts of the prompt that a step's answer came from.
@@ -183,8 +192,8 @@ export class Thread {
 
   observation(id) {
     const block = Math.floor((id - 1) / 100);
-    const read = file ? () => get("observations/" + block) : () => get(this.path("observations", {ids: id}));
-    const page = this.once(file ? "observations/" + block : "observation/" + id, read);
+    const path = file ? this.path("observations/" + block) : this.path("observations", {ids: id});
+    const page = this.once(path, () => get(path));
     return page && page.observations ? page.observations.find(one => one.id === id) : page;
   }
 
