@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.cli.terminal import break_line, flush_typed, is_terminal, say, terminal_columns
@@ -24,12 +24,22 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and is_terminal()
 
 
-async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
-    """Ask all questions of a run; return whether it can be resumed."""
+async def ask_all(
+    runtime: Runtime,
+    questions: Sequence[Question],
+    showed: Callable[[str], bool] = lambda text: False,
+) -> bool:
+    """Ask all questions of a run; return whether it can be resumed.
+
+    Args:
+        showed: returns whether a text of the agent stands on the screen already.
+    """
     from agent_runtime.errors import InvalidAnswer, QuestionClosed
 
-    for question in questions:
-        show(question)
+    for place, question in enumerate(questions):
+        said = not question.role and showed(question.why)
+        # After what the agent said there is a blank row.
+        show(question, said=said, blank=place > 0 or not said)
         while True:
             try:
                 answer = await _read(question)
@@ -46,13 +56,19 @@ async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
     return True
 
 
-def show(question: Question) -> None:
-    """Show a question and its choices."""
+def show(question: Question, *, said: bool = False, blank: bool = True) -> None:
+    """Show a question and its choices.
+
+    Args:
+        said: whether what the agent said beside the call is on the screen already.
+        blank: whether a blank row comes first.
+    """
     from agent_runtime.human.display import escape_invisible
 
-    say("")
+    if blank:
+        say("")
     who = f"The {asker(question)}"
-    if question.why:
+    if question.why and not said:
         _say_within(f"{who} says:", "")
         _quote(question.why)
     if question.kind == "approval":
@@ -61,7 +77,7 @@ def show(question: Question) -> None:
         if note := question.text.removeprefix(f"May the agent call {question.tool}?").strip():
             # What the tool has to say about it, such as that its server has changed it.
             _say_within(escape_invisible(note), "")
-        _say_within(f"Always would allow {coverage(question)}.", "")
+        _say_coverage(question)
     elif question.kind == "interrupted":
         _say_within(f"{who} was interrupted in a call of {question.tool}:", "")
         _show_call(question)
@@ -70,6 +86,15 @@ def show(question: Question) -> None:
         _quote(question.text)
     for place, choice in enumerate(question.choices, 1):
         _say_within(f"{place}) {escape_invisible(choice)}", "  ")
+
+
+def _say_coverage(question: Question) -> None:
+    text = f"Always would allow {coverage(question)}."
+    # A model may have written the patterns, and the names of a sub-agent.
+    if question.pattern or question.role:
+        _say_within(text, "")
+    else:
+        say(text)
 
 
 def _show_call(question: Question) -> None:

@@ -6,7 +6,10 @@ Nothing heavy is imported here or at the top of a command's module, to keep `--h
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, TypeGuard
 
 import click
 
@@ -21,6 +24,7 @@ from agent_runtime.cli.terminal import (
     say,
     say_traceback,
     say_usage_error,
+    stdout_failed,
     write_row,
 )
 
@@ -95,28 +99,47 @@ class _Commands(click.Group):
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), text) for code, text in exits.MEANINGS.items()])
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        # `--help` and `--version` write while the arguments are read.
         prepare_output()
-        try:
+        with _errors_as_exit_codes(lambda: False):
+            return super().make_context(*arguments, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _errors_as_exit_codes(lambda: ctx.params["debug"]):
             return super().invoke(ctx)
-        except click.exceptions.Exit:
-            raise
-        except click.ClickException as error:
-            say_usage_error(error)
-            ctx.exit(error.exit_code)
-        except (KeyboardInterrupt, click.Abort):
-            ctx.exit(exits.INTERRUPTED)
-        except BrokenPipeError:
-            # As by `head`.
-            leave_stdout()
-            ctx.exit(exits.SUCCESS)
-        except Exception as error:
-            if ctx.params["debug"]:
-                say_traceback(error)
-            session.write_error(error)
-            for line in after_error(error):
-                say(line)
-            ctx.exit(exits.code_of_error(error))
+
+
+@contextmanager
+def _errors_as_exit_codes(debug: Callable[[], bool]) -> Generator[None]:
+    """Report an error, and raise `Exit` with its exit code instead."""
+    try:
+        yield
+    except click.exceptions.Exit:
+        raise
+    except click.ClickException as error:
+        say_usage_error(error)
+        raise click.exceptions.Exit(error.exit_code) from None
+    except (KeyboardInterrupt, click.Abort):
+        raise click.exceptions.Exit(exits.INTERRUPTED) from None
+    except BrokenPipeError:
+        # As by `head`.
+        leave_stdout()
+        raise click.exceptions.Exit(exits.SUCCESS) from None
+    except Exception as raised:
+        error = stdout_failed(raised) if _wrote_help(raised) else raised
+        if debug():
+            say_traceback(error)
+        session.write_error(error)
+        for line in after_error(error):
+            say(line)
+        raise click.exceptions.Exit(exits.code_of_error(error)) from None
+
+
+def _wrote_help(error: Exception) -> TypeGuard[OSError]:
+    """Return whether click could not write a command's help, the one thing that it writes."""
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    return isinstance(error, OSError) and frame.f_globals.get("__name__") == "click.utils"
 
 
 def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

@@ -159,7 +159,9 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
             with work:
                 await work_on(start(runtime))
                 # Outside of `progress`: its rows would overwrite what the person types.
-                while not outcome.interrupted and await _answered(runtime, outcome.result):
+                while not outcome.interrupted and await _answered(
+                    runtime, outcome.result, progress
+                ):
                     # The earlier result says `suspended`; if the resumed run dies, its row is read
                     # instead.
                     resumed, outcome.result = resume(runtime, outcome.run_id), None
@@ -307,13 +309,13 @@ async def _consume(
         outcome.error = error
 
 
-async def _answered(runtime: Runtime, result: RunResult | None) -> bool:
+async def _answered(runtime: Runtime, result: RunResult | None, progress: Progress) -> bool:
     """Ask the run's questions; return whether it can be resumed."""
     from agent_runtime.cli.answer_prompt import ask_all, can_ask
 
     if result is None or not result.questions or not can_ask():
         return False
-    return await ask_all(runtime, result.questions)
+    return await ask_all(runtime, result.questions, progress.showed)
 
 
 async def _left(runtime: Runtime, run_id: str) -> RunResult:
@@ -345,7 +347,9 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
     elif result is not None and result.output is not None and not outcome.shown:
         _write_answer(str(result.output))
     if result is not None and not (result.ok and current_view().quiet):
-        say(_summary(result))
+        # The error, which follows, may say the same.
+        repeated = getattr(outcome.error, "message", "") == result.detail
+        say(_summary(result, detail="" if repeated else result.detail))
     if outcome.error is not None:
         write_error(outcome.error)
     for question in result.questions if result is not None else ():
@@ -419,7 +423,7 @@ def result_json(result: RunResult) -> dict[str, Any]:
     }
 
 
-def _summary(result: RunResult) -> str:
+def _summary(result: RunResult, *, detail: str) -> str:
     steps = f"{result.steps} step{'s' if result.steps != 1 else ''}"
     end = "Done" if result.ok else f"Stopped ({result.stop_reason})"
     text = usage_text(result.usage)
@@ -427,7 +431,7 @@ def _summary(result: RunResult) -> str:
         if purpose != STEP and usage.calls:
             calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
             text += f"; of these {purpose} ({calls}): {usage_text(usage)}"
-    return f"{end} after {steps}: {text}." + (f" {result.detail}" if result.detail else "")
+    return f"{end} after {steps}: {text}. {detail}".rstrip()
 
 
 def usage_text(usage: UsageTotal) -> str:

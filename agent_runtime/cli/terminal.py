@@ -23,6 +23,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agent_runtime_config.errors import AgentRuntimeError
+
 SUBSTITUTES = {
     "…": "...", "·": "-", "✓": "+", "✗": "x", "●": "*", "│": "|", "→": "->", "−": "-", "↵": "\\n",
     "•": "*", "▌": "|", "─": "-", "━": "=", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-",
@@ -142,7 +144,7 @@ def write_output(text: str) -> None:
 def write_styled(rows: Iterable[str]) -> None:
     """Write rows with styles of our own to stdout, a terminal; their texts must be printable."""
     for row in rows:
-        _to_stdout(row, color=True)
+        _to_stdout(row)
 
 
 def write_row(text: str) -> None:
@@ -199,25 +201,38 @@ def write_frame(text: str) -> None:
     _to_stderr(text)
 
 
-def _to_stdout(text: str, *, color: bool | None = None) -> None:
+def _to_stdout(text: str) -> None:
+    # Not by `click.echo`, which takes styles out of a pipe's text and encodes ASCII as UTF-8.
+    if sys.stdout is None:
+        return
     try:
-        click.echo(text, color=color)
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        # What it still holds would fail again at exit.
-        leave_stdout()
-        from agent_runtime_config.errors import AgentRuntimeError
+        raise stdout_failed(error) from None
 
-        raise AgentRuntimeError(
-            f"The result could not be written to stdout: {error.strerror}.",
-            cure="What runs did is recorded: `agent-runtime show last` shows the answer.",
-        ) from None
+
+def stdout_failed(error: OSError) -> AgentRuntimeError:
+    """Close stdout, which cannot be written to; return the error that says so."""
+    from agent_runtime_config.errors import AgentRuntimeError
+
+    # What it still holds would fail again at exit.
+    leave_stdout()
+    return AgentRuntimeError(
+        f"The result could not be written to stdout: {error.strerror}.",
+        cure="Write it elsewhere. What runs did is recorded: `agent-runtime show last` shows the "
+        "answer.",
+    )
 
 
 def _to_stderr(text: str) -> None:
+    if sys.stderr is None:
+        return
     try:
-        click.echo(text, nl=False, err=True, color=True)
+        sys.stderr.write(text)
+        sys.stderr.flush()
     except OSError:
         # As by `2>&1 | head`, or on a full disk.  The run goes on: nobody asked to stop it.
         _discard(2)

@@ -30,6 +30,8 @@ HISTORY_BYTES = 1_000_000
 ATTACH = "/attach"
 MENU_ROWS = 4
 """Rows that are kept free for the menu of completions while the agent works."""
+ERASE_DOWN = "\x1b[K\x1b7\x1b[C\x1b[J\x1b8"
+"""As `ERASE` of the live rows, but the cursor stays in its column."""
 
 
 class Lines(Protocol):
@@ -103,6 +105,7 @@ class Editor:
             key_bindings=_keys(lambda: self.on_interrupt()),
             output=output,
         )
+        output.erase_down = lambda: output.write_raw(ERASE_DOWN)
         for session in (self._at_rest, self._at_work):
             session.app.layout.container = CursorFirst(session.app.layout.container)
 

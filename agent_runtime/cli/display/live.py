@@ -8,8 +8,12 @@ from typing import Protocol
 from agent_runtime.cli.display.rows import Row
 from agent_runtime.cli.terminal import terminal_size, write_frame
 
-ERASE = "\r\x1b[J"
-"""Erases from the cursor's row to the end of the screen."""
+ERASE = "\r\x1b[K\x1b[C\x1b[J\r"
+"""Erases from the cursor's row to the end of the screen.
+
+The row first, and the rest from its second column: tmux takes an erasure from the screen's first
+cell for the end of a screen, and moves all rows to its scrollback, with each frame.
+"""
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Between them, terminals that know them show nothing, so that no half of a frame is seen."""
 

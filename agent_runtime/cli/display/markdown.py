@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markdown_it import MarkdownIt
 from rich.color import ColorSystem
@@ -115,8 +115,12 @@ def markdown_rows(text: str, width: int, indent: int) -> list[Row]:
 
 def _row(segments: list[Segment], before: str) -> Row:
     plain, styled = before, before
-    for segment in segments:
+    # Blanks at the end would become rows of their own in a window that becomes narrower.
+    while segments and not segments[-1].text.strip():
+        segments = segments[:-1]
+    for place, segment in enumerate(segments, 1):
         text = printable(segment.text, lines=False)
+        text = text.rstrip() if place == len(segments) else text
         plain += text
         styled += (
             segment.style.render(text, color_system=ColorSystem.STANDARD) if segment.style else text
@@ -124,9 +128,25 @@ def _row(segments: list[Segment], before: str) -> Row:
     return Row(plain.rstrip(), styled)
 
 
-def block_starts(text: str) -> list[int]:
-    """Return the numbers of the lines at which the text's top-level blocks begin."""
+class Start(NamedTuple):
+    """Where a part of a text begins that can be rendered by itself.
+
+    Attributes:
+        line: the number of its first line.
+        in_list: whether it continues the list that the part before it belongs to.
+    """
+
+    line: int
+    in_list: bool
+
+
+def part_starts(text: str) -> list[Start]:
+    """Return where the text's top-level blocks begin, and the items of its top-level lists."""
     tokens: list[Any] = list(parser().parse(text))
-    return [
-        token.map[0] for token in tokens if token.level == 0 and token.nesting >= 0 and token.map
-    ]
+    starts: list[Start] = []
+    for token in tokens:
+        if token.level == 0 and token.nesting >= 0 and token.map:
+            starts.append(Start(token.map[0], in_list=False))
+        elif token.level == 1 and token.type == "list_item_open" and token.map[0] > starts[-1].line:
+            starts.append(Start(token.map[0], in_list=True))
+    return starts

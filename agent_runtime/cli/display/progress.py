@@ -40,8 +40,8 @@ class Progress(AbstractContextManager[None], Protocol):
         """Go on after `hold`."""
         ...
 
-    def showed(self, answer: str) -> bool:
-        """Return whether this answer can be read on the terminal already."""
+    def showed(self, text: str) -> bool:
+        """Return whether this is what the agent said last, and it stands on the terminal."""
         ...
 
 
@@ -94,9 +94,9 @@ class PlainProgress:
     def release(self) -> None:
         """Do nothing."""
 
-    def showed(self, answer: str) -> bool:
+    def showed(self, text: str) -> bool:
         """Return False: the answer is written at the end."""
-        del answer
+        del text
         return False
 
     def _say_plan(self) -> None:

@@ -26,6 +26,7 @@ class Prose:
     shown: bool = False
     _pieces: list[str] = field(default_factory=list[str])
     _new_line: bool = False
+    _in_list: bool = False
     _rest: list[Row] | None = None
     _width: int = 0
 
@@ -40,28 +41,30 @@ class Prose:
         if not self._new_line:
             return []
         self._new_line = False
-        from agent_runtime.cli.display.markdown import block_starts
+        from agent_runtime.cli.display.markdown import part_starts
 
         text = self._text()
-        starts = block_starts(text)
+        starts = part_starts(text)
         lines = text.splitlines(keepends=True)
-        last = starts[-1] if starts else 0
+        last, in_list = starts[-1] if starts else (0, False)
         if not last and len(text) > MOST_CHARS:
             last = len(lines) - 1
         if not last:
             return []
         self._pieces = ["".join(lines[last:])]
-        return self._rendered("".join(lines[:last]), width)
+        rows = self._rendered("".join(lines[:last]), width)
+        self._in_list = in_list
+        return rows
 
     def take_all(self, width: int) -> list[Row]:
         """Return the rows of all that is left, and begin a new text."""
-        text, shown = self._text(), self.shown
+        text, shown, in_list = self._text(), self.shown, self._in_list
         self.drop()
         if not text.strip():
             return [EMPTY] if shown else []
-        self.shown = shown
+        self.shown, self._in_list = shown, in_list
         rows = self._rendered(text, width)
-        self.shown = False
+        self.shown = self._in_list = False
         return [*rows, EMPTY]
 
     def unfinished(self, width: int, most: int) -> list[Row]:
@@ -77,6 +80,7 @@ class Prose:
         """Forget the text; return whether a part of it was given out already."""
         shown, self.shown = self.shown, False
         self._pieces, self._new_line, self._rest = [], False, None
+        self._in_list = False
         return shown
 
     def _rendered(self, text: str, width: int) -> list[Row]:
@@ -84,7 +88,8 @@ class Prose:
 
         rows = _trimmed(markdown_rows(text, width, INDENT))
         # A blank row between blocks, and between the text and what was above it.
-        before, self.shown = [EMPTY], True
+        before = [] if self._in_list else [EMPTY]
+        self.shown = True
         return [*before, *rows] if rows else []
 
     def _text(self) -> str:

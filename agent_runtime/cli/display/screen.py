@@ -62,7 +62,7 @@ class LiveProgress:
         self._region = region or LiveRegion(color=view.color, size=size, write=write)
         self._prose = Prose()
         self._text: list[str] = []
-        self._answer = ""
+        self._said = ""
         self._spinner = itertools.cycle(SPINNERS[0] if can_write(SPINNERS[0]) else SPINNERS[1])
         self._printed: list[Row] = []
         self._last = EMPTY
@@ -122,9 +122,9 @@ class LiveProgress:
         self._held = False
         self._wake.set()
 
-    def showed(self, answer: str) -> bool:
-        """Return whether this answer can be read on the terminal already."""
-        return self._answers and bool(answer.strip()) and answer.strip() == self._answer.strip()
+    def showed(self, text: str) -> bool:
+        """Return whether this is what the agent said last, and it stands on the terminal."""
+        return bool(text.strip()) and text.strip() == self._said.strip()
 
     def _do(self, work: Work, *, now: bool = True) -> None:
         self._work.append(work)
@@ -212,11 +212,10 @@ class LiveProgress:
             self._text.append(event.data["text"])
         elif event.kind == "answer":
             text, self._text = "".join(self._text), []
-            if event.data["calls"]:
+            printed = bool(event.data["calls"]) or self._answers
+            if printed:
                 self._printed += self._prose.take_all(self._region.width)
-            else:
-                self._answer = text
-                self._printed += self._prose.take_all(self._region.width) if self._answers else []
+            self._said = text if printed else ""
             self._prose.drop()
         elif event.kind in ("model-retry", "model-fallback"):
             self._text = []

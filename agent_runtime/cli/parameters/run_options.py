@@ -266,11 +266,11 @@ def describe_limits(settings: Settings) -> str:
         "{:g} seconds in all": settings.budget_seconds,
     }
     parts = [
-        _known(dollars) or "any number of dollars (--budget-usd limits it)",
+        _known(dollars) or "no budget (--budget-usd sets one)",
         _known(others),
-        _known(seconds) or "any time (--timeout limits it)",
+        _known(seconds) or "no time limit (--timeout sets one)",
     ]
-    return f"Limits other than steps: {'; '.join(filter(None, parts))}."
+    return f"Limits besides steps: {'; '.join(filter(None, parts))}."
 
 
 def _known(limits: Mapping[str, float | None]) -> str:
