@@ -367,16 +367,12 @@ class Runtime(RunControl):
             task=node_memory.task_message(agent, task),
             # A tree has one budget, on its root.
             budget=budget if parent is None else Budget(),
-            on_event=on_event,
-            spec=_spec_of(spec, agent, node),
-            parent=parent,
+            on_event=on_event, spec=_spec_of(spec, agent, node), parent=parent, lease=lease,
             before=(*(node.before if node else ()), *before),
             left_out=node.left_out if node else 0,
-            lease=lease,
-            files=tuple(files),
-            max_file_bytes=self.settings.max_file_bytes,
+            files=tuple(files), max_file_bytes=self.settings.max_file_bytes,
             max_message_chars=self.settings.max_message_chars,
-        )
+        )  # fmt: skip
         # Marked before the lease exists: no process may take its owner for idle in between.
         with leases.at_work(run_id), traced(request, self.settings) as request:
             log, first = await begin_new_run(store, setup, request)

@@ -127,9 +127,7 @@ async def begin_new_run(
     """
     task = request.task
     title = title_of(task) if task else ""
-    own = request.spec.program == COMMAND
-    workspace = request.spec.caller.get(WORKSPACE) if own else None
-    metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
+    metadata = thread_metadata(request.spec)
     thread = await store.threads.ensure(request.thread_id, title=title, metadata=metadata)
     # It adds no node, so `thread` stays as it was read.
     await end_upkeep(store, thread)
@@ -236,6 +234,12 @@ async def _fitting(
 async def _count(text: str) -> int:
     # In a thread: a million characters take a second.
     return await anyio.to_thread.run_sync(count_text, text)
+
+
+def thread_metadata(spec: RunSpec) -> dict[str, Any] | None:
+    """Return the metadata of a thread that a run with this spec creates."""
+    workspace = spec.caller.get(WORKSPACE) if spec.program == COMMAND else None
+    return {WORKSPACE: workspace} if isinstance(workspace, str) else None
 
 
 def title_of(task: UserMessage) -> str:

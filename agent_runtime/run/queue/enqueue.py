@@ -15,7 +15,7 @@ from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import UserMessage, encodable, encodable_files, encode_message
 from agent_runtime.run.budget import tree_budget
 from agent_runtime.run.node_memory import config_of
-from agent_runtime.run.start import title_of
+from agent_runtime.run.start import thread_metadata, title_of
 from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.ids import new_id
@@ -61,7 +61,7 @@ class QueueRequest:
     """A run to enqueue.
 
     Attributes:
-        program, version: what a worker must have, besides the agent.
+        program, version: what a worker must have with the agent.
         at: when it may begin; None for now.
         priority: how many turns it is worth, compared with others of the queue.
         share: runs of one share take turns with those of others; None for one share a user.
@@ -95,7 +95,8 @@ async def enqueue_run(
     _check(request)
     thread, run_id = request.thread or new_id(), request.run_id or new_id()
     task = await _task(store, settings, request, thread)
-    spec = RunSpec(program=request.program, workflow=not isinstance(request.agent, Agent))
+    workflow = not isinstance(request.agent, Agent)
+    spec = RunSpec(caller=request.spec, program=request.program, workflow=workflow)
     spec = spec.with_context(request.user_context)
     queued = NewQueuedRun(
         id=run_id,
@@ -106,6 +107,7 @@ async def enqueue_run(
         spec=dict(request.spec),
         internal=spec.internal(),
         title=title_of(task) if task else "",
+        metadata=thread_metadata(spec) or {},
         version=request.version,
         model=_model(request.agent, settings),
         share=store.user_id if request.share is None else request.share,

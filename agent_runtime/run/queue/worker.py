@@ -43,7 +43,7 @@ POLL_SECONDS = 1.0
 LOOK_SECONDS = 2.0
 """How often a worker looks whether another process of its machine has died."""
 MOST_TAKEOVERS = 3
-"""After so many without a new step a run ends, so that it brings down no more workers."""
+"""After this number without a new step a run ends, so that it brings down no more workers."""
 ELSEWHERE_SECONDS = 30.0
 """How long a run is put off that no agent of this worker may continue."""
 
