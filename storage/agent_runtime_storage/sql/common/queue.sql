@@ -61,8 +61,10 @@ WITH due AS MATERIALIZED (
     {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
     {ordered_join} threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id
     WHERE q.state = 'waiting'
-      AND (q.program, q.agent, q.version) IN (
-          SELECT value ->> 0, value ->> 1, value ->> 2 FROM {each_json}(:known{as_jsonb}))
+      AND EXISTS (
+          SELECT 1 FROM {each_json}(:known{as_jsonb})
+          WHERE value ->> 0 = q.program AND value ->> 1 = q.agent AND value ->> 2 = q.version
+          LIMIT 1 OFFSET 0)
       AND q.user_id NOT IN (
           SELECT o.user_id FROM queue AS o WHERE o.state = 'working'
           GROUP BY o.user_id HAVING count(*) >= :per_user{as_bigint})
