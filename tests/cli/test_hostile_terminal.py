@@ -157,6 +157,7 @@ def test_no_command_passes_on_what_controls_a_terminal(
         "db copy": [[HOSTILE, f"file:{tmp_path / 'copy.db'}"]],
         "config": [["--explain"]],
         "doctor": [[]],
+        "worker": [[HOSTILE]],
         "queue list": [["--all"]],
         "queue retry": [[HOSTILE]],
         "queue cancel": [[HOSTILE]],
