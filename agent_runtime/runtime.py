@@ -44,6 +44,8 @@ from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.process.tracing import traced, traced_again
+from agent_runtime.run.queue.enqueue import Agents
+from agent_runtime.run.queue.worker import Starter, Worker
 from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run, with_servers
 from agent_runtime.run.results import RunResult, result_of, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, take_over
@@ -56,7 +58,7 @@ from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records.log import Budget, Run
+from agent_runtime_storage.contract.records.log import Budget, Lease, Run
 
 if TYPE_CHECKING:
     from agent_runtime.models.retrieval.embedding import Embedder
@@ -293,14 +295,25 @@ class Runtime(RunControl):
     def memory(self) -> ThreadMemory:
         """The memory of threads: report it, observe or condense it on request."""
         return ThreadMemory(
-            self.settings,
-            self.store,
-            self.model,
-            _offline_model,
-            tree_budget(self.settings),
-            self.host.keeper,
-            self._memory_models,
-        )
+            self.settings, self.store, self.model, _offline_model, tree_budget(self.settings),
+            self.host.keeper, self._memory_models,
+        )  # fmt: skip
+
+    async def work(
+        self, app: Agents, *, concurrency: int = 4, deps: Any = None, on_event: OnEvent = ignore
+    ) -> None:
+        """Work on an application's queued runs, until it is cancelled or the runtime closes.
+
+        Cancellation: it picks no more; its runs go on until `close`, which hands them over.
+
+        Args:
+            concurrency: how many runs work at once here, at most `AGENT_RUNTIME_MAX_RUNS`.
+            deps, on_event: of each run, as for `run`.
+        """
+        self.host.admission.check_loop()
+        resume = partial(self.resume, deps=deps, on_event=on_event)
+        starter = Starter(self.host, partial(self._run, deps=deps), resume, on_event)
+        await Worker(self.store, self.host, self.settings, app, starter, concurrency).work()
 
     # From a request to its run
 
@@ -322,18 +335,20 @@ class Runtime(RunControl):
         before: Sequence[LoggedMessage] = (),
         files: Sequence[Attachable] = (),
         run_id: str | None = None,
+        lease: Lease | None = None,
     ) -> RunResult[Any]:
         """Begin a run and drive it to its end.
 
         Args:
             parent: the log of the run that begins this one as its child.
             before: messages before the task.
+            lease: of a queued run, which a worker has picked.
         """
         agent = checked_runnable(agent)
         budget = tree_budget(self.settings)
-        if parent is not None:
+        if (root := parent.lease if parent else lease) is not None:
             # The settings may have changed since the root began; its row is what is enforced.
-            budget = (await store.runs.get(parent.lease.root_run_id)).budget
+            budget = (await store.runs.get(root.root_run_id)).budget
         elif thread is None and isinstance(agent, Workflow):
             thread = agent.thread
         run_id = run_id or new_id()
@@ -352,15 +367,12 @@ class Runtime(RunControl):
             task=node_memory.task_message(agent, task),
             # A tree has one budget, on its root.
             budget=budget if parent is None else Budget(),
-            on_event=on_event,
-            spec=_spec_of(spec, agent, node),
-            parent=parent,
+            on_event=on_event, spec=_spec_of(spec, agent, node), parent=parent, lease=lease,
             before=(*(node.before if node else ()), *before),
             left_out=node.left_out if node else 0,
-            files=tuple(files),
-            max_file_bytes=self.settings.max_file_bytes,
+            files=tuple(files), max_file_bytes=self.settings.max_file_bytes,
             max_message_chars=self.settings.max_message_chars,
-        )
+        )  # fmt: skip
         # Marked before the lease exists: no process may take its owner for idle in between.
         with leases.at_work(run_id), traced(request, self.settings) as request:
             log, first = await begin_new_run(store, setup, request)
@@ -415,32 +427,19 @@ class Runtime(RunControl):
         resolved = agent.resolved_as if isinstance(agent, Workflow) else agent
         setup = await resolve_run(
             await with_servers(resolved, self.host.mcp, store.user_id),
-            self.settings,
-            self.model,
-            _offline_model,
-            store,
-            thread_id=thread,
-            child=child,
-            budget=budget,
-            deps=deps,
+            self.settings, self.model, _offline_model, store,
+            thread_id=thread, child=child, budget=budget, deps=deps,
             # A workflow inside of another run has a thread without a history.
             remembers=isinstance(agent, Agent) or (agent.remembers and not child),
             memory_models=self._memory_models,
-        )
+        )  # fmt: skip
         check_setup(setup, self.settings, budget, rules=isinstance(agent, Agent) and not child)
         return setup
 
     def _state(
-        self,
-        log: RunLog,
-        setup: RunSetup,
-        spec: RunSpec,
-        decisions: Decisions,
-        *,
-        task: Entry | None,
-        limit: int,
-        seen: SeenFiles | None = None,
-    ) -> RunState:
+        self, log: RunLog, setup: RunSetup, spec: RunSpec, decisions: Decisions, *,
+        task: Entry | None, limit: int, seen: SeenFiles | None = None,
+    ) -> RunState:  # fmt: skip
         resume = child_resumption(log, partial(self._resume, deps=setup.deps, decisions=decisions))
         tools = ToolContexts(
             log=log,

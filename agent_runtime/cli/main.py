@@ -56,6 +56,8 @@ COMMANDS = {
     "view": ("service.view", "Open a page that shows what the model saw at each step."),
     "completion": ("completion", "Complete commands and ids with the Tab key: bash, zsh, fish."),
     "serve": ("service.serve", "Serve threads and runs by HTTP."),
+    "worker": ("queue.worker", "Work on queued runs."),
+    "queue": ("queue.queue", "List the queue of runs; retry, cancel or forget one."),
     "tokens": ("service.tokens", "Make, list and revoke the tokens of the service's users."),
     "config": ("config", "Show the settings and their origin."),
     "doctor": ("doctor", "Check that everything a run needs is in place."),
@@ -71,7 +73,7 @@ GROUPS = {
         "view", "runs", "threads", "show", "plan", "memory", "usage", "budget",
     ),
     "Change threads and memory": ("fork", "node-memory"),
-    "Serve": ("serve", "tokens"),
+    "Serve": ("serve", "tokens", "worker", "queue"),
     "Set up and maintain": ("config", "doctor", "mcp", "skills", "db", "completion"),
 }  # fmt: skip
 """The commands as `--help` shows them."""

@@ -90,6 +90,13 @@ def is_dead(run: Run) -> bool:
     return not run.lease_live
 
 
+def is_gone(owner: LeaseOwner) -> bool:
+    """Return whether an owner is a process of this machine that is known to have ended."""
+    here = this_process_owner()
+    same = _place(owner) == _place(here) and owner.instance != here.instance
+    return same and marker.activity_of(owner.instance, "") == "gone"
+
+
 def claim_holder(lease: Lease) -> str:
     """Return a text that names this process and its lease, for the claim of a job."""
     here = this_process_owner()

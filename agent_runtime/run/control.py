@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
+from agent_runtime.agent import Runnable
 from agent_runtime.concurrency import finished
 from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
-from agent_runtime.files.attach import ThreadFiles
+from agent_runtime.files.attach import Attachable, ThreadFiles
 from agent_runtime.human.interruptions import InterruptedCall, interrupted_calls
 from agent_runtime.human.pause import PAUSE, PAUSED
 from agent_runtime.human.posting import post_message
@@ -17,11 +19,14 @@ from agent_runtime.human.questions import Answer, OnQuestion, Question, encode_a
 from agent_runtime.human.waiting import at_work_below, questions_of, questions_on, waiting_below
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.messages import UserMessage
 from agent_runtime.plan.planner import ThreadPlans
 from agent_runtime.run.budget import budget_of
 from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.process.health import Health
 from agent_runtime.run.process.host import RunHost
+from agent_runtime.run.queue.control import RunQueue, withdraw
+from agent_runtime.run.queue.enqueue import Agents, QueuedRun, QueueRequest, enqueue_run
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import Sweep, sweep
 from agent_runtime.run.takeover import (
@@ -52,6 +57,7 @@ class RunControl:
     settings: Settings
     store: Store
     host: RunHost
+    program: str
 
     @property
     def threads(self) -> Threads:
@@ -71,6 +77,61 @@ class RunControl:
         """The plans of threads, for reading."""
         return ThreadPlans(self.store, user=self.settings.user)
 
+    @property
+    def queue(self) -> RunQueue:
+        """The queue: list it, retry and forget runs that failed."""
+        return RunQueue(self.store, self.settings.user)
+
+    async def enqueue(
+        self,
+        agent: Runnable[Any],
+        task: str | UserMessage | None,
+        *,
+        app: Agents | None = None,
+        thread: str | None = None,
+        user: str | None = None,
+        files: Sequence[Attachable] = (),
+        at: datetime | None = None,
+        priority: float = 1.0,
+        share: str | None = None,
+        spec: Mapping[str, Any] | None = None,
+        user_context: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        connection: Any = None,
+    ) -> QueuedRun:
+        """Enqueue a run for the workers of this database; the other arguments are those of `run`.
+
+        Args:
+            app: the application whose workers have the agent, under its name; None for those that
+                work for this runtime's `program`.
+            at: when it may begin, with a time zone.
+            priority: how many turns it is worth; others of its share wait that much longer.
+            share: the runs of one share take turns with those of others; by default the user's.
+            connection: a psycopg `AsyncConnection` to the same database, whose transaction the run
+                joins: it exists once that commits, and workers notice within a second.
+
+        Raises:
+            ConfigError: there is no task, or an argument is out of range.
+            Conflict: a run has this `run_id` already.
+            InvalidFile: a file is empty, too large, or cannot be read.
+            StoreError: `connection` cannot be joined.
+        """
+        request = QueueRequest(
+            agent=agent,
+            task=task,
+            program=self.program if app is None else app.program,
+            version="" if app is None else app.versions[0],
+            thread=thread,
+            files=files,
+            at=at,
+            priority=priority,
+            share=share,
+            spec=spec or {},
+            user_context=user_context,
+            run_id=run_id,
+        )
+        return await enqueue_run(self.store_of(user), self.settings, request, connection)
+
     async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
         """Cancel a run and all its descendants, in any process; return the ids of those reached.
 
@@ -78,6 +139,8 @@ class RunControl:
         those that wait for a person, are ended here.
         """
         store = self.store_of(user)
+        if await withdraw(store, run_id):
+            return [run_id]
         reached = await store.runs.cancel(run_id)
         for one in reached:
             # Nobody polls for the request on behalf of a dead process.  A process that takes the

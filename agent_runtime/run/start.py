@@ -52,6 +52,7 @@ from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime_storage.contract.records.log import (
     ACTIVE,
     Budget,
+    Lease,
     NewEvent,
     NewNode,
     NewRun,
@@ -76,6 +77,7 @@ class RunRequest:
         parent: the log of the run that starts this one as its child.
         before: messages on the thread before the task.
         left_out: how many turns of a node's memory did not fit before it.
+        lease: that of a queued run, which a worker has picked.
         files: further files of the task; they are stored with the thread.
     """
 
@@ -89,6 +91,7 @@ class RunRequest:
     parent: RunLog | None = None
     before: tuple[LoggedMessage, ...] = ()
     left_out: int = 0
+    lease: Lease | None = None
     files: tuple[Attachable, ...] = ()
     max_file_bytes: int = MAX_BYTES
     max_message_chars: int = MESSAGE_CHARS
@@ -123,10 +126,8 @@ async def begin_new_run(
         InvalidFile: a file cannot be stored.
     """
     task = request.task
-    title = _title_of(task) if task else ""
-    own = request.spec.program == COMMAND
-    workspace = request.spec.caller.get(WORKSPACE) if own else None
-    metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
+    title = title_of(task) if task else ""
+    metadata = thread_metadata(request.spec)
     thread = await store.threads.ensure(request.thread_id, title=title, metadata=metadata)
     # It adds no node, so `thread` stays as it was read.
     await end_upkeep(store, thread)
@@ -166,6 +167,7 @@ async def begin_new_run(
         root_run_id=parent.root_run_id if parent else None,
         budget=request.budget,
         events=tuple(events),
+        epoch=request.lease.epoch if request.lease else None,
     )
     log = await begin_log(
         store, thread, view, run, messages=messages, emit=request.on_event, limits=setup.limits
@@ -234,7 +236,14 @@ async def _count(text: str) -> int:
     return await anyio.to_thread.run_sync(count_text, text)
 
 
-def _title_of(task: UserMessage) -> str:
+def thread_metadata(spec: RunSpec) -> dict[str, Any] | None:
+    """Return the metadata of a thread that a run with this spec creates."""
+    workspace = spec.caller.get(WORKSPACE) if spec.program == COMMAND else None
+    return {WORKSPACE: workspace} if isinstance(workspace, str) else None
+
+
+def title_of(task: UserMessage) -> str:
+    """Return a thread's title from its first task."""
     # A title holds no zero byte, but a task may.
     return encodable(task.text.strip().partition("\n")[0][:80].replace("\0", ""))
 

@@ -162,11 +162,21 @@ async def _end(log: RunLog, run: Run) -> None:
 def check_resumable(run: Run) -> None:
     """Refuse a run that was imported, or has no task. Raises `Conflict`."""
     check_own(run)
+    if is_queued(run):
+        raise Conflict(
+            f"Run {run.id} has not begun: it waits in the queue.",
+            cure="Start a worker (`agent-runtime worker`), or cancel it.",
+        )
     if RunSpec.of(run).upkeep:
         raise Conflict(
             f"Run {run.id} maintained the memory of its thread; it has no task to resume.",
             cure="Start a new run on the thread.",
         )
+
+
+def is_queued(run: Run) -> bool:
+    """Return whether a run of the queue has not begun, so that its task is not in the log yet."""
+    return run.task_id is None and run.max_steps == 0 and not RunSpec.of(run).upkeep
 
 
 def check_own(run: Run) -> None:

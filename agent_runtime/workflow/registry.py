@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -24,6 +24,11 @@ class Registry(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """The names of what can be run; the first is the default."""
+        ...
+
+    @property
+    def versions(self) -> Sequence[str]:
+        """The versions whose queued runs it works on; the first is its own."""
         ...
 
     def named(self, name: str | None) -> Agent | Workflow:
@@ -69,6 +74,9 @@ class App:
         agents, workflows: each gets the name that it has here.
         name: of the application; it is stored with its runs, and only runs of the same application
             are continued.  Change it, or a name above, and older runs wait for their old name.
+        version: of the code; queued runs begin, and go on, on workers of their version.
+        continues: older versions whose queued runs move over to this one; those of others end on
+            their own workers.
 
     Raises:
         ConfigError: there is nothing, or a name is there twice or empty.
@@ -78,6 +86,8 @@ class App:
     workflows: Mapping[str, Workflow] = field(default_factory=dict[str, Workflow])
     _: KW_ONLY
     name: str = "app"
+    version: str = ""
+    continues: Collection[str] = ()
 
     def __post_init__(self) -> None:
         if twice := sorted(self.agents.keys() & self.workflows.keys()):
@@ -102,6 +112,10 @@ class App:
     @property
     def names(self) -> Sequence[str]:
         return [*self.agents, *self.workflows]
+
+    @property
+    def versions(self) -> Sequence[str]:
+        return [self.version, *(one for one in self.continues if one != self.version)]
 
     def named(self, name: str | None) -> Agent | Workflow:
         """Return the agent or workflow of this name; None for the first. Raises `NotFound`."""

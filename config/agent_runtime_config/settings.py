@@ -35,6 +35,7 @@ from agent_runtime_config.fields import (
 )
 from agent_runtime_config.groups.context_settings import ContextSettings
 from agent_runtime_config.groups.model_settings import RoleSettings
+from agent_runtime_config.groups.queue_settings import QueueSettings
 from agent_runtime_config.groups.service_settings import ServiceSettings
 from agent_runtime_config.groups.telemetry_settings import TelemetrySettings
 from agent_runtime_config.groups.web_settings import WebSettings
@@ -43,7 +44,9 @@ from agent_runtime_config.state import default_database_url
 from agent_runtime_config.urls import redact_url
 
 
-class Settings(RoleSettings, WebSettings, ContextSettings, ServiceSettings, TelemetrySettings):
+class Settings(
+    RoleSettings, WebSettings, ContextSettings, ServiceSettings, TelemetrySettings, QueueSettings
+):
     """The settings of a runtime, as an immutable value.
 
     The constructor does not read the environment; `load_settings` does.  `None` means unset: no

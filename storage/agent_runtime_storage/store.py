@@ -10,6 +10,7 @@ from agent_runtime_storage.contract.leases import LeaseStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.questions import QuestionStore
+from agent_runtime_storage.contract.queue import QueueStore, WorkQueue
 from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
@@ -27,6 +28,7 @@ from agent_runtime_storage.log.inspection import SqlInspection
 from agent_runtime_storage.log.jobs import SqlJobs
 from agent_runtime_storage.log.leases import SqlLeases
 from agent_runtime_storage.log.questions import SqlQuestions
+from agent_runtime_storage.log.queue import SqlQueue, SqlWorkQueue
 from agent_runtime_storage.log.reader import SqlLog
 from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import RunStatements
@@ -62,6 +64,7 @@ class SqlUserStore:
         self.jobs: JobStore = SqlJobs(scope)
         self.files: FileStore = SqlFiles(scope)
         self.questions: QuestionStore = questions
+        self.queue: QueueStore = SqlQueue(scope, statements)
         self.search: TextSearch = SqlTextSearch(scope, indexer)
         self.vectors: VectorStore = vectors
         self.ids: IdStore = SqlIds(scope)
@@ -91,6 +94,7 @@ class SqlStore:
         self._objects = objects
         self.leases: LeaseStore = SqlLeases(driver)
         self.service: ServiceStore = SqlService(driver)
+        self.queue: WorkQueue = SqlWorkQueue(driver)
 
     @property
     def maintenance(self) -> Maintenance:

@@ -170,3 +170,17 @@ async def test_a_run_of_another_program_is_not_resumed(database_url: str) -> Non
         assert response.status_code == 409
         assert "another program" in response.json()["detail"]
         assert (await store.runs.get(result.run_id)).status == "succeeded"
+
+
+async def test_a_run_can_be_left_to_a_worker(database_url: str) -> None:
+    async with serving(database_url, lambda request: say("Done.")) as service:
+        asked: dict[str, Any] = {
+            "json": {"task": "Later.", "queue": True}, "headers": {"Idempotency-Key": "k1"},
+        }  # fmt: skip
+        answers = [await service.client.post("/api/runs", **asked) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [201, 201]
+        run_id = answers[0].json()["run_id"]
+        run = (await service.client.get(f"/api/runs/{run_id}")).json()
+        assert (run["status"], answers[1].json()["run_id"]) == ("queued", run_id)
+        [row] = await service.runtime.queue.list(user="ann")
+        assert (row.run_id, row.agent, row.state) == (run_id, "worker", "waiting")

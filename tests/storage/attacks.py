@@ -14,6 +14,7 @@ from agent_runtime_storage import (
     Budget,
     CallDone,
     Commit,
+    Finish,
     Job,
     LateObservation,
     Lease,
@@ -30,6 +31,7 @@ from agent_runtime_storage import (
     UserStore,
     VectorItem,
 )
+from agent_runtime_storage.contract.records.queue import NewQueuedRun
 from tests.storage.helpers import LARGE, OTHER, begin, done, exchange, new_run
 
 SECRET = "a secret that only its owner may find"
@@ -476,11 +478,28 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "over the child": lambda user, to: _import(user, "t2"),
     },
     "jobs.finish": {"": lambda user, to: user.jobs.finish(to.job)},
+    "queue.enqueue": {
+        "the run": lambda user, to: user.queue.enqueue(_queued(to.run, OWN)),
+        "the thread": lambda user, to: user.queue.enqueue(_queued("own-queued", to.thread)),
+    },
+    "queue.withdraw": {
+        "": lambda user, to: user.queue.withdraw(
+            to.run, Finish("cancelled", "cancelled"), NewEvent("run-finish")
+        ),
+    },
+    "queue.list": {"": lambda user, to: user.queue.list(run_id=to.run)},
+    "queue.wake": {"": lambda user, to: user.queue.wake(to.run, "mine")},
+    "queue.postpone": {"": lambda user, to: user.queue.postpone(to.run, 60.0, "mine")},
+    "queue.drop": {"": lambda user, to: user.queue.drop(to.run)},
     "jobs.fail": {
         "retry": lambda user, to: user.jobs.fail(to.job, retry_after=0, detail="mine"),
         "for good": lambda user, to: user.jobs.fail(to.job, retry_after=None, detail="mine"),
     },
 }
+
+
+def _queued(run_id: str, thread_id: str) -> NewQueuedRun:
+    return NewQueuedRun(run_id, thread_id, "coder", "app", None, {}, "share")
 
 
 async def outcome(attempt: Attempt, user: UserStore, to: Target) -> object:

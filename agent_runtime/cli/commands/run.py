@@ -35,6 +35,7 @@ attach_option = click.option(
 )
 @attach_option
 @thread_option
+@click.option("--queue", "queued", is_flag=True, help="Leave it to a worker, and print its id.")
 @run_options
 @json_object_option
 def run(
@@ -42,6 +43,7 @@ def run(
     task_file: Path | None,
     files: tuple[str, ...],
     thread: str | None,
+    queued: bool,
     options: RunOptions,
     as_json: bool,
 ) -> None:
@@ -57,6 +59,7 @@ def run(
       agent-runtime run "Make the tests pass." --workspace . --ask-shell
       agent-runtime run "What changed since May?" --workspace . --read-only
       agent-runtime run --file task.md --thread last --budget-usd 2
+      agent-runtime run "Look for dead links." --workspace . --queue
     """
     from agent_runtime_config import load_settings
 
@@ -64,6 +67,11 @@ def run(
     settings = load_settings()
     spec = options.new_spec(settings)
     settings = options.limited(settings, spec)
+    if queued:
+        from agent_runtime.cli.queue.enqueue import enqueue
+
+        enqueue(settings, spec, text, thread, files, as_json=as_json)
+        return
     if spec.model:
         say(describe_limits(settings))
     session.finish(session.run_task(settings, spec, text, thread, files), as_json=as_json)

@@ -92,6 +92,10 @@ class CommandApp:
     def names(self) -> Sequence[str]:
         return ["agent"]
 
+    @property
+    def versions(self) -> Sequence[str]:
+        return [""]
+
     def named(self, name: str | None) -> Agent | Workflow:
         from agent_runtime.cli.agents import build_agent
         from agent_runtime.errors import NotFound

@@ -79,18 +79,18 @@ async def start_run(request: Request, body: NewRun) -> Started:
     if run_id is not None and (run := await _known(store, run_id)) is not None:
         return Started(run_id=run.id, thread_id=run.thread_id)
     agent = service.registry.named(body.agent)
-    files = await _files(store, body.files)
+    files, user = await _files(store, body.files), user_of(request)
+    spec, context = service.registry.spec(body.agent), body.user_context or None
+    if body.queue:
+        queued = await runtime.enqueue(
+            agent, body.task, app=service.registry, thread=body.thread_id, files=files, user=user,
+            spec=spec, user_context=context, run_id=run_id,
+        )  # fmt: skip
+        return Started(run_id=queued.run_id, thread_id=queued.thread_id)
     start = partial(
-        runtime.start,
-        agent,
-        body.task,
-        thread=body.thread_id,
-        files=files,
-        user=user_of(request),
-        spec=service.registry.spec(body.agent),
-        user_context=body.user_context or None,
-        run_id=run_id,
-    )
+        runtime.start, agent, body.task, thread=body.thread_id, files=files, user=user,
+        spec=spec, user_context=context, run_id=run_id,
+    )  # fmt: skip
     return await _begin(request, start)
 
 

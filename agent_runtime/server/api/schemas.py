@@ -276,10 +276,15 @@ class NewRun(Input):
     user_context: Json = Field(
         default_factory=dict, description="What tools may know of the user; stored with the run."
     )
+    queue: bool = Field(
+        default=False,
+        description="Leave it to a worker (`agent-runtime worker`) instead of "
+        "running it in the service.",
+    )
 
 
 class Started(Output):
-    """A run that is recorded and at work."""
+    """A run that is recorded, and at work unless it is queued."""
 
     run_id: str
     thread_id: str

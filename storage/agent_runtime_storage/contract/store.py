@@ -40,6 +40,7 @@ from agent_runtime_storage.contract.inspection import InspectionStore
 from agent_runtime_storage.contract.leases import LeaseStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.questions import QuestionStore
+from agent_runtime_storage.contract.queue import QueueStore, WorkQueue
 from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
@@ -63,6 +64,7 @@ class UserStore(Protocol):
     jobs: JobStore
     files: FileStore
     questions: QuestionStore
+    queue: QueueStore
     search: TextSearch
     vectors: VectorStore
     ids: IdStore
@@ -87,6 +89,7 @@ class Store(Protocol):
     """An open database."""
 
     leases: LeaseStore
+    queue: WorkQueue
     service: ServiceStore
 
     @property

@@ -159,3 +159,24 @@ class Vacuuming(Protocol):
     async def vacuum(self) -> None:
         """Reclaim the space in every table; takes as long as reading all of them."""
         ...
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A driver that can run a batch in a transaction of the caller's own connection."""
+
+    async def join(
+        self,
+        connection: Any,
+        statements: Sequence[Statement],
+        *,
+        owner: str,
+        locks: Sequence[str] = (),
+    ) -> None:
+        """Run the batch in the connection's transaction, which stays open.
+
+        Raises:
+            BatchMissed, ConstraintFailed: as `Driver.batch`; the transaction is as before.
+            StoreError: the connection has no transaction, or is none of this database's client.
+        """
+        ...

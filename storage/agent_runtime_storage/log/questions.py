@@ -13,6 +13,7 @@ from agent_runtime_storage.contract.records.questions import (
     QuestionStatus,
 )
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row
+from agent_runtime_storage.log.queue import announce_work
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 
 _CURE = "See which questions are open; to say something else, steer the run or start a new one."
@@ -54,6 +55,8 @@ class SqlQuestions:
     ) -> QuestionRow:
         question = await self.get(question_id)
         text = encode_json(answer, "answer")
+        place = await self._scope.read("run_place", run_id=question.run_id)
+        root = str(place[0][1]) if place else question.run_id
         batch = [
             self._scope.statement("answer", {"id": question_id, "answer": text}, rows=1),
             # An export in progress, and a deletion of idle threads, have to notice the answer.
@@ -69,8 +72,9 @@ class SqlQuestions:
                 "agent": remember.agent,
             }
             batch.append(self._scope.statement("remember_approval", values))
+        batch.append(self._scope.statement("queue_answered", {"root_run_id": root}))
         try:
-            await self._scope.batch(batch, thread=question.thread_id)
+            await self._scope.batch(batch, thread=question.thread_id, tree=root)
         except StoreInDoubt:
             # The same answer of somebody else is as good.
             stored = await self.get(question_id)
@@ -84,6 +88,7 @@ class SqlQuestions:
                 await self._scope.require_thread(remember.thread_id)
             raise
         self._scope.announce(question.thread_id)
+        announce_work(self._scope.driver)
         return await self.get(question_id)
 
     async def approvals(self, thread_id: str) -> list[ApprovalRow]:

@@ -46,6 +46,8 @@ class RunMisses:
                 f"Run {run.parent_run_id} is over or being cancelled; it starts no child runs.",
                 cure="Resume it first.",
             )
+        if label == "picked":
+            return await self.lost(Lease(run.id, run.thread_id, root, run.epoch or 0))
         if label == "budget":
             return await self._over_budget(root, run.reserve or NO_AMOUNT, below=root != run.id)
         if label == "begin":

@@ -70,6 +70,8 @@ class RunStatements:
 
     def begin_row(self, run: NewRun, root: str) -> Statement:
         reserve = run.reserve or Amount()
+        if run.epoch is not None:
+            return self._begin_queued(run, reserve)
         return self._scope.statement(
             "begin_run",
             {
@@ -94,6 +96,20 @@ class RunStatements:
                 "own_cost": reserve.cost,
             },
         )
+
+    def _begin_queued(self, run: NewRun, reserve: Amount) -> Statement:
+        values: dict[str, Value] = {
+            "run_id": run.id,
+            "epoch": run.epoch,
+            "agent": run.agent,
+            "task_id": run.task_id,
+            "max_steps": run.max_steps,
+            "spec": encode_json(whole_spec(run.spec, run.internal), "run's spec"),
+            "own_tokens": reserve.tokens,
+            "own_cost": reserve.cost,
+            "seconds": run.lease_seconds,
+        }
+        return self._scope.statement("begin_queued", values, rows=1, miss="picked")
 
     def guard(self, lease: Lease, commit: Commit, own: str) -> Statement:
         reserve, release = commit.reserve or Amount(), commit.release or Amount()
@@ -346,6 +362,17 @@ class RunStatements:
             batch.append(self._scope.statement("free_thread", run))
             batch.append(self._scope.statement("withdraw", run))
         return batch
+
+    def leave_queue(self, run_id: str, thread_id: str, finish: Finish) -> list[Statement]:
+        """Return what becomes of a run in the queue, if it is there, when it stops."""
+        values: dict[str, Value] = {"run_id": run_id, "status": finish.status}
+        settled = {**values, "stop_reason": finish.stop_reason, "detail": finish.detail}
+        behind = {"thread_id": thread_id}
+        return [
+            self._scope.statement("queue_settle", settled),
+            self._scope.statement("queue_forget", values),
+            self._scope.statement("queue_advance", behind),
+        ]
 
     def unsettle_own(self, run_id: str) -> list[Statement]:
         """Return what counts a run's open reservation as spent, on its root and on the day."""

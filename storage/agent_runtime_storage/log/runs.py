@@ -26,6 +26,7 @@ from agent_runtime_storage.contract.records.log import (
 from agent_runtime_storage.contract.records.spending import Budget
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
 from agent_runtime_storage.log.events import tree_topic
+from agent_runtime_storage.log.queue import announce_work
 from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import READ_AGAIN, RunStatements, missed_error
 from agent_runtime_storage.objects.bodies import BodyWriter
@@ -89,12 +90,13 @@ class SqlRuns:
             batch.append(self._statements.spend(root, reserve=run.reserve, below=root != run.id))
         batch += self._statements.append_events(run.thread_id, run.id, run.events)
         batch += await self._statements.index_new(run.thread_id, run.nodes)
-        lease = Lease(run.id, run.thread_id, root, 1)
+        lease = Lease(run.id, run.thread_id, root, run.epoch or 1)
         try:
             rows = await self._scope.batch(batch, thread=run.thread_id, tree=root)
         except StoreInDoubt:
-            # The run's id is new, so only this batch can have written it.
-            if not await self._scope.read("run_exists", run_id=run.id):
+            # The run's id is new, or its lease this process's own, so only this batch can have
+            # written it.
+            if not await self._has_begun(run):
                 raise
             return lease, await self._last_event(run.thread_id)
         except BatchMissed as error:
@@ -107,6 +109,12 @@ class SqlRuns:
         # For whoever follows the tree, and does not know this thread yet.
         self._scope.announce(tree_topic(root))
         return lease, int(rows[thread_at][0][0])
+
+    async def _has_begun(self, run: NewRun) -> bool:
+        if run.epoch is None:
+            return bool(await self._scope.read("run_exists", run_id=run.id))
+        found = await self.get(run.id)
+        return found.epoch == run.epoch and found.task_id is not None
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         if commit.nodes:
@@ -140,6 +148,8 @@ class SqlRuns:
         except BatchMissed as error:
             raise await self._misses.why_not_committed(lease, commit, error.label) from error
         self._scope.announce(lease.thread_id)
+        if commit.finish is not None:
+            announce_work(self._scope.driver)
         return last_event
 
     async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
@@ -250,6 +260,9 @@ class SqlRuns:
         if commit.finish is not None:
             batch += self._statements.finish(lease.run_id, commit.finish, bodies)
         batch += self._statements.ask(lease, commit.questions)
+        if commit.finish is not None:
+            # After the questions, for which a run is parked.
+            batch += self._statements.leave_queue(lease.run_id, lease.thread_id, commit.finish)
         batch += self._statements.append_events(lease.thread_id, lease.run_id, commit.events)
         # Late, because all runs of the owner write the day's row and wait for each other's lock.
         batch += self._statements.book(commit)
@@ -331,6 +344,7 @@ class SqlRuns:
         batch = [
             self._scope.statement("take_run", values, rows=1, miss="run"),
             self._scope.statement("take_thread", {"run_id": run_id}, rows=1, miss="thread"),
+            self._scope.statement("queue_working", {"run_id": run_id}),
             *self._statements.unsettle_own(run_id),
         ]
         try:

@@ -36,6 +36,7 @@ _FIRST_PURGES = (
     "book_family",
     "unlink_runs",
     "unlink_inbox",
+    "purge_queue",
     "purge_inbox",
     "purge_jobs",
     "purge_files",

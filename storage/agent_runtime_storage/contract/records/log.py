@@ -47,6 +47,7 @@ StopReason = Literal[
     "content_filter",
     "length",
     "imported",
+    "dead_letter",
 ]
 ACTIVE: tuple[RunStatus, ...] = ("queued", "running", "suspended")
 
@@ -423,6 +424,8 @@ class NewRun:
     events: tuple[NewEvent, ...] = ()
     internal: JsonObject = field(default_factory=dict[str, Any])
     """The engine's data of the run, apart from the caller's `spec`."""
+    epoch: int | None = None
+    """Of the lease that a worker has picked, for a run of the queue; its budget is set already."""
 
 
 Vet = Callable[[Literal["node", "call", "observation", "plan", "document"], bytes], tuple[str, int]]

@@ -31,6 +31,7 @@ from agent_runtime_storage.drivers.postgres.error_mapping import (
     map_refusal,
     postgres_closed_error,
 )
+from agent_runtime_storage.drivers.postgres.joining import run_joined
 from agent_runtime_storage.drivers.postgres.notifications import (
     NOTIFY,
     AnyConnection,
@@ -224,6 +225,18 @@ class PostgresDriver:
             for sent, result in zip(own, results[len(prologue) :], strict=True)
         ]
 
+    async def join(
+        self,
+        connection: Any,
+        statements: Sequence[Statement],
+        *,
+        owner: str,
+        locks: Sequence[str] = (),
+    ) -> None:
+        """Run the statements in the transaction of the caller's own connection."""
+        prologue = Statement(*self._prologue_text(owner, locks, read_only=False))
+        await run_joined(connection, prologue, statements, path=self._prepared.path)
+
     async def vacuum(self) -> None:
         """Vacuum table by table; does not block others.
 
@@ -358,6 +371,11 @@ class PostgresDriver:
 
         It is separate, so that the statements after it see what was committed while it waited.
         """
+        return query_command(*self._prologue_text(owner, locks, read_only=read_only))
+
+    def _prologue_text(
+        self, owner: str | None, locks: Sequence[str], *, read_only: bool
+    ) -> tuple[str, dict[str, Value]]:
         # All batches take their locks in one order, so none waits for another in a circle.
         keys = sorted({_lock_key(owner, name) for name in locks})
         params: dict[str, Value] = {"owner": owner or ""}
@@ -368,7 +386,7 @@ class PostgresDriver:
             owned=owner is not None,
             read_only=read_only,
         )
-        return query_command(sql, params)
+        return sql, params
 
     # Connections
 

@@ -69,6 +69,9 @@ UPDATE inbox SET run_id = NULL
 WHERE user_id = :user_id AND thread_id NOT IN {family_filter} AND run_id IN (
     SELECT id FROM runs WHERE user_id = :user_id AND thread_id IN {family_filter});
 
+-- name: purge_queue
+DELETE FROM queue WHERE user_id = :user_id AND thread_id IN {family_filter};
+
 -- name: purge_inbox
 DELETE FROM inbox WHERE user_id = :user_id AND thread_id IN {family_filter};
 
@@ -146,6 +149,10 @@ WHERE user_id = :user_id AND updated_at < {now} - :seconds AND hidden = ''
         AND (r.parent_run_id IS NOT NULL
              OR r.status IN ('queued', 'running', 'suspended')
                 AND r.lease_until > {now}))
+  -- A run may be put off for longer than that.
+  AND NOT EXISTS (
+      SELECT 1 FROM queue AS q
+      WHERE q.user_id = t.user_id AND q.thread_id = t.id AND q.state <> 'dead')
 ORDER BY updated_at, id LIMIT :limit;
 
 -- name: cut_short

@@ -75,19 +75,20 @@ VALUES (:user_id, :run_id, :thread_id, :parent_run_id, :root_run_id, :agent, 'ru
         :machine, :instance);
 
 -- name: begin_thread
--- Of two runs that begin on a thread at once, the second finds `active_run` set and misses.
+-- Of two runs that begin on a thread at once, the second finds `active_run` set and misses.  It is
+-- the run itself if a worker has picked it.
 UPDATE threads
 SET active_run = :run_id, last_seq = last_seq + :nodes,
     last_activation = last_activation + :activations, last_event = last_event + :events,
     updated_at = {now}
-WHERE user_id = :user_id AND id = :thread_id AND hidden = '' AND active_run IS NULL
+WHERE user_id = :user_id AND id = :thread_id AND hidden = ''
+  AND (active_run IS NULL OR active_run = :run_id)
   AND head {equals} :expect_head AND last_seq = :expect_seq
   AND (:activations = 0 OR last_activation = :expect_activation)
 RETURNING last_event;
 
--- name: take_run
-UPDATE runs
-SET status = 'running', stop_reason = NULL, detail = '', output = {no_bytes}, output_blob = NULL,
+-- name: lease_taken
+status = 'running', stop_reason = NULL, detail = '', output = {no_bytes}, output_blob = NULL,
     -- Resuming a run that has ended revokes its cancel; otherwise the cancel still applies.
     finished_at = NULL, epoch = epoch + 1,
     cancel_requested = CASE WHEN status IN ('queued', 'running', 'suspended')
@@ -100,6 +101,9 @@ SET status = 'running', stop_reason = NULL, detail = '', output = {no_bytes}, ou
                               lease_until - :seconds - working_since, 0), 0),
     working_since = {now},
     lease_until = {now} + :seconds, updated_at = {now}
+
+-- name: take_run
+UPDATE runs SET {lease_taken}
 WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded'
   AND coalesce(stop_reason, '') <> 'imported'
   AND (:was{as_text} IS NULL OR status = :was);

@@ -1,0 +1,1 @@
+"""The queue at the command line: work on it, look at it."""

@@ -1,0 +1,1 @@
+"""The queue: enqueue runs, and work on them in any process."""

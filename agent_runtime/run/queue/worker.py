@@ -1,0 +1,236 @@
+"""A worker: pick runs of the queue for its free slots, and work on them."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+
+from agent_runtime.agent import Runnable
+from agent_runtime.concurrency import finished
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    CorruptThread,
+    LeaseLost,
+    RuntimeClosed,
+    StoreError,
+    StoreUnavailable,
+)
+from agent_runtime.log import leases
+from agent_runtime.log.run_log import CLOSED, cancelled_finish
+from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.messages import UserMessage, decode_message, encodable
+from agent_runtime.run.process.host import RunHost
+from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
+from agent_runtime.run.queue.enqueue import Agents
+from agent_runtime.run.results import RunResult
+from agent_runtime.run.takeover import give_up, is_queued
+from agent_runtime_config import Settings
+from agent_runtime_storage import Store, UserStore
+from agent_runtime_storage.contract.leases import HeldLease
+from agent_runtime_storage.contract.queue import Waiter
+from agent_runtime_storage.contract.records.log import Finish, Run
+from agent_runtime_storage.contract.records.queue import PickedRun, QueueLimits
+
+POLL_SECONDS = 1.0
+"""The longest that a free slot waits for a run whose signal was lost."""
+LOOK_SECONDS = 2.0
+"""How often a worker looks whether another process of its machine has died."""
+MOST_TAKEOVERS = 3
+"""After this number without a new step a run ends, so that it brings down no more workers."""
+ELSEWHERE_SECONDS = 30.0
+"""How long a run is put off that no agent of this worker may continue."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """Begins and resumes picked runs, as their runtime does.
+
+    Args:
+        begin: takes the store, the agent and the task of a run, and by name what else it needs.
+        resume: takes the id of a run, its agent and its owner.
+    """
+
+    host: RunHost
+    begin: Callable[..., Awaitable[RunResult[Any]]]
+    resume: Callable[..., Awaitable[RunResult[Any]]]
+    on_event: OnEvent = ignore
+
+    async def work_on(
+        self, store: UserStore, picked: PickedRun, run: Run, agent: Runnable[Any]
+    ) -> None:
+        """Return when the run ends or is suspended."""
+        if not is_queued(run):
+            await self.resume(run.id, agent, user=picked.user_id)
+            return
+        listener = EventListener(self.on_event)
+        begin = partial(
+            self.begin, store, agent, _task_of(picked), spec=RunSpec.of(run), on_event=listener,
+            thread=run.thread_id, run_id=run.id, lease=picked.lease,
+        )  # fmt: skip
+        await self.host.admitted(listener, begin, run.id)
+
+
+class Worker:
+    """Works on queued runs in this process.
+
+    The runs are tasks of the host, which hands them over when the runtime closes.
+
+    Args:
+        slots: how many runs work at once.
+        agents: what it can run.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        host: RunHost,
+        settings: Settings,
+        agents: Agents,
+        starter: Starter,
+        slots: int,
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._agents = agents
+        self._starter = starter
+        # A run that was picked must not wait for a place here while it could begin elsewhere.
+        self._slots = min(slots, settings.max_runs or slots)
+        self._limits = QueueLimits(
+            settings.queue_runs_per_user,
+            settings.queue_runs_per_agent,
+            settings.queue_runs_per_model,
+        )
+        names, versions = agents.names, agents.versions
+        self._known = [(agents.program, name, one) for name in names for one in versions]
+        self._working: dict[HeldLease, PickedRun] = {}
+        self._looked_at = self._renewed_at = float("-inf")
+
+    async def work(self) -> None:
+        """Pick and start runs until it is cancelled, or the runtime closes."""
+        with self._store.queue.listening() as waiter:
+            while not self._host.admission.closed:
+                try:
+                    await self._tick(waiter)
+                except StoreError as error:
+                    _log.warning("The queue could not be read: %s", type(error).__name__)
+                except Exception:
+                    # Without this loop the worker would live on and do nothing.
+                    _log.exception("The queue could not be read.")
+                # Not all workers at the same instant.
+                await waiter.wait(POLL_SECONDS * random.uniform(0.7, 1.0))
+
+    async def pick(self, waiter: Waiter) -> int:
+        """Fill the free slots; return how many runs were picked."""
+        count = 0
+        while free := self._slots - len(self._working):
+            picked = await self._store.queue.pick(
+                free,
+                self._known,
+                leases.this_process_owner(),
+                seconds=leases.LEASE_SECONDS,
+                limits=self._limits,
+            )
+            for one in picked:
+                key = HeldLease(one.user_id, one.lease.run_id, one.lease.epoch)
+                self._working[key] = one
+                self._host.background.start(self._work(key, one, waiter))
+            count += len(picked)
+            # A limit, or two runs of one thread, may have left slots free.
+            if not picked:
+                break
+        return count
+
+    async def _tick(self, waiter: Waiter) -> None:
+        await self._renew()
+        await self._expel_dead()
+        await self.pick(waiter)
+
+    async def _renew(self) -> None:
+        """Renew the leases of runs that have not begun yet; the keeper renews the others."""
+        held = [key for key in self._working if key not in self._host.keeper.runs]
+        if held and time.monotonic() - self._renewed_at >= leases.LEASE_SECONDS / 3:
+            await self._store.leases.renew(held, seconds=leases.LEASE_SECONDS)
+            self._renewed_at = time.monotonic()
+
+    async def _expel_dead(self) -> None:
+        """End the leases of processes of this machine that have died, instead of waiting."""
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = time.monotonic()
+        held = await self._store.queue.owners(leases.this_process_owner())
+        if dead := [key for key, owner in held if leases.is_gone(owner)]:
+            await self._store.queue.expel(dead)
+
+    async def _work(self, key: HeldLease, picked: PickedRun, waiter: Waiter) -> None:
+        store = self._store.of(picked.user_id)
+        try:
+            await self._drive(store, picked)
+        finally:
+            del self._working[key]
+            waiter.wake()
+
+    async def _drive(self, store: UserStore, picked: PickedRun) -> None:
+        leave = partial(give_up, store, picked.lease)
+        # Each of these ends the run only if it has not begun, nor been taken over: `give_up` writes
+        # under the lease that was picked, and only while the run is `running`.
+        try:
+            finish = await self._begin_or_resume(store, picked)
+            if finish is not None:
+                await leave(finish)
+        except (LeaseLost, StoreUnavailable) as error:
+            _log.info("Run %s was lost: %s", picked.lease.run_id, type(error).__name__)
+        except RuntimeClosed:
+            await leave(CLOSED)
+        except anyio.get_cancelled_exc_class():
+            await finished(leave(CLOSED))
+            raise
+        except AgentRuntimeError as error:
+            # The text may quote a provider.
+            _log.warning("Run %s failed: %s", picked.lease.run_id, type(error).__name__)
+            await leave(Finish("failed", "error", encodable(str(error))))
+        except Exception as error:
+            _log.exception("Run %s failed.", picked.lease.run_id)
+            await leave(Finish("failed", "error", f"Unexpected {type(error).__name__}"))
+
+    async def _begin_or_resume(self, store: UserStore, picked: PickedRun) -> Finish | None:
+        """Work on the run; return how it ends without that, or None."""
+        run = await store.runs.get(picked.lease.run_id)
+        if picked.takeovers >= MOST_TAKEOVERS:
+            return _dead_letter(picked)
+        if run.cancel_requested and is_queued(run):
+            return cancelled_finish()
+        agent = self._agents.of_run(run)
+        if agent is None:
+            why = f"The worker on {leases.this_process_owner().host} may not continue it."
+            await give_up(store, picked.lease, Finish("suspended", "interrupted", why))
+            await store.queue.postpone(run.id, ELSEWHERE_SECONDS, why)
+            return None
+        await self._starter.work_on(store, picked, run, agent)
+        return None
+
+
+def _task_of(picked: PickedRun) -> UserMessage | None:
+    """Return the task of a run that begins. Raises `CorruptThread`."""
+    if picked.task is None:
+        return None
+    message = decode_message(picked.task.encode())
+    if not isinstance(message, UserMessage):
+        raise CorruptThread(f"The task of run {picked.lease.run_id} is no user's message.")
+    return message
+
+
+def _dead_letter(picked: PickedRun) -> Finish:
+    return Finish(
+        "failed",
+        "dead_letter",
+        f"{picked.takeovers} workers in a row died or lost their lease without a new step of it.",
+    )

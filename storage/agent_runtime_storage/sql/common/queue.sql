@@ -1,0 +1,235 @@
+-- The queue of runs for workers.  A pick is one batch: ripen, expire, claim, trim, take, unclaim.
+
+-- name: enqueue_run
+INSERT INTO runs (user_id, id, thread_id, root_run_id, agent, status, max_steps, spec, epoch,
+                  budget_tokens, budget_cost, created_at, updated_at)
+VALUES (:user_id, :run_id, :thread_id, :run_id, :agent, 'queued', 0, :spec, 0,
+        :budget_tokens, :budget_cost, {now}, {now});
+
+-- name: enqueue
+-- A share's next tag follows its last one, and never lies before what waits now: who comes late has
+-- saved nothing up.  Of a thread's runs only the first waits; thousands of others are not looked at.
+INSERT INTO queue (user_id, run_id, thread_id, program, agent, version, model, state, share, tag,
+                   due_at, enqueued_at, cause, task)
+SELECT t.user_id, :run_id, t.id, :program, :agent, :version, :model,
+       CASE WHEN :due_at{as_double} > {now} THEN 'delayed'
+            WHEN EXISTS (SELECT 1 FROM queue AS o
+                         WHERE o.user_id = t.user_id AND o.thread_id = t.id
+                           AND o.state IN ('waiting', 'behind', 'working', 'parked')) THEN 'behind'
+            ELSE 'waiting' END,
+       :share,
+       {greatest}(:floor{as_double}, coalesce((
+           SELECT max(o.tag) FROM queue AS o
+           WHERE o.user_id = t.user_id AND o.share = :share
+             AND o.state IN ('waiting', 'behind')), :floor{as_double})) + :step{as_double},
+       :due_at{as_double}, {now}, '', :task
+FROM threads AS t WHERE t.user_id = :user_id AND t.id = :thread_id AND t.hidden = '';
+
+-- name: queue_floor
+SELECT coalesce(min(tag) - 1, 0) FROM queue WHERE state = 'waiting';
+
+-- name: queue_ripen
+-- What was put off, and what waited for an answer that did not come in time.
+WITH due AS MATERIALIZED (
+    SELECT r.user_id, r.run_id FROM queue AS r
+    WHERE r.state IN ('delayed', 'parked') AND r.due_at <= {now}
+    ORDER BY r.due_at LIMIT 1000 {skip_locked})
+UPDATE queue
+SET state = 'waiting', due_at = NULL,
+    tag = {greatest}(tag, coalesce((SELECT min(o.tag) FROM queue AS o WHERE o.state = 'waiting'), 0))
+FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
+
+-- name: queue_expire
+WITH lost AS MATERIALIZED (
+    SELECT r.user_id, r.run_id,
+           (SELECT sum(o.steps){as_bigint} FROM runs AS o
+            WHERE o.user_id = n.user_id AND o.root_run_id = n.root_run_id) AS steps
+    FROM queue AS r {ordered_join} runs AS n ON n.user_id = r.user_id AND n.id = r.run_id
+    WHERE r.state = 'working' AND n.status = 'running' AND n.lease_until <= {now} {skip_locked})
+UPDATE queue
+SET state = 'waiting', cause = 'The lease of its worker expired.',
+    takeovers = CASE WHEN lost.steps > steps_seen THEN 1 ELSE takeovers + 1 END,
+    steps_seen = lost.steps
+FROM lost WHERE queue.user_id = lost.user_id AND queue.run_id = lost.run_id;
+
+-- name: queue_claim
+-- Locks all that the rest of the batch writes, and skips what others hold, so a pick waits for
+-- nobody.  A limit that is NULL finds nobody who is at it.
+WITH due AS MATERIALIZED (
+    SELECT q.user_id, q.run_id
+    FROM queue AS q
+    {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+    {ordered_join} threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id
+    WHERE q.state = 'waiting'
+      AND EXISTS (
+          SELECT 1 FROM {each_json}(:known{as_jsonb})
+          WHERE value ->> 0 = q.program AND value ->> 1 = q.agent AND value ->> 2 = q.version
+          LIMIT 1 OFFSET 0)
+      AND q.user_id NOT IN (
+          SELECT o.user_id FROM queue AS o WHERE o.state = 'working'
+          GROUP BY o.user_id HAVING count(*) >= :per_user{as_bigint})
+      AND q.program || ' ' || q.agent NOT IN (
+          SELECT o.program || ' ' || o.agent FROM queue AS o WHERE o.state = 'working'
+          GROUP BY 1 HAVING count(*) >= :per_agent{as_bigint})
+      AND q.model NOT IN (
+          SELECT o.model FROM queue AS o WHERE o.state = 'working'
+          GROUP BY o.model HAVING count(*) >= :per_model{as_bigint})
+      AND (r.status IN ('queued', 'suspended', 'failed')
+           OR r.status = 'running' AND r.lease_until <= {now})
+      AND t.hidden = '' AND (t.active_run IS NULL OR t.active_run = q.run_id)
+    ORDER BY q.tag, q.enqueued_at LIMIT :slots {queue_lock})
+UPDATE queue SET state = 'working', claim = :claim
+FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
+
+-- name: queue_ahead_filter
+(o.claim <> :claim OR (o.tag, o.enqueued_at, o.run_id)
+    < (queue.tag, queue.enqueued_at, queue.run_id))
+
+-- name: queue_trim
+-- The claim counted what worked before it; this counts what it took as well.
+UPDATE queue SET state = 'waiting', claim = ''
+WHERE claim = :claim AND state = 'working' AND (
+    (SELECT count(*) FROM queue AS o
+     WHERE o.state = 'working' AND o.user_id = queue.user_id AND {queue_ahead_filter})
+        >= :per_user{as_bigint}
+    OR (SELECT count(*) FROM queue AS o
+        WHERE o.state = 'working' AND o.program = queue.program AND o.agent = queue.agent
+          AND {queue_ahead_filter}) >= :per_agent{as_bigint}
+    OR (SELECT count(*) FROM queue AS o
+        WHERE o.state = 'working' AND o.model = queue.model AND {queue_ahead_filter})
+        >= :per_model{as_bigint});
+
+-- name: queue_take_threads
+-- Of two runs of one thread only one gets it.
+UPDATE threads SET active_run = q.run_id
+FROM queue AS q
+WHERE q.claim = :claim AND q.state = 'working'
+  AND threads.user_id = q.user_id AND threads.id = q.thread_id
+  AND (threads.active_run IS NULL OR threads.active_run = q.run_id);
+
+-- name: queue_take_runs
+UPDATE runs SET {lease_taken}
+FROM queue AS q
+WHERE q.claim = :claim AND q.state = 'working' AND runs.user_id = q.user_id AND runs.id = q.run_id
+  AND EXISTS (SELECT 1 FROM threads AS t
+              WHERE t.user_id = q.user_id AND t.id = q.thread_id AND t.active_run = q.run_id);
+
+-- name: queue_unclaim
+UPDATE queue SET state = 'waiting', claim = ''
+WHERE claim = :claim AND state = 'working' AND NOT EXISTS (
+    SELECT 1 FROM threads AS t
+    WHERE t.user_id = queue.user_id AND t.id = queue.thread_id AND t.active_run = queue.run_id);
+
+-- name: queue_claimed
+SELECT q.user_id, q.run_id, q.thread_id, r.root_run_id, r.epoch, q.takeovers, q.task
+FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+WHERE q.claim = :claim AND q.state = 'working' AND r.status = 'running'
+ORDER BY q.tag, q.enqueued_at;
+
+-- name: queue_working
+-- Another process than a worker may resume a run that is in the queue; it counts as at work.
+UPDATE queue SET state = 'working', claim = '' WHERE user_id = :user_id AND run_id = :run_id;
+
+-- name: begin_queued
+-- What it may spend was decided by who enqueued it.
+UPDATE runs
+SET agent = :agent, task_id = :task_id, max_steps = :max_steps, spec = :spec,
+    own_reserved_tokens = :own_tokens, own_reserved_cost = :own_cost,
+    lease_until = {now} + :seconds, updated_at = {now}
+WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'running'
+  AND task_id IS NULL;
+
+-- name: queue_open_questions
+FROM questions AS a
+JOIN runs AS b ON b.user_id = a.user_id AND b.id = a.run_id
+WHERE a.user_id = :user_id AND b.root_run_id = queue.run_id AND a.status = 'open'
+  AND a.expires_at > {now}
+
+-- name: queue_settle
+-- When a run stops: one that was handed over waits, one whose model is away is tried again, one that
+-- asks or was paused is parked, one that failed stays for a person, with its cause.
+UPDATE queue
+SET state = CASE WHEN :status = 'failed' THEN 'dead'
+                 WHEN :stop_reason IN ('paused', 'unavailable') THEN 'parked'
+                 WHEN :stop_reason <> 'interrupted'
+                      AND EXISTS (SELECT 1 {queue_open_questions}) THEN 'parked'
+                 ELSE 'waiting' END,
+    due_at = CASE WHEN :status = 'failed' OR :stop_reason IN ('paused', 'interrupted') THEN NULL
+                  WHEN :stop_reason = 'unavailable' THEN {now} + 60
+                  ELSE (SELECT max(a.expires_at) {queue_open_questions}) END,
+    cause = :detail, claim = ''
+WHERE user_id = :user_id AND run_id = :run_id AND :status IN ('failed', 'suspended');
+
+-- name: queue_forget
+DELETE FROM queue
+WHERE user_id = :user_id AND run_id = :run_id AND :status IN ('succeeded', 'cancelled');
+
+-- name: queue_advance
+-- The next run of the thread, if none of them waits or works any more.
+UPDATE queue SET state = 'waiting'
+WHERE user_id = :user_id AND run_id = (
+    SELECT o.run_id FROM queue AS o
+    WHERE o.user_id = :user_id AND o.thread_id = :thread_id AND o.state = 'behind'
+    ORDER BY o.tag, o.enqueued_at LIMIT 1)
+  AND NOT EXISTS (
+    SELECT 1 FROM queue AS o
+    WHERE o.user_id = :user_id AND o.thread_id = :thread_id
+      AND o.state IN ('waiting', 'working', 'parked'));
+
+-- name: queue_answered
+-- Under the lock of the tree, which a run that suspends holds as well: one of the two sees the other.
+UPDATE queue SET state = 'waiting', due_at = NULL, cause = 'Its question was answered.'
+WHERE user_id = :user_id AND run_id = :root_run_id AND state = 'parked' AND due_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 {queue_open_questions});
+
+-- name: withdraw_queued
+-- A run that never began has no task in the log.
+UPDATE runs
+SET status = 'cancelled', stop_reason = 'cancelled', cancel_requested = 1, finished_at = {now},
+    updated_at = {now}
+WHERE user_id = :user_id AND id = :run_id AND status = 'queued';
+
+-- name: queue_wake
+UPDATE queue
+SET state = 'waiting', due_at = NULL, takeovers = 0, cause = :cause,
+    tag = {greatest}(tag, :floor{as_double})
+WHERE user_id = :user_id AND run_id = :run_id AND state IN ('dead', 'parked', 'delayed');
+
+-- name: queue_postpone
+-- It may hold its thread, which what was put off at its enqueueing does not.
+UPDATE queue SET state = 'parked', due_at = {now} + :seconds{as_double}, cause = :cause
+WHERE user_id = :user_id AND run_id = :run_id AND state = 'waiting';
+
+-- name: queue_drop
+DELETE FROM queue WHERE user_id = :user_id AND run_id = :run_id AND state = 'dead';
+
+-- name: queue_select
+SELECT q.user_id, q.run_id, q.thread_id, q.program, q.agent, q.version, q.model, q.state, q.share,
+       q.tag, q.due_at, q.enqueued_at, q.takeovers, q.cause, r.status,
+       CASE WHEN t.active_run <> q.run_id THEN t.active_run END, r.lease_host
+FROM queue AS q
+{ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+{ordered_join} threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id AND t.hidden = ''
+
+-- name: queue_of_user
+{queue_select}
+WHERE q.user_id = :user_id AND (:run_id{as_text} IS NULL OR q.run_id = :run_id)
+  AND (:state{as_text} IS NULL OR q.state = :state)
+ORDER BY q.tag, q.enqueued_at LIMIT :limit;
+
+-- name: queue_of_all
+{queue_select}
+WHERE (:state{as_text} IS NULL OR q.state = :state)
+ORDER BY q.tag, q.enqueued_at LIMIT :limit;
+
+-- name: queue_owners
+-- Of the runs at work on a machine, for a process of it that can see who is dead.
+SELECT q.user_id, q.run_id, r.epoch, r.lease_host, r.lease_boot, r.lease_pid, r.lease_started,
+       r.lease_machine, r.lease_instance
+FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+WHERE q.state = 'working' AND r.status = 'running' AND r.lease_until > {now}
+  AND r.lease_host = :host AND r.lease_machine = :machine AND r.lease_instance <> :instance;
+
+-- name: queue_expel
+UPDATE runs SET lease_until = {now}
+WHERE (user_id, id) IN (SELECT r.user_id, r.id {held_leases} {skip_locked});

@@ -1,0 +1,3 @@
+-- The queue of runs for workers.
+
+-- name: queue_lock

@@ -1,0 +1,266 @@
+"""Queued runs: begun once by workers, handed over, parked and woken, ended if they kill workers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime import (
+    Agent,
+    App,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    ToolContext,
+    Workflow,
+    WorkflowContext,
+    tool,
+)
+from agent_runtime.errors import ConfigError, Conflict, NotFound, QuestionsOpen
+from agent_runtime.log import leases
+from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime_storage import Run
+from agent_runtime_storage.contract.leases import HeldLease
+from agent_runtime_storage.contract.records.queue import QueueLimits
+
+ASK = raw_call("ask_user", question="Which colour?", kind="single", choices=["red", "blue"])
+
+
+@pytest.fixture
+def settings(database_url: str) -> Settings:
+    """Settings with the test's own database."""
+    return Settings(database_url=database_url, observational_memory=False, pause_timeout=30)
+
+
+def app_of(*answers: Any, tools: Sequence[Any] = (), **more: Any) -> App:
+    """Return an application whose agent answers by a script."""
+    agent = Agent(ScriptedModel(answers), tools=tools, asking=more.pop("asking", False))
+    return App(agents={"helper": agent}, **more)
+
+
+@asynccontextmanager
+async def working(runtime: Runtime, app: App, **more: Any) -> AsyncGenerator[None]:
+    """Let a runtime work on the queue meanwhile."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: runtime.work(app, **more))
+        yield
+        group.cancel_scope.cancel()
+
+
+async def until(runtime: Runtime, run_id: str, is_so: Callable[[Run], bool]) -> Run:
+    """Wait until a run is as wanted; return it."""
+    with anyio.fail_after(30):
+        # Another process may write it, so there is no event to wait for.
+        while not is_so(run := await runtime.store_of().runs.get(run_id)):  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+    return run
+
+
+def over(run: Run) -> bool:
+    """Return whether a run has ended."""
+    return run.finished_at is not None
+
+
+async def pick_as(runtime: Runtime, app: App, *, seconds: float = 60.0) -> HeldLease:
+    """Take the next run's lease and do nothing for it, as a worker that dies at once."""
+    known = [(app.program, name, app.version) for name in app.names]
+    owner = leases.this_process_owner()
+    [one] = await runtime.store.queue.pick(1, known, owner, seconds=seconds, limits=QueueLimits())
+    return HeldLease(one.user_id, one.lease.run_id, one.lease.epoch)
+
+
+async def test_a_worker_runs_what_was_enqueued(settings: Settings) -> None:
+    app = app_of(say("Hello."))
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(
+            app.named("helper"), "Say hello.", app=app, spec={"by": "me"}, user_context={"a": 1}
+        )
+        assert (await runtime.store_of().threads.get(queued.thread_id)).head is None
+        async with working(runtime, app):
+            run = await until(runtime, queued.run_id, over)
+
+        assert (run.status, run.spec, run.epoch) == ("succeeded", {"by": "me"}, 1)
+        messages = await runtime.threads.messages(queued.thread_id)
+        assert [one.text for one in messages] == ["Say hello.", "Hello."]
+        assert await runtime.queue.list() == []
+
+
+@pytest.mark.backends("file")
+async def test_a_workflow_and_a_file_can_be_enqueued(settings: Settings, tmp_path: Any) -> None:
+    async def flow(w: WorkflowContext) -> str:
+        return w.task.text.upper()
+
+    app = App(workflows={"loud": Workflow(flow)})
+    note = tmp_path / "note.txt"
+    note.write_text("in a file")
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("loud"), "hello", app=app, files=[note])
+        async with working(runtime, app):
+            run = await until(runtime, queued.run_id, over)
+        assert (run.status, run.output) == ("succeeded", b'"HELLO"')
+        task = await runtime.store_of().log.node(queued.thread_id, run.task_id or 0)
+        assert b"note.txt" in task.body
+
+
+async def test_a_run_is_handed_over_at_a_step_and_goes_on_elsewhere(settings: Settings) -> None:
+    begun, effects = anyio.Event(), list[str]()
+
+    @tool
+    async def effect() -> str:
+        """Have an effect."""
+        begun.set()
+        await anyio.sleep(0.05)
+        effects.append("once")
+        return "done"
+
+    first, second = [app_of(*script, tools=[effect]) for script in (
+        [call("effect"), say("Not here.")], [say("It goes on.")],
+    )]  # fmt: skip
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(first.named("helper"), "Go.", app=first)
+        async with working(runtime, first):
+            await begun.wait()
+    async with Runtime.open(settings) as runtime:
+        [row] = await runtime.queue.list()
+        assert (row.state, row.status, row.takeovers) == ("waiting", "suspended", 0)
+        assert row.cause == "Its runtime was closed."
+        async with working(runtime, second):
+            run = await until(runtime, queued.run_id, over)
+
+    assert (run.status, run.output, effects) == ("succeeded", b'"It goes on."', ["once"])
+
+
+@pytest.mark.backends("file", "postgres")
+async def test_a_run_that_asks_leaves_its_slot_and_goes_on_after_the_answer(
+    settings: Settings,
+) -> None:
+    app = app_of(calls(ASK), say("Blue."), asking=True)
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("helper"), "Ask.", app=app)
+        async with working(runtime, app, concurrency=1):
+            await until(runtime, queued.run_id, lambda run: run.status == "suspended")
+            [question] = await runtime.questions()
+            with pytest.raises(QuestionsOpen):
+                await runtime.queue.retry(queued.run_id)
+            await runtime.answer(question.id, "blue")
+            run = await until(runtime, queued.run_id, over)
+
+        assert run.status == "succeeded"
+        kinds = [event.kind for event in await runtime.store_of().events.list(run.thread_id)]
+        assert kinds.count("run-start") == 2
+
+
+@pytest.mark.backends("file", "postgres")
+async def test_a_run_that_kills_its_workers_ends_and_can_be_retried(settings: Settings) -> None:
+    app = app_of(say("At last."))
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("helper"), "Kill.", app=app)
+        for _ in range(3):
+            await pick_as(runtime, app, seconds=0.0)
+        async with working(runtime, app):
+            run = await until(runtime, queued.run_id, over)
+            assert (run.status, run.stop_reason) == ("failed", "dead_letter")
+            [row] = await runtime.queue.list(state="dead")
+            assert row.cause.startswith("3 workers in a row died")
+
+            await runtime.queue.retry(queued.run_id)
+            run = await until(runtime, queued.run_id, lambda run: run.status == "succeeded")
+        assert run.output == b'"At last."'
+
+
+@pytest.mark.backends("file")
+async def test_a_zombie_that_begins_too_late_writes_nothing(settings: Settings) -> None:
+    app = app_of(say("Mine."))
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("helper"), "Go.", app=app)
+        stale = await pick_as(runtime, app, seconds=0.0)
+        async with working(runtime, app):
+            run = await until(runtime, queued.run_id, over)
+        assert (run.status, run.epoch) == ("succeeded", stale.epoch + 1)
+
+
+@pytest.mark.backends("file")
+async def test_a_queued_run_can_be_cancelled_and_not_resumed(settings: Settings) -> None:
+    app = app_of()
+    helper = app.named("helper")
+    async with Runtime.open(settings) as runtime:
+        busy = await runtime.enqueue(helper, "Go.", app=app, thread="t")
+        queued = await runtime.enqueue(helper, "Go.", app=app, thread="t")
+        with pytest.raises(Conflict, match="has not begun"):
+            await runtime.resume(queued.run_id, helper)
+        for one in (queued, busy):
+            assert await runtime.cancel(one.run_id) == [one.run_id]
+            run = await runtime.store_of().runs.get(one.run_id)
+            assert (run.status, run.stop_reason) == ("cancelled", "cancelled")
+        assert await runtime.queue.list() == []
+
+
+@pytest.mark.backends("file")
+async def test_a_run_that_cannot_begin_fails_with_the_cause(settings: Settings) -> None:
+    @tool
+    def needs(context: ToolContext) -> str:
+        """Need something."""
+        return str(context)
+
+    app = app_of(say("No."), tools=[needs, needs])
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("helper"), "Go.", app=app)
+        async with working(runtime, app):
+            run = await until(runtime, queued.run_id, over)
+        [row] = await runtime.queue.list()
+        assert (run.status, row.state) == ("failed", "dead")
+        assert "needs" in row.cause and row.cause == run.detail
+        await runtime.queue.forget(queued.run_id)
+        with pytest.raises(NotFound):
+            await runtime.queue.retry(queued.run_id)
+
+
+@pytest.mark.backends("file")
+async def test_versions_end_where_they_began_or_move_over(settings: Settings) -> None:
+    old, new = app_of(version="1"), app_of(say("New."), version="2")
+    mover = app_of(say("Moved."), version="2", continues=["1"])
+    async with Runtime.open(settings) as runtime:
+        first = await runtime.enqueue(old.named("helper"), "Old.", app=old)
+        second = await runtime.enqueue(new.named("helper"), "New.", app=new)
+        async with working(runtime, new):
+            await until(runtime, second.run_id, over)
+        [row] = await runtime.queue.list()
+        assert (row.run_id, row.version, row.state) == (first.run_id, "1", "waiting")
+        async with working(runtime, mover):
+            run = await until(runtime, first.run_id, over)
+        assert run.output == b'"Moved."'
+
+
+@pytest.mark.backends("file")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"task": " "},
+        {"task": None},
+        {"priority": 0.0},
+        {"priority": float("nan")},
+        {"at": datetime(2030, 1, 1)},
+    ],
+)
+async def test_what_no_worker_could_run_is_refused(
+    settings: Settings, wrong: dict[str, Any]
+) -> None:
+    values: dict[str, Any] = {"task": "Go.", **wrong}
+    async with Runtime.open(settings) as runtime:
+        with pytest.raises(ConfigError):
+            await runtime.enqueue(Agent(), values.pop("task"), **values)
+        assert await runtime.queue.list_all() == []
+
+
+@pytest.mark.backends("file")
+async def test_what_is_put_off_waits(settings: Settings) -> None:
+    async with Runtime.open(settings) as runtime:
+        at = datetime.now(UTC) + timedelta(days=1)
+        await runtime.enqueue(Agent(), "Later.", at=at)
+        [row] = await runtime.queue.list()
+        assert (row.state, row.due_at) == ("delayed", at.timestamp())
