@@ -260,7 +260,7 @@ async def test_a_report_says_that_the_folder_took_too_long_to_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill_small(tmp_path)
-    monkeypatch.setattr(listing, "READ_SECONDS", -1.0)
+    monkeypatch.setattr(listing, "LIST_SECONDS", -1.0)
     await drive(tmp_path)
     text = (tmp_path / "REPORT.md").read_text()
     assert "Listing the folder took too long, so entries are missing everywhere below." in text

@@ -117,6 +117,7 @@ class _NoAgents:
 
     program = ""
     names: Sequence[str] = ()
+    versions: Sequence[str] = ()
 
     def named(self, name: str | None) -> NoReturn:
         raise NotFound("This page runs no agents.", cure="Use `agent-runtime run`.")
