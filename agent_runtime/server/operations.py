@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 import anyio.to_thread
+import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -162,9 +163,16 @@ def _parameter(name: str, text: str, kind: type) -> str | int:
 
 def _checked(model: type[B], values: Any, where: str) -> B:
     try:
-        return (
-            model.model_validate(values) if where != "body" else model.model_validate_json(values)
-        )
+        if where != "body":
+            return model.model_validate(values)
+        # Stricter than pydantic, which takes NaN and infinities, and no database does.
+        orjson.loads(values)
+        return model.model_validate_json(values)
+    except orjson.JSONDecodeError as error:
+        raise ServiceError(
+            422, "invalid-request", f"The body of the request is no JSON: {error}.",
+            cure="Send JSON in UTF-8; it has no NaN and no infinity.",
+        ) from None  # fmt: skip
     except ValidationError as error:
         raise _invalid(error, where) from None
 

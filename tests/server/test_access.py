@@ -179,6 +179,36 @@ async def test_a_browser_keeps_its_token_where_scripts_cannot_read_it(database_u
             assert (await browser.get("/api/threads")).status_code == 401
 
 
+@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize("token", ["Ключ", "art_ü", "a b", "art_\u2028", "", "a\r\nSet-Cookie: b"])
+async def test_a_token_that_no_header_holds_is_refused(
+    database_url: str, token: str, local: bool
+) -> None:
+    async with serving(database_url, local=local) as service:
+        headers = {"Origin": service.url}
+        refused = await service.client.post("/api/session", json={"token": token}, headers=headers)
+        assert refused.status_code == 422, refused.text
+        assert "set-cookie" not in refused.headers
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", '[{"b": -1e999}]'])
+async def test_a_number_that_is_not_finite_is_refused(database_url: str, number: str) -> None:
+    async with serving(database_url) as service:
+        for method, path, body in (
+            ("POST", "/api/threads", f'{{"id": "t", "metadata": {{"a": {number}}}}}'),
+            ("PATCH", "/api/threads/kept", f'{{"metadata": {{"a": {number}}}}}'),
+            ("POST", "/api/runs", f'{{"task": "Go.", "user_context": {{"a": {number}}}}}'),
+        ):
+            await service.client.post("/api/threads", json={"id": "kept"})
+            refused = await service.client.request(
+                method, path, content=body, headers={"Content-Type": "application/json"}
+            )
+            assert refused.json()["type"] == "urn:agent-runtime:invalid-request", refused.text
+            assert "no NaN" in refused.json()["cure"]
+        threads = (await service.client.get("/api/threads")).json()["threads"]
+        assert [(one["id"], one["metadata"]) for one in threads] == [("kept", {})]
+
+
 async def test_a_json_body_must_say_that_it_is_one(database_url: str) -> None:
     async with serving(database_url, local=True) as service:
         response = await service.client.post(

@@ -12,6 +12,7 @@ import pytest
 from agent_runtime import Agent, Delegation
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.server.streams import CursorWriter
 from tests.delegation.helpers import playing
 from tests.server.serving import Gate, Service, double, serving, stream, until
 
@@ -106,6 +107,28 @@ async def test_a_tree_is_one_stream(database_url: str) -> None:
             assert sorted(str(one) for _, one in rest) == sorted(
                 str(one) for _, one in events[at + 1 :]
             )
+
+
+async def test_a_cursor_beyond_any_thread_of_a_tree_is_refused(database_url: str) -> None:
+    order = raw_call("delegate", role="reader", instructions="Read.", briefing="a", task_key="a")
+    answer = playing([calls(order), say("Done.")], lambda request, step: say("Read."))
+    agents = {"worker": Agent(delegation=Delegation())}
+    async with serving(database_url, answer, agents=agents) as service:
+        started = await service.start(task="All of it.")
+        path = f"/api/runs/{started['run_id']}/events"
+        events = await service.events(path)
+        last = {event["thread_id"]: event["id"] for _, event in events}
+        assert len(last) == 2
+        for thread, at in last.items():
+            forged = CursorWriter(last).after(thread, at + 1)
+            refused = await service.client.get(path, headers={"Last-Event-ID": forged})
+            assert (refused.status_code, refused.json()["type"]) == (
+                409,
+                "urn:agent-runtime:cursor-ahead",
+            )
+            assert thread in refused.json()["detail"]
+        ended = await service.client.get(path, headers={"Last-Event-ID": events[-1][0]})
+        assert ended.status_code == 204
 
 
 async def test_the_events_of_a_thread_follow_all_its_runs(database_url: str) -> None:

@@ -32,6 +32,8 @@ def asked(text: str = "Go", thread: str = "", **more: Any) -> dict[str, Any]:
         ("127.0.0.1", {"Host": "127.0.0.1:80"}, 200),
         ("::1", {"Host": "[::1]:80"}, 200),
         ("203.0.113.9", {"Host": "127.0.0.1"}, 403),
+        # A published port of a container: everybody comes from the gateway.
+        ("172.17.0.1", {"Host": "127.0.0.1:8420"}, 403),
         ("127.0.0.1", {"Host": "127.0.0.1", "X-Forwarded-For": "203.0.113.9"}, 403),
         ("127.0.0.1", {"Host": "127.0.0.1", "Via": "1.1 proxy"}, 403),
         # Names that no URL may have, but browsers and name servers do.

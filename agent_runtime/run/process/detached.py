@@ -10,6 +10,7 @@ from inspect import signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from agent_runtime.concurrency import DetachedTasks, cancel
+from agent_runtime.errors import AgentRuntimeError, RuntimeClosed
 from agent_runtime.events import AnyEvent
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import OnEvent
@@ -65,7 +66,7 @@ def starting(
             kwargs["on_event"] = listen
             return method(*args, **kwargs)
 
-        return await _begun(self.host.background, work, on_event)
+        return await begun(self.host.background, work, on_event)
 
     start.__name__, start.__doc__ = name, f"Like `{run.__name__}`, without waiting for its end."
     start.__qualname__ = f"{run.__qualname__.rpartition('.')[0]}.{name}"
@@ -75,9 +76,16 @@ def starting(
     return start
 
 
-async def _begun(
-    tasks: DetachedTasks, work: Callable[[OnEvent], Awaitable[RunResult]], on_event: OnEvent | None
+async def begun(
+    tasks: DetachedTasks,
+    work: Callable[[OnEvent], Awaitable[RunResult]],
+    on_event: OnEvent | None = None,
 ) -> StartedRun:
+    """Do a run's work in a task of its own; return once the run's beginning is recorded.
+
+    Raises:
+        RuntimeClosed: the runtime closed before.
+    """
     started: asyncio.Future[StartedRun] = asyncio.get_running_loop().create_future()
 
     def listen(event: AnyEvent) -> Any:
@@ -93,20 +101,29 @@ async def _begun(
                 # It had nothing to do, and sent no event.
                 started.set_result(StartedRun(result.run_id, result.thread_id, task))
         except asyncio.CancelledError:
-            started.cancel()
-            raise
+            # Not raised: whoever waits here was not cancelled.
+            if not started.done():
+                started.set_exception(_closed())
         except Exception as error:
             if not started.done():
                 started.set_exception(error)
             elif not started.cancelled():
-                # The text may quote a provider.
-                run_id = started.result().run_id
-                _log.warning("Run %s failed: %s", run_id, type(error).__name__)
+                # The text of a known one is in the run's row, and may quote a provider.
+                unforeseen = None if isinstance(error, AgentRuntimeError) else error
+                name, run_id = type(error).__name__, started.result().run_id
+                _log.warning("Run %s failed: %s", run_id, name, exc_info=unforeseen)
 
     task = tasks.start(run())
     try:
         return await asyncio.shield(started)
     except asyncio.CancelledError:
         if not started.done():
+            started.cancel()
             await cancel(task)
         raise
+
+
+def _closed() -> RuntimeClosed:
+    return RuntimeClosed(
+        "The runtime closed before the run began.", cure="Start it in another runtime."
+    )

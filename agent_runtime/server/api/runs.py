@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 
-import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -36,7 +35,7 @@ from agent_runtime.server.api.schemas import (
 from agent_runtime.server.api.threads import check_reached
 from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
-from agent_runtime.server.state import START_SECONDS, service_of
+from agent_runtime.server.state import service_of, start_within_limits
 from agent_runtime.server.streams import Cursor, Events, EventStream
 from agent_runtime_storage import ACTIVE, EventRow, Run, UserStore
 from agent_runtime_storage.contract.records.spending import UNCHANGED
@@ -193,9 +192,10 @@ async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Respo
     positions: dict[str, int] = {}
     if given is not None:
         cursor = Cursor.parse(given)
-        tree = await runtime_of(request).tree(run_id, user=user_of(request))
-        positions = {one.thread_id: cursor.of(one.thread_id) for one in tree}
-        check_reached(await store.threads.get(run.thread_id), positions[run.thread_id])
+        last = await store.events.last_of_tree(run_id)
+        positions = {thread: cursor.of(thread) for thread in last}
+        for thread, after in positions.items():
+            check_reached(thread, last[thread], after)
         over = await _is_over(store, run)
         if over and not await store.events.of_tree(run_id, after=positions, limit=1):
             return Response(status_code=204)
@@ -242,21 +242,7 @@ async def _is_over(store: UserStore, run: Run) -> bool:
 
 
 async def _begin(request: Request, start: Callable[[], Awaitable[StartedRun]]) -> Started:
-    """Start a run within the user's limit; the place is given back when the run ends."""
-    leave = service_of(request).limits.begin_run(user_of(request))
-    try:
-        with anyio.fail_after(START_SECONDS):
-            started = await start()
-    except TimeoutError:
-        leave()
-        raise ServiceError(
-            503, "full", "The service has as many runs at work as it may.",
-            cure="Try again later, or raise AGENT_RUNTIME_MAX_RUNS.", retry_after=START_SECONDS,
-        ) from None  # fmt: skip
-    except BaseException:
-        leave()
-        raise
-    started.task.add_done_callback(lambda _: leave())
+    started = await start_within_limits(service_of(request), user_of(request), start)
     return Started(run_id=started.run_id, thread_id=started.thread_id)
 
 

@@ -21,7 +21,8 @@ _SESSION_SECONDS = 30 * 86_400
 class NewSession(Input):
     """The token that a browser is to keep."""
 
-    token: Annotated[str, Field(min_length=1, max_length=8000)]
+    # What a header and a cookie can hold.
+    token: Annotated[str, Field(min_length=1, max_length=8000, pattern=r"^[!-~]+$")]
 
 
 @operation("POST", "/session", tag="service", status=204, public=True)
@@ -31,7 +32,7 @@ async def begin_session(request: Request, body: NewSession) -> Response:
     service = service_of(request)
     if service.authenticate is not None:
         headers = [one for one in request.scope["headers"] if one[0] != b"authorization"]
-        bearer = f"Bearer {body.token}".encode("latin-1", "replace")
+        bearer = f"Bearer {body.token}".encode("ascii")
         asked = {**request.scope, "headers": [*headers, (b"authorization", bearer)]}
         service.limits.requests.take(f"session {request.client and request.client.host}")
         if not await service.authenticate(HTTPConnection(asked)):

@@ -163,7 +163,7 @@ async def follow_thread(request: Request, thread_id: str, query: EventsQuery) ->
     given = request.headers.get("last-event-id") or query.cursor
     thread = await store.threads.get(thread_id)
     after = 0 if given is None else Cursor.parse(given).of(thread_id)
-    check_reached(thread, after)
+    check_reached(thread_id, thread.last_event, after)
     return EventStream(
         _events(store, thread_id, after),
         {thread_id: after},
@@ -173,13 +173,13 @@ async def follow_thread(request: Request, thread_id: str, query: EventsQuery) ->
     )
 
 
-def check_reached(thread: Thread, after: int) -> None:
-    """Refuse a cursor beyond a thread's events. Raises `ServiceError` (409)."""
-    if after > thread.last_event:
+def check_reached(thread_id: str, last: int, after: int) -> None:
+    """Refuse a cursor beyond a thread's last event. Raises `ServiceError` (409)."""
+    if after > last:
         raise ServiceError(
             409,
             "cursor-ahead",
-            f"Thread {thread.id} has {thread.last_event} events, fewer than the cursor says.",
+            f"Thread {thread_id} has {last} events, fewer than the cursor says.",
             cure="It was deleted and its id used again: begin at the start, without a cursor.",
         )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio.to_thread
 import orjson
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -46,6 +47,21 @@ _log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class _Place(Convertor[int]):
+    """A number in a path: with more digits it would be none that Python or a database reads."""
+
+    regex = "[0-9]{1,9}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("place", _Place())
+
+
 class BadParameter(ValueError):
     """A parameter of a request cannot be used; the text names it and what it takes."""
 
@@ -63,8 +79,8 @@ def inspector_routes() -> list[Route]:
         f"{thread}/activations": _activations,
         f"{thread}/observations": _observations,
         f"{thread}/nodes": _nodes,
-        f"{thread}/nodes/{{node:int}}/text": _text,
-        f"{thread}/nodes/{{node:int}}/calls/{{index:int}}": _call,
+        f"{thread}/nodes/{{node:place}}/text": _text,
+        f"{thread}/nodes/{{node:place}}/calls/{{index:place}}": _call,
         f"{thread}/prompt": _prompt,
         f"{thread}/prompt/text": _prompt_text,
         f"{thread}/where": _where,

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import anyio
 import orjson
 from starlette.requests import HTTPConnection
 
 from agent_runtime.agent import Agent
-from agent_runtime.concurrency import cancel, single_error
+from agent_runtime.concurrency import single_error
 from agent_runtime.errors import (
-    AgentRuntimeError,
     Conflict,
     InvalidFile,
     NotFound,
     RuntimeClosed,
 )
-from agent_runtime.events import Event
+from agent_runtime.events import AnyEvent, Event
 from agent_runtime.human.questions import Question
 from agent_runtime.messages import UserMessage
+from agent_runtime.run.process.detached import begun
+from agent_runtime.run.process.listener import OnEvent
 from agent_runtime.run.results import RunResult
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.access import runtime_of, user_of
-from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols.answers import answer_of
 from agent_runtime.server.protocols.live import LiveEvents, Place
 from agent_runtime.server.protocols.turn_parts import Part, Turn, turn_parts
-from agent_runtime.server.state import START_SECONDS, ServiceState
+from agent_runtime.server.state import ServiceState, start_within_limits
 from agent_runtime.workflow.definition import Workflow
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Run, Thread
@@ -44,8 +43,6 @@ _RECENT = 20
 """How many of a thread's newest runs are searched for a request that came before."""
 _REQUEST, _AFTER, _AGENT = "request", "after", "served_as"
 """Keys of a run's spec: the client's id of the request, the cursor, the agent's name here."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,48 +415,21 @@ class UserTurns:
         work: Callable[[Callable[[Event], None]], Awaitable[RunResult]],
     ) -> Turn:
         """Start the work detached from this request, and return its turn once the run has begun."""
-        begun: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        place = self.user, thread
 
-        async def drive() -> None:
-            try:
-                with self.turns.live.publishing(place) as publish:
+        async def published(listen: OnEvent) -> RunResult:
+            with self.turns.live.publishing((self.user, thread)) as publish:
 
-                    def listen(event: Event) -> None:
-                        publish(event)
-                        if event.kind == "run-start" and not begun.done():
-                            # Node memory gives each run a thread of its own.
-                            cursor = after if event.thread_id == thread else 0
-                            begun.set_result(Turn(self.user, event.thread_id, event.run_id, cursor))
+                def hear(event: Event) -> None:
+                    publish(event)
+                    listen(cast("AnyEvent", event))
 
-                    result = await work(listen)
-                if not begun.done():
-                    # It had nothing to do, and sent no event.
-                    begun.set_result(Turn(self.user, result.thread_id, result.run_id, after))
-            except asyncio.CancelledError:
-                begun.cancel()
-                raise
-            except Exception as error:
-                if not begun.done():
-                    begun.set_exception(error)
-                elif not isinstance(error, AgentRuntimeError):
-                    # The run's end is recorded; nobody else would see what broke.
-                    _log.exception("A run on thread %s failed.", thread)
+                return await work(hear)
 
-        leave = self.service.limits.begin_run(self.user) if self.service else None
-        task = self.runtime.host.background.start(drive())
-        if leave is not None:
-            task.add_done_callback(lambda _: leave())
-        try:
-            with anyio.fail_after(START_SECONDS):
-                return await begun
-        except TimeoutError:
-            await cancel(task)
-            raise ServiceError(
-                503, "full", "The service has as many runs at work as it may.",
-                cure="Try again later, or raise AGENT_RUNTIME_MAX_RUNS.",
-                retry_after=START_SECONDS,
-            ) from None  # fmt: skip
+        start = partial(begun, self.runtime.host.background, published)
+        started = await start_within_limits(self.service, self.user, start)
+        # Node memory gives each run a thread of its own.
+        cursor = after if started.thread_id == thread else 0
+        return Turn(self.user, started.thread_id, started.run_id, cursor)
 
     def _turn(self, run: Run) -> Turn:
         return Turn(self.user, run.thread_id, run.id, int(run.spec.get(_AFTER) or 0))

@@ -122,6 +122,14 @@ class EventStore(Protocol):
         """
         ...
 
+    async def last_of_tree(self, run_id: str) -> dict[str, int]:
+        """Return the id of the last event of each thread of a run and of all runs below it.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        ...
+
     def follow_tree(
         self, run_id: str, *, after: Mapping[str, int] | None = None
     ) -> AsyncGenerator[tuple[str, EventRow]]:

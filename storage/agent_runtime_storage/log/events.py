@@ -61,6 +61,12 @@ class SqlEvents:
         )
         return list(heapq.merge(*threads, key=lambda one: one[1].created_at))
 
+    async def last_of_tree(self, run_id: str) -> dict[str, int]:
+        rows = await self._scope.read("tree_threads", run_id=run_id)
+        if not rows:
+            raise not_found("run", run_id)
+        return {str(thread): int(str(last)) for thread, last in rows}
+
     async def follow_tree(
         self, run_id: str, *, after: Mapping[str, int] | None = None
     ) -> AsyncGenerator[tuple[str, EventRow]]:

@@ -392,7 +392,7 @@ class RunStatements:
                     "run_id": run_id,
                     "kind": event.kind,
                     "node_id": event.node_id,
-                    "data": encode_json(event.data, "event's data"),
+                    "data": encode_json(event.data, "event's data", lossy=True),
                 },
                 rows=1,
                 miss="node",
@@ -411,7 +411,7 @@ class RunStatements:
                     "node_id": question.node_id,
                     "position": question.position,
                     "kind": question.kind,
-                    "body": encode_json(question.body, "question"),
+                    "body": encode_json(question.body, "question", lossy=True),
                     "seconds": question.seconds,
                 },
             )

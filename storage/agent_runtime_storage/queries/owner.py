@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -141,16 +142,31 @@ def not_found(what: str, name: object) -> NotFound:
     return NotFound(f"There is no {what} {name} of this owner.", cure="Check the id.")
 
 
-def encode_json(value: Mapping[str, Any], what: str) -> str:
+def encode_json(value: Mapping[str, Any], what: str, *, lossy: bool = False) -> str:
     """Return an object as JSON text.
+
+    Args:
+        lossy: whether NaN and infinities become null instead of an error.
 
     Raises:
         StoreError: it holds a value that JSON cannot represent.
     """
     try:
-        return orjson.dumps(dict(value)).decode()
+        text = orjson.dumps(dict(value)).decode()
+        if not lossy and not _finite(value):
+            raise TypeError("it has a number that is not finite")
     except TypeError as error:
         raise StoreError(
             f"The {what} is no JSON object: {error}.",
-            cure="Use only strings, numbers, booleans, None, lists and dicts with string keys.",
+            cure="Use only strings, finite numbers, booleans, None, lists and dicts with string "
+            "keys.",
         ) from error
+    return text
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_finite, cast("Mapping[Any, Any]", value).values()))
+    return not isinstance(value, list | tuple) or all(map(_finite, cast("list[Any]", value)))

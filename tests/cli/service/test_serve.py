@@ -90,3 +90,23 @@ def test_a_hook_that_is_none_is_refused(
     with pytest.raises(ConfigError) as refused:
         load_hook(hook)
     assert "`module:name`" in (refused.value.cure or "")
+
+
+def test_tokens_stay_required_after_the_last_is_revoked(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(APP)
+    run_command("tokens", "make", "ann", cwd=tmp_path)
+    identity = run_command("tokens", "list", cwd=tmp_path).stdout.split()[0]
+    assert run_command("tokens", "revoke", identity, cwd=tmp_path).returncode == 0
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "mine:app", "--port", "0"],
+        cwd=tmp_path, env=clean_environ(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "Serving on" in line)
+        assert httpx.get(f"{line.split()[-1]}/api/runs").status_code == 401
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()

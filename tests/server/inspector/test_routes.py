@@ -217,6 +217,13 @@ BAD = (
     ("threads/a/b/nodes/999/text", 404),
     ("threads/a/b/nodes/99999999999999999999999/text", 404),
     ("threads/a/b/nodes/2/calls/99999999999999999999999", 404),
+    # More digits than Python reads at once.
+    ("threads/a/b/nodes/" + "9" * 5000 + "/text", 404),
+    ("threads/a/b/nodes/2/calls/" + "9" * 5000, 404),
+    ("threads/a/b/nodes/999999999/calls/999999999", 404),
+    ("threads/a/b/steps?head=" + "9" * 5000, 400),
+    ("threads/a/b/observations?ids=" + "9" * 5000, 400),
+    ("home?before=" + "9" * 5000 + ":x", 400),
     ("threads/a/b/prompt", 400),
     ("threads/a/b/prompt?activation=999", 404),
     ("threads/a/b/prompt/text?activation=1&part=999", 404),

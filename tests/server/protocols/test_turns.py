@@ -12,7 +12,7 @@ import httpx
 import orjson
 import pytest
 
-from agent_runtime import Agent, Delegation, Event, Runtime, ScriptedModel, Settings
+from agent_runtime import Agent, Delegation, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import InvalidAnswer, InvalidFile, NotFound, ThreadBusy
 from agent_runtime.human.questions import Decision, Question
 from agent_runtime.models.base import ModelRequest
@@ -156,6 +156,37 @@ async def test_sub_agents_are_shown_while_they_work(tmp_path: Path) -> None:
         [child] = [one for one in found if isinstance(one, parts.ChildBegun)]
         [made] = [one for one in found if isinstance(one, parts.Called)]
         assert child.call_id == made.call.id and child.parent == ""
+
+
+async def test_a_call_alone_names_only_what_the_model_asks(tmp_path: Path) -> None:
+    """A decision must name the question that was shown, since a call may be asked about again."""
+
+    def respond(request: ModelRequest) -> Scripted:
+        if "Done?" in request.messages[-1].text:
+            return call("ask_user", question="Which?", kind="text")
+        return call("erase") if request.messages[-1].role == "user" else say("Done.")
+
+    @tool(needs_approval=True)
+    def erase() -> str:
+        """Erase."""
+        return "erased"
+
+    agent = Agent(tools=[erase], asking=True)
+    async with turns(tmp_path, agent, model=ScriptedModel(respond)) as mine:
+        for thread, text in (("approval", "Go"), ("question", "Done?")):
+            await all_parts(mine, await mine.begin("agent", Message(text), thread))
+        [approval] = await mine.runtime.questions(thread="approval", user=USER)
+        with pytest.raises(NotFound):
+            await mine.answer("approval", {approval.call_id: True})
+        with pytest.raises(NotFound):
+            await mine.answer("question", {approval.id: True})
+        [still] = await mine.runtime.questions(thread="approval", user=USER)
+        assert still.status == "open"
+        found = await all_parts(mine, await mine.answer("approval", {approval.id: True}))
+        assert isinstance(found[-1], parts.Over)
+        [asked] = await mine.runtime.questions(thread="question", user=USER)
+        found = await all_parts(mine, await mine.answer("question", {asked.call_id: "a"}))
+        assert isinstance(found[-1], parts.Over)
 
 
 QUESTION = Question(

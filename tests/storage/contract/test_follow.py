@@ -15,7 +15,7 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from tests.storage.helpers import begin
+from tests.storage.helpers import begin, begin_child
 
 
 async def _first(user: UserStore, count: int, *, after: int = 0) -> list[int]:
@@ -98,3 +98,17 @@ async def test_an_unknown_thread_cannot_be_followed(user: UserStore, stranger: U
         with pytest.raises(NotFound):
             async for _ in events:
                 pass
+
+
+async def test_the_last_events_of_a_trees_threads(user: UserStore) -> None:
+    lease = await begin(user)
+    child = await begin_child(user, "r1", "child", "t2")
+    below = await begin_child(user, "child", "below", "t3", root_run_id="r1")
+    await begin(user, "other", "t4")
+    for one, count in ((lease, 1), (child, 2), (below, 3)):
+        await user.runs.commit(one, Commit(events=(NewEvent("a"),) * count))
+
+    assert await user.events.last_of_tree("r1") == {"t1": 1, "t2": 2, "t3": 3}
+    assert await user.events.last_of_tree("child") == {"t2": 2, "t3": 3}
+    with pytest.raises(NotFound):
+        await user.events.last_of_tree("nowhere")

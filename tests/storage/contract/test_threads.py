@@ -46,6 +46,17 @@ async def test_metadata_is_merged_by_key_and_none_removes_a_key(user: UserStore)
     assert (await user.threads.get("t1")).metadata == {"a": {"y": 1}, "c": 3}
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+async def test_metadata_that_json_cannot_hold_is_refused(user: UserStore, number: float) -> None:
+    await user.threads.ensure("t1", metadata={"kept": 1})
+    for metadata in ({"a": number}, {"a": [{"b": (number,)}]}):
+        with pytest.raises(StoreError, match="not finite"):
+            await user.threads.update("t1", metadata=metadata)
+        with pytest.raises(StoreError, match="not finite"):
+            await user.threads.ensure("t2", metadata=metadata)
+    assert [one.metadata for one in await user.threads.list()] == [{"kept": 1}]
+
+
 @pytest.mark.parametrize("title", ["x" * 501, "a\0b"])
 async def test_a_title_that_no_list_can_show_is_refused(user: UserStore, title: str) -> None:
     await user.threads.ensure("t1", title="x" * 500)

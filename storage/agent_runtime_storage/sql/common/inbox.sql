@@ -33,8 +33,7 @@ SELECT id, run_id, kind, node_id, data, created_at FROM events
 WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
 ORDER BY id LIMIT :limit;
 
--- name: tree_events
--- By thread, so that a page has no gaps.
+-- name: tree_below
 WITH RECURSIVE tree (id, thread_id) AS (
     SELECT r.id, r.thread_id FROM runs AS r
     WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter}
@@ -42,6 +41,15 @@ WITH RECURSIVE tree (id, thread_id) AS (
     SELECT c.id, c.thread_id FROM tree AS p {ordered_join} runs AS c
         ON c.user_id = :user_id AND c.parent_run_id = p.id
 )
+
+-- name: tree_threads
+{tree_below}
+SELECT DISTINCT o.id, o.last_event
+FROM tree AS t {ordered_join} threads AS o ON o.user_id = :user_id AND o.id = t.thread_id;
+
+-- name: tree_events
+-- By thread, so that a page has no gaps.
+{tree_below}
 SELECT e.thread_id, e.id, e.run_id, e.kind, e.node_id, e.data, e.created_at
 FROM tree AS t {ordered_join} events AS e
     ON e.user_id = :user_id AND e.thread_id = t.thread_id AND e.run_id = t.id
