@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import anyio
 from starlette.requests import HTTPConnection
 
+from agent_runtime.server.feeds import Feeds
 from agent_runtime.server.limits import UserLimits
 from agent_runtime.server.users import Authenticate
 from agent_runtime.workflow.registry import Registry
@@ -24,6 +25,7 @@ class ServiceState:
         registry: what it runs.
         authenticate: says whose a request is; None where there is one user.
         closing: set when the service is about to end; then its streams end.
+        feeds: what the streams of events share.
     """
 
     registry: Registry
@@ -31,6 +33,7 @@ class ServiceState:
     limits: UserLimits
     authenticate: Authenticate | None
     closing: anyio.Event = field(default_factory=anyio.Event)
+    feeds: Feeds = field(default_factory=Feeds)
 
 
 def service_of(connection: HTTPConnection) -> ServiceState:

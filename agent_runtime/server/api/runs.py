@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -34,11 +34,12 @@ from agent_runtime.server.api.schemas import (
     UsageByPurpose,
 )
 from agent_runtime.server.api.threads import check_reached
+from agent_runtime.server.feeds import Batches, Positions, Source, rest_of, tree_source
 from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
-from agent_runtime.server.state import START_SECONDS, service_of
-from agent_runtime.server.streams import Cursor, Events, EventStream
-from agent_runtime_storage import ACTIVE, EventRow, Run, UserStore
+from agent_runtime.server.state import START_SECONDS, ServiceState, service_of
+from agent_runtime.server.streams import Cursor, EventStream
+from agent_runtime_storage import ACTIVE, Run, UserStore
 from agent_runtime_storage.contract.records.spending import UNCHANGED
 
 
@@ -200,37 +201,30 @@ async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Respo
         if over and not await store.events.of_tree(run_id, after=positions, limit=1):
             return Response(status_code=204)
     return EventStream(
-        _events(store, run, positions),
+        _events(service, tree_source(store, user_of(request), run_id), store, run, positions),
         positions,
         place=partial(service.limits.stream, user_of(request)),
         closing=service.closing,
-        heartbeat=service.settings.service_heartbeat,
     )
 
 
-async def _events(store: UserStore, run: Run, positions: dict[str, int]) -> Events:
+async def _events(
+    service: ServiceState, source: Source, store: UserStore, run: Run, after: Positions
+) -> Batches:
     """Yield the events of a run and those below until none of them is active any more."""
-    known = dict(positions)
-    while not await _is_over(store, run):
-        async with aclosing(_until_an_end(store, run.id, known)) as events:
-            async for thread_id, event in events:
-                known[thread_id] = event.id
-                yield thread_id, event
-    while page := await store.events.of_tree(run.id, after=known):
-        for thread_id, event in page:
-            known[thread_id] = event.id
-            yield thread_id, event
-
-
-async def _until_an_end(
-    store: UserStore, run_id: str, after: dict[str, int]
-) -> AsyncGenerator[tuple[str, EventRow]]:
-    """Yield events up to one with which a run ends."""
-    async with aclosing(store.events.follow_tree(run_id, after=after)) as events:
-        async for thread_id, event in events:
-            yield thread_id, event
-            if event.kind == "run-finish":
-                return
+    known = dict(after)
+    if not await _is_over(store, run):
+        heartbeat = service.settings.service_heartbeat
+        async with aclosing(service.feeds.events(source, known, heartbeat)) as batches:
+            async for batch in batches:
+                known.update((one.thread_id, one.id) for one in batch)
+                yield batch
+                ended = any(one.kind == "run-finish" for one in batch)
+                if ended and await _is_over(store, run):
+                    break
+    async with aclosing(rest_of(source, known)) as batches:
+        async for batch in batches:
+            yield batch
 
 
 async def _is_over(store: UserStore, run: Run) -> bool:
