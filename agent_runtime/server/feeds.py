@@ -16,7 +16,7 @@ import orjson
 from agent_runtime.concurrency import cancel
 from agent_runtime_storage import EventRow, UserStore
 
-PAUSE_SECONDS = 0.025
+PAUSE_SECONDS = 0.05
 """The least time between two reads of a feed: a fast run's events come in groups."""
 PAGE = 250
 """How many events a stream that is behind reads at once."""
