@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from agent_runtime.errors import Conflict, NotFound
 from agent_runtime.files.references import file_id, ref_of
+from agent_runtime.log import branches
 from agent_runtime.messages import FileRef
 from agent_runtime.run.process.detached import StartedRun
 from agent_runtime.server.access import runtime_of, store_of, user_of
@@ -22,6 +23,7 @@ from agent_runtime.server.api.schemas import (
     NewRun,
     Output,
     Reached,
+    Regenerate,
     Resume,
     RunOut,
     RunPage,
@@ -92,6 +94,30 @@ async def start_run(request: Request, body: NewRun) -> Started:
         user_context=body.user_context or None,
         run_id=run_id,
     )
+    return await _begin(request, start)
+
+
+@operation("POST", "/threads/{thread_id}/regenerate", tag="runs", status=201)
+async def regenerate(request: Request, thread_id: str, body: Regenerate) -> Started:
+    """Answer the newest message of the user again; the present answer stays as a branch."""
+    runtime, service, store = runtime_of(request), service_of(request), store_of(request)
+    run_id = made_id(request)
+    if run_id is not None and (run := await _known(store, run_id)) is not None:
+        return Started(run_id=run.id, thread_id=run.thread_id)
+    agent = service.registry.named(body.agent)
+
+    async def start() -> StartedRun:
+        await branches.regenerate(store, thread_id)
+        return await runtime.start(
+            agent,
+            None,
+            thread=thread_id,
+            user=user_of(request),
+            spec=service.registry.spec(body.agent),
+            user_context=body.user_context or None,
+            run_id=run_id,
+        )
+
     return await _begin(request, start)
 
 
@@ -275,7 +301,7 @@ async def _files(store: UserStore, uris: list[str]) -> list[FileRef]:
 
 
 OPERATIONS = (
-    list_agents, list_runs, start_run, get_run, resume_run, steer_run, pause_run, cancel_run,
-    set_budget, sweep_runs, get_tree, get_run_usage, get_usage, follow_run,
+    list_agents, list_runs, start_run, regenerate, get_run, resume_run, steer_run, pause_run,
+    cancel_run, set_budget, sweep_runs, get_tree, get_run_usage, get_usage, follow_run,
 )  # fmt: skip
 """The operations of this module."""

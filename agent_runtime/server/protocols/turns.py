@@ -24,13 +24,14 @@ from agent_runtime.errors import (
 )
 from agent_runtime.events import Event
 from agent_runtime.human.questions import Question
+from agent_runtime.log import branches
 from agent_runtime.messages import UserMessage
 from agent_runtime.run.results import RunResult
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.access import runtime_of, user_of
 from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols.answers import answer_of
-from agent_runtime.server.protocols.live import LiveEvents, Place
+from agent_runtime.server.protocols.live import LiveEvents, Place, live_of
 from agent_runtime.server.protocols.turn_parts import Part, Turn, turn_parts
 from agent_runtime.server.state import START_SECONDS, ServiceState
 from agent_runtime.workflow.definition import Workflow
@@ -93,7 +94,6 @@ class Turns:
         self.agents = agents
         self.spec = dict(spec or {})
         self.of_run = of_run
-        self._live = LiveEvents()
         self._locks: dict[Place, tuple[anyio.Lock, int]] = {}
 
     def of(self, connection: HTTPConnection, *, streaming: bool = False) -> UserTurns:
@@ -115,11 +115,6 @@ class Turns:
                 f"There is no agent {name!r}.", cure=f"Use one of: {', '.join(self.agents)}."
             )
         return agent
-
-    @property
-    def live(self) -> LiveEvents:
-        """What the runs of this process tell while they work."""
-        return self._live
 
     @asynccontextmanager
     async def alone(self, place: Place) -> AsyncGenerator[None]:
@@ -150,6 +145,11 @@ class UserTurns:
     user: str
     service: ServiceState | None = None
 
+    @property
+    def live(self) -> LiveEvents:
+        """What the runs of this process tell while they work."""
+        return live_of(self.runtime)
+
     @asynccontextmanager
     async def parts(self, turn: Turn) -> AsyncGenerator[AsyncIterator[Part]]:
         """Give the parts of a turn until it ends.
@@ -159,14 +159,14 @@ class UserTurns:
             RuntimeClosed: the service closes.
         """
         if self.service is None:
-            async with turn_parts(self.runtime, self.turns.live, turn) as given:
+            async with turn_parts(self.runtime, self.live, turn) as given:
                 yield given
             return
         done = False
         with self.service.limits.stream(self.user):
             async with single_error(), anyio.create_task_group() as group:
                 group.start_soon(_cancel_when, self.service.closing, group.cancel_scope)
-                async with turn_parts(self.runtime, self.turns.live, turn) as given:
+                async with turn_parts(self.runtime, self.live, turn) as given:
                     yield given
                 done = True
                 group.cancel_scope.cancel()
@@ -235,9 +235,12 @@ class UserTurns:
         async with self.turns.alone((self.user, thread)):
             known = await self.runtime.threads.get(thread, user=self.user)
 
+            spec = {**self.turns.spec, _AFTER: known.last_event, _AGENT: agent}
+
             async def run(listener: Callable[[Event], None]) -> RunResult:
-                return await self.runtime.regenerate(
-                    runnable, thread, user=self.user, on_event=listener
+                await branches.regenerate(self.runtime.store_of(self.user), thread)
+                return await self.runtime.run(
+                    runnable, None, thread=thread, user=self.user, spec=spec, on_event=listener
                 )
 
             return await self._begun(thread, known.last_event, run)
@@ -419,20 +422,18 @@ class UserTurns:
     ) -> Turn:
         """Start the work detached from this request, and return its turn once the run has begun."""
         begun: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        place = self.user, thread
+        # From here on the run's events are watched, also if nobody has followed any before.
+        _ = self.live
+
+        def listen(event: Event) -> None:
+            if event.kind == "run-start" and not begun.done():
+                # Node memory gives each run a thread of its own.
+                cursor = after if event.thread_id == thread else 0
+                begun.set_result(Turn(self.user, event.thread_id, event.run_id, cursor))
 
         async def drive() -> None:
             try:
-                with self.turns.live.publishing(place) as publish:
-
-                    def listen(event: Event) -> None:
-                        publish(event)
-                        if event.kind == "run-start" and not begun.done():
-                            # Node memory gives each run a thread of its own.
-                            cursor = after if event.thread_id == thread else 0
-                            begun.set_result(Turn(self.user, event.thread_id, event.run_id, cursor))
-
-                    result = await work(listen)
+                result = await work(listen)
                 if not begun.done():
                     # It had nothing to do, and sent no event.
                     begun.set_result(Turn(self.user, result.thread_id, result.run_id, after))
