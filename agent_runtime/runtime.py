@@ -41,7 +41,7 @@ from agent_runtime.run.memory_maintenance import ThreadMemory
 from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.detached import starting
 from agent_runtime.run.process.host import RunHost
-from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
+from agent_runtime.run.process.listener import OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.process.tracing import traced, traced_again
 from agent_runtime.run.queue.enqueue import Agents
@@ -204,7 +204,7 @@ class Runtime(RunControl):
         run_spec = RunSpec(caller=spec or {}, program=self.program).with_context(
             to_plain_json(user_context) if user_context else None
         )
-        listener = EventListener(on_event)
+        listener = self.host.listener(on_event, self.store_of(user).user_id)
         work = partial(
             self._run, self.store_of(user), agent, task, thread=thread, deps=deps, spec=run_spec,
             on_event=listener, files=files, run_id=run_id,
@@ -249,7 +249,8 @@ class Runtime(RunControl):
             ConfigError: it is the run of a workflow and not of an agent, or the reverse; or no
                 interrupted call has a name that was given.
         """
-        store, listener = self.store_of(user), EventListener(on_event)
+        store = self.store_of(user)
+        listener = self.host.listener(on_event, store.user_id)
         decisions = Decisions(resolutions_of(rerun, accept, fail))
 
         async def resumed() -> RunResult[Output]:
@@ -284,7 +285,8 @@ class Runtime(RunControl):
 
         Raises `NotFound` and `ThreadBusy` as `run` does.
         """
-        store, listener = self.store_of(user), EventListener(on_event)
+        store = self.store_of(user)
+        listener = self.host.listener(on_event, store.user_id)
         # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
         spec = RunSpec(program=self.program)

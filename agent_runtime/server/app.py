@@ -24,6 +24,7 @@ from agent_runtime.server.metrics import metrics_routes
 from agent_runtime.server.openapi import openapi_of
 from agent_runtime.server.operations import KEY_HEADER, Operation, routes_of
 from agent_runtime.server.problems import ServiceError, problem_response
+from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.protocols.routes import protocol_routes
 from agent_runtime.server.state import ServiceState
 from agent_runtime.server.users import Authenticate, by_token
@@ -85,6 +86,7 @@ def create_app(
             return
         async with Runtime.open(settings, program=app.program, agents=app.of_run) as opened:
             starlette.state.runtime = opened
+            live_of(opened)
             try:
                 yield
             finally:
@@ -102,6 +104,7 @@ def create_app(
     made.state.service = state
     if runtime is not None:
         made.state.runtime = runtime
+        live_of(runtime)
     return made
 
 

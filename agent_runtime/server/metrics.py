@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -13,10 +15,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from agent_runtime.errors import StoreError
 from agent_runtime.models.telemetry.tally import NANO, TALLY, Tally
 from agent_runtime.run.process.health import Health
 from agent_runtime.server.access import runtime_of
 from agent_runtime.server.guard import FORWARDED, is_loopback
+from agent_runtime_storage import ACTIVE
+from agent_runtime_storage.contract.records.service import Backlog
+
+_BACKLOG_SECONDS = 5.0
+"""How long the counts of the database are used again."""
 
 
 def metrics_routes() -> list[Route]:
@@ -47,8 +55,29 @@ async def _metrics(request: Request) -> Response:
             403,
         )
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Process(runtime.health(), TALLY))
+    backlog = await _backlog(request)
+    registry.register(_Process(runtime.health(), TALLY, backlog))
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _backlog(request: Request) -> Backlog | None:
+    """Return what waits in the database, at most some seconds old; None if it does not answer."""
+    state = request.app.state
+    known: _Counted | None = getattr(state, "backlog", None)
+    if known is None or known.at < time.monotonic() - _BACKLOG_SECONDS:
+        # Also a failure is kept: a database in trouble is not asked again by each scrape.
+        state.backlog = known = _Counted(time.monotonic(), known and known.backlog)
+        try:
+            known.backlog = await runtime_of(request).store.service.backlog()
+        except StoreError:
+            known.backlog = None
+    return known.backlog
+
+
+@dataclass(slots=True)
+class _Counted:
+    at: float
+    backlog: Backlog | None
 
 
 def _from_this_machine(request: Request) -> bool:
@@ -59,14 +88,15 @@ def _from_this_machine(request: Request) -> bool:
 
 
 class _Process(Collector):
-    """The metrics of one scrape: figures in memory, nothing of the store."""
+    """The metrics of one scrape: figures in memory, and what waits in the database."""
 
-    def __init__(self, health: Health, tally: Tally) -> None:
-        self._health, self._tally = health, tally
+    def __init__(self, health: Health, tally: Tally, backlog: Backlog | None) -> None:
+        self._health, self._tally, self._backlog = health, tally, backlog
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         yield from self._now()
+        yield from self._waiting()
         yield from self._so_far()
 
     def _now(self) -> Iterator[Metric]:
@@ -82,6 +112,16 @@ class _Process(Collector):
         yield _gauge("lease_age_seconds", about, health.lease_age)
         yield _gauge("closing", "1 if it admits no more runs.", health.closing)
         yield _counter("leases_lost", "Runs that others took over.", health.leases_lost)
+
+    def _waiting(self) -> Iterator[Metric]:
+        if self._backlog is None:
+            return
+        about = "Questions of the whole database that wait for an answer."
+        yield _gauge("open_questions", about, self._backlog.questions)
+        runs = self._backlog.runs
+        states = [((state,), runs.get(state, 0)) for state in sorted(ACTIVE)]
+        about = "Runs of the whole database that are not over; `queued` is the queue."
+        yield _gauge("stored_runs", about, states, "status")
 
     def _so_far(self) -> Iterator[Metric]:
         tally = self._tally

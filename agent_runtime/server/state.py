@@ -9,6 +9,7 @@ import anyio
 from starlette.requests import HTTPConnection
 
 from agent_runtime.run.process.detached import StartedRun
+from agent_runtime.server.feeds import Feeds
 from agent_runtime.server.limits import UserLimits
 from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.users import Authenticate
@@ -27,6 +28,7 @@ class ServiceState:
         registry: what it runs.
         authenticate: says whose a request is; None where there is one user.
         closing: set when the service is about to end; then its streams end.
+        feeds: what the streams of events share.
     """
 
     registry: Registry
@@ -34,6 +36,7 @@ class ServiceState:
     limits: UserLimits
     authenticate: Authenticate | None
     closing: anyio.Event = field(default_factory=anyio.Event)
+    feeds: Feeds = field(default_factory=Feeds)
 
 
 def service_of(connection: HTTPConnection) -> ServiceState:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 
 import anyio
-import orjson
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from agent_runtime.concurrency import single_error
+from agent_runtime.errors import NotFound
+from agent_runtime.server.feeds import Batches, EncodedEvent
 from agent_runtime.server.problems import ServiceError
-from agent_runtime_storage import EventRow
 
 _DIGEST, _POSITION = 6, 5
-_RETRY_MS = 1000
+_RETRY = b"retry: 1000\n\n"
+_FAREWELL_SECONDS = 1.0
 MOST_THREADS = 1000
 """The most threads of a stream: each adds to the cursor, which clients send in a header."""
-
-Events = AsyncGenerator[tuple[str, EventRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,51 +78,36 @@ def _digest(thread_id: str) -> bytes:
     return hashlib.blake2b(thread_id.encode(), digest_size=_DIGEST).digest()
 
 
-def event_json(thread_id: str, event: EventRow) -> dict[str, object]:
-    """Return an event as the API shows it."""
-    return {
-        "thread_id": thread_id,
-        "id": event.id,
-        "run_id": event.run_id,
-        "kind": event.kind,
-        "node_id": event.node_id,
-        "data": event.data,
-        "created_at": event.created_at,
-    }
-
-
 class EventStream(Response):
     """The events of a source as a response that lasts.
 
     It ends with the source, when the client leaves, and when the service closes; a client that
-    comes again with `Last-Event-ID` continues after the last event that it got.
+    comes again with `Last-Event-ID` continues after the last event that it got.  A client that
+    reads slowly stops the reads of its own stream, which costs no memory.
 
     Args:
-        events: yields events with their threads; closed at the end.
+        batches: yields events to send, and empty batches where a comment is due; closed at the end.
         positions: what the client has of each thread.
         place: held while the stream is open.
         closing: ends the stream.
-        heartbeat: seconds of silence after which a comment is sent.
     """
 
     media_type = "text/event-stream"
 
     def __init__(
         self,
-        events: Events,
+        batches: Batches,
         positions: Mapping[str, int],
         *,
         place: Callable[[], AbstractContextManager[None]],
         closing: anyio.Event,
-        heartbeat: float,
     ) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"}, media_type=self.media_type)
         del self.headers["content-length"]
-        self._events = events
+        self._batches = batches
         self._cursor = CursorWriter(positions)
         self._place = place
         self._closing = closing
-        self._heartbeat = heartbeat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place():
@@ -134,37 +118,31 @@ class EventStream(Response):
                     "headers": self.raw_headers,
                 }
             )
-            await _send(send, f"retry: {_RETRY_MS}\n\n".encode())
-            # A full channel stops the reads: a slow client costs no memory.
-            sender, receiver = anyio.create_memory_object_stream[bytes](16)
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._read, sender)
+            await _send(send, _RETRY)
+            async with single_error(), anyio.create_task_group() as group:
                 group.start_soon(_until_set, self._closing, group.cancel_scope)
                 group.start_soon(_until_gone, receive, group.cancel_scope)
-                await self._write(receiver, send)
+                await self._send_all(send)
                 group.cancel_scope.cancel()
+        # A client that reads nothing must not hold up the end of the service.
+        with anyio.move_on_after(_FAREWELL_SECONDS):
             if self._closing.is_set():
-                await _send(send, f": the service closes\nretry: {_RETRY_MS}\n\n".encode())
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await _send(send, b": the service closes\n" + _RETRY)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _read(self, sender: MemoryObjectSendStream[bytes]) -> None:
-        async with sender, aclosing(self._events) as events:
-            async for thread_id, event in events:
-                data = orjson.dumps(event_json(thread_id, event))
-                cursor = self._cursor.after(thread_id, event.id)
-                await sender.send(b"id: %s\ndata: %s\n\n" % (cursor.encode(), data))
-            await sender.send(b"event: end\ndata: {}\n\n")
+    async def _send_all(self, send: Send) -> None:
+        async with aclosing(self._batches) as batches:
+            try:
+                async for batch in batches:
+                    await _send(send, b"".join(map(self._written, batch)) or b": \n\n")
+            except NotFound:
+                # It was deleted meanwhile: asked again, the service says so.
+                return
+        await _send(send, b"event: end\ndata: {}\n\n")
 
-    async def _write(self, receiver: MemoryObjectReceiveStream[bytes], send: Send) -> None:
-        with receiver:
-            while True:
-                chunk = b": \n\n"
-                with anyio.move_on_after(self._heartbeat):
-                    try:
-                        chunk = await receiver.receive()
-                    except anyio.EndOfStream:
-                        return
-                await _send(send, chunk)
+    def _written(self, event: EncodedEvent) -> bytes:
+        cursor = self._cursor.after(event.thread_id, event.id)
+        return b"id: %s\n%s" % (cursor.encode(), event.data)
 
 
 async def _send(send: Send, body: bytes) -> None:

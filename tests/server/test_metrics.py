@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,6 +25,12 @@ def client_of(runtime: Runtime, host: str = "127.0.0.1") -> httpx.AsyncClient:
     app.state.runtime = runtime
     transport = httpx.ASGITransport(app, client=(host, 1))
     return httpx.AsyncClient(transport=transport, base_url="http://service")
+
+
+def client_app(client: httpx.AsyncClient) -> Starlette:
+    """Return the application behind a client."""
+    transport: Any = client._transport  # pyright: ignore[reportPrivateUsage]
+    return transport.app
 
 
 def samples(text: str) -> Samples:
@@ -91,3 +98,22 @@ async def test_who_may_read_it(
         answer = await client.get("/metrics", headers=headers)
     assert answer.status_code == status
     assert TOKEN not in answer.text
+
+
+async def test_what_waits_in_the_database_is_counted(tmp_path: Path) -> None:
+    settings = Settings(database_url=f"file:{tmp_path / 'run.db'}")
+    async with Runtime.open(settings) as runtime, client_of(runtime) as client:
+        asking = ScriptedModel([call("ask_user", question="Which?", kind="text")])
+        await runtime.run(Agent(asking, asking=True), "Ask.", user="someone else")
+        found = samples((await client.get("/metrics")).text)
+        assert found["agent_runtime_open_questions", frozenset()] == 1
+        counts = {
+            state: found["agent_runtime_stored_runs", frozenset({("status", state)})]
+            for state in ("queued", "running", "suspended")
+        }
+        assert counts == {"queued": 0, "running": 0, "suspended": 1}
+        await runtime.store.close()
+        # What the process itself knows is told although the database does not answer.
+        client_app(client).state.backlog.at = -1e9
+        answer = await client.get("/metrics")
+        assert answer.status_code == 200 and "open_questions" not in answer.text

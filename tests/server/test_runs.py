@@ -9,6 +9,7 @@ import pytest
 from agent_runtime import Agent
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.server.protocols.live import live_of
 from tests.server.serving import Gate, double, serving, until
 from tests.support.stores import execute
 
@@ -184,3 +185,36 @@ async def test_a_run_can_be_left_to_a_worker(database_url: str) -> None:
         assert (run["status"], answers[1].json()["run_id"]) == ("queued", run_id)
         [row] = await service.runtime.queue.list(user="ann")
         assert (row.run_id, row.agent, row.state) == (run_id, "worker", "waiting")
+
+
+async def test_answers_of_runs_that_the_api_begins_or_resumes_are_live(database_url: str) -> None:
+    script = [call("ask_user", question="Which?", kind="text"), say("One.\nTwo.")]
+    agents = {"worker": Agent(asking=True)}
+    async with serving(database_url, script, agents=agents) as service:
+        seen: list[str] = []
+        live = live_of(service.runtime)
+        with live.following(("ann", "t"), lambda one: seen.append(one.event.kind)):
+            started = await service.start(thread_id="t")
+            assert (await service.ended(started["run_id"]))["status"] == "suspended"
+            [asked] = (await service.client.get("/api/questions")).json()["questions"]
+            answer = {"digest": asked["digest"], "text": "This."}
+            await service.client.post(f"/api/questions/{asked['id']}/answer", json=answer)
+            await service.client.post(f"/api/runs/{started['run_id']}/resume", json={})
+            assert (await service.ended(started["run_id"]))["status"] == "succeeded"
+        assert "text-delta" in seen
+
+
+async def test_a_message_is_answered_again(database_url: str) -> None:
+    async with serving(database_url, [say("One."), say("Two.")]) as service:
+        path = "/api/threads/t/regenerate"
+        assert (await service.client.post(path, json={})).status_code == 404
+        first = await service.start(thread_id="t")
+        await service.ended(first["run_id"])
+        key = {"Idempotency-Key": "again"}
+        answers = [await service.client.post(path, json={}, headers=key) for _ in range(2)]
+        assert [one.status_code for one in answers] == [201, 201]
+        assert answers[0].json() == answers[1].json()
+        assert (await service.ended(answers[0].json()["run_id"]))["output"] == "Two."
+        messages = (await service.client.get("/api/threads/t/messages")).json()["messages"]
+        assert [one["text"] for one in messages] == ["Work.", "Two."]
+        assert len((await service.client.get("/api/threads/t/branches")).json()["heads"]) == 2

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -17,7 +20,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from agent_runtime.models.telemetry.export import exporting
 from agent_runtime.models.telemetry.metrics import instruments
 from agent_runtime.models.telemetry.spans import tracer
-from tests.support.command import run_command
+from tests.support.command import COMMAND, clean_environ, run_command
+
+APP = """
+from agent_runtime import Agent, App, ScriptedModel
+from agent_runtime.models.scripted import say
+
+app = App(agents={"worker": Agent(ScriptedModel(lambda request: say("Done.")))})
+"""
 
 
 class Collector:
@@ -54,6 +64,33 @@ def collector() -> Generator[Collector]:
     made.server.shutdown()
     thread.join()
     made.server.server_close()
+
+
+def test_what_a_service_runs_is_exported_before_it_ends(
+    tmp_path: Path, collector: Collector
+) -> None:
+    (tmp_path / "mine.py").write_text(APP)
+    environ = clean_environ(
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "XDG_STATE_HOME": str(tmp_path / "state")}
+    )
+    with subprocess.Popen(
+        [*COMMAND, "serve", "mine:app", "--port", "0"],
+        cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        url = next(line for line in process.stderr if "Serving on" in line).split()[-1]
+        run = httpx.post(f"{url}/api/runs", json={"task": "Work."}).json()
+        httpx.get(f"{url}/api/runs/{run['run_id']}/events", timeout=30)
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    names = {
+        span.name
+        for body in collector.bodies["/v1/traces"]
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    }
+    assert "invoke_agent worker" in names and "/v1/metrics" in collector.bodies
 
 
 def test_a_collector_gets_the_spans_and_metrics(tmp_path: Path, collector: Collector) -> None:

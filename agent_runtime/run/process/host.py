@@ -16,7 +16,7 @@ from agent_runtime.log import leases
 from agent_runtime.log.lease_keeper import LeaseKeeper
 from agent_runtime.run.process.admission import Admission
 from agent_runtime.run.process.health import Health
-from agent_runtime.run.process.listener import EventListener
+from agent_runtime.run.process.listener import EventListener, OnEvent, Watcher
 from agent_runtime.run.process.reindexer import reindex_outdated
 from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, Sweeper
 from agent_runtime.run.results import RunResult
@@ -37,6 +37,9 @@ class RunHost:
 
     Args:
         connect: opens the store again, for the thread that renews leases.
+
+    Attributes:
+        watchers: called with the owner of each run that begins work here.
     """
 
     def __init__(
@@ -54,7 +57,12 @@ class RunHost:
         self.background = DetachedTasks()
         self.mcp = McpConnections(settings.mcp_schema_bytes)
         self.shells = ShellSessions()
+        self.watchers: list[Callable[[str], Watcher]] = []
         self._attended = Counter[str]()
+
+    def listener(self, on_event: OnEvent, user: str) -> EventListener:
+        """Return the listener of a user's run, for its caller and for who watches all runs."""
+        return EventListener(on_event, [watch(user) for watch in self.watchers])
 
     def sweep_every(self, seconds: float, resume: ResumeRun, agent_for: AgentFor | None) -> None:
         """Sweep now and from time to time, until the host is drained."""
@@ -89,6 +97,7 @@ class RunHost:
                 return await work()
             finally:
                 await listener.flush()
+                listener.close()
 
     async def drain(self, drain: float | None = None, pause: float | None = None) -> None:
         """Admit no more runs, and leave none at work; see `Runtime.drain`."""

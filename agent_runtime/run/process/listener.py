@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeAlias, cast
 
 import anyio
 
@@ -17,6 +17,17 @@ OnEvent: TypeAlias = Callable[[AnyEvent], Awaitable[Any] | None]
 """A listener of events: a function, or an async function."""
 
 _log = logging.getLogger(__name__)
+
+
+class Watcher(Protocol):
+    """Sees the events of a run beside its caller's listener: called with each, closed at its end.
+
+    It must be quick, and raise nothing.
+    """
+
+    def __call__(self, event: Event) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def ignore(event: Event) -> None:
@@ -30,13 +41,16 @@ class EventListener:
     A listener only watches: its errors are logged, and the run goes on.
     """
 
-    def __init__(self, on_event: OnEvent) -> None:
+    def __init__(self, on_event: OnEvent, watchers: Sequence[Watcher] = ()) -> None:
         self._on_event = on_event
+        self._watchers = watchers
         self._pending: deque[tuple[Event, Awaitable[Any]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def __call__(self, event: Event) -> None:
         """Call the listener; what it returns is awaited in the background, one after another."""
+        for watcher in self._watchers:
+            watcher(event)
         try:
             awaited = self._on_event(cast("AnyEvent", event))
         except Exception:
@@ -67,6 +81,11 @@ class EventListener:
                 FLUSH_SECONDS,
                 len(unseen),
             )
+
+    def close(self) -> None:
+        """Tell the watchers that the run is not at work any more."""
+        for watcher in self._watchers:
+            watcher.close()
 
     async def _work(self) -> None:
         while self._pending:

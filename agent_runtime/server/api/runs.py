@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from agent_runtime.errors import Conflict, NotFound
 from agent_runtime.files.references import file_id, ref_of
+from agent_runtime.log import branches
 from agent_runtime.messages import FileRef
 from agent_runtime.run.process.detached import StartedRun
 from agent_runtime.server.access import runtime_of, store_of, user_of
@@ -21,6 +22,7 @@ from agent_runtime.server.api.schemas import (
     NewRun,
     Output,
     Reached,
+    Regenerate,
     Resume,
     RunOut,
     RunPage,
@@ -33,11 +35,12 @@ from agent_runtime.server.api.schemas import (
     UsageByPurpose,
 )
 from agent_runtime.server.api.threads import check_reached
+from agent_runtime.server.feeds import Batches, Positions, Source, rest_of, tree_source
 from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
-from agent_runtime.server.state import service_of, start_within_limits
-from agent_runtime.server.streams import Cursor, Events, EventStream
-from agent_runtime_storage import ACTIVE, EventRow, Run, UserStore
+from agent_runtime.server.state import ServiceState, service_of, start_within_limits
+from agent_runtime.server.streams import Cursor, EventStream
+from agent_runtime_storage import ACTIVE, Run, UserStore
 from agent_runtime_storage.contract.records.spending import UNCHANGED
 
 
@@ -90,6 +93,30 @@ async def start_run(request: Request, body: NewRun) -> Started:
         runtime.start, agent, body.task, thread=body.thread_id, files=files, user=user,
         spec=spec, user_context=context, run_id=run_id,
     )  # fmt: skip
+    return await _begin(request, start)
+
+
+@operation("POST", "/threads/{thread_id}/regenerate", tag="runs", status=201)
+async def regenerate(request: Request, thread_id: str, body: Regenerate) -> Started:
+    """Answer the newest message of the user again; the present answer stays as a branch."""
+    runtime, service, store = runtime_of(request), service_of(request), store_of(request)
+    run_id = made_id(request)
+    if run_id is not None and (run := await _known(store, run_id)) is not None:
+        return Started(run_id=run.id, thread_id=run.thread_id)
+    agent = service.registry.named(body.agent)
+
+    async def start() -> StartedRun:
+        await branches.regenerate(store, thread_id)
+        return await runtime.start(
+            agent,
+            None,
+            thread=thread_id,
+            user=user_of(request),
+            spec=service.registry.spec(body.agent),
+            user_context=body.user_context or None,
+            run_id=run_id,
+        )
+
     return await _begin(request, start)
 
 
@@ -200,37 +227,30 @@ async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Respo
         if over and not await store.events.of_tree(run_id, after=positions, limit=1):
             return Response(status_code=204)
     return EventStream(
-        _events(store, run, positions),
+        _events(service, tree_source(store, user_of(request), run_id), store, run, positions),
         positions,
         place=partial(service.limits.stream, user_of(request)),
         closing=service.closing,
-        heartbeat=service.settings.service_heartbeat,
     )
 
 
-async def _events(store: UserStore, run: Run, positions: dict[str, int]) -> Events:
+async def _events(
+    service: ServiceState, source: Source, store: UserStore, run: Run, after: Positions
+) -> Batches:
     """Yield the events of a run and those below until none of them is active any more."""
-    known = dict(positions)
-    while not await _is_over(store, run):
-        async with aclosing(_until_an_end(store, run.id, known)) as events:
-            async for thread_id, event in events:
-                known[thread_id] = event.id
-                yield thread_id, event
-    while page := await store.events.of_tree(run.id, after=known):
-        for thread_id, event in page:
-            known[thread_id] = event.id
-            yield thread_id, event
-
-
-async def _until_an_end(
-    store: UserStore, run_id: str, after: dict[str, int]
-) -> AsyncGenerator[tuple[str, EventRow]]:
-    """Yield events up to one with which a run ends."""
-    async with aclosing(store.events.follow_tree(run_id, after=after)) as events:
-        async for thread_id, event in events:
-            yield thread_id, event
-            if event.kind == "run-finish":
-                return
+    known = dict(after)
+    if not await _is_over(store, run):
+        heartbeat = service.settings.service_heartbeat
+        async with aclosing(service.feeds.events(source, known, heartbeat)) as batches:
+            async for batch in batches:
+                known.update((one.thread_id, one.id) for one in batch)
+                yield batch
+                ended = any(one.kind == "run-finish" for one in batch)
+                if ended and await _is_over(store, run):
+                    break
+    async with aclosing(rest_of(source, known)) as batches:
+        async for batch in batches:
+            yield batch
 
 
 async def _is_over(store: UserStore, run: Run) -> bool:
@@ -267,7 +287,7 @@ async def _files(store: UserStore, uris: list[str]) -> list[FileRef]:
 
 
 OPERATIONS = (
-    list_agents, list_runs, start_run, get_run, resume_run, steer_run, pause_run, cancel_run,
-    set_budget, sweep_runs, get_tree, get_run_usage, get_usage, follow_run,
+    list_agents, list_runs, start_run, regenerate, get_run, resume_run, steer_run, pause_run,
+    cancel_run, set_budget, sweep_runs, get_tree, get_run_usage, get_usage, follow_run,
 )  # fmt: skip
 """The operations of this module."""

@@ -283,6 +283,15 @@ class NewRun(Input):
     )
 
 
+class Regenerate(Input):
+    """How to answer a message again."""
+
+    agent: Name | None = Field(default=None, description="Its name; by default the first.")
+    user_context: Json = Field(
+        default_factory=dict, description="What tools may know of the user; stored with the run."
+    )
+
+
 class Started(Output):
     """A run that is recorded, and at work unless it is queued."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from contextlib import aclosing
 from functools import partial
 
 import orjson
@@ -32,11 +31,12 @@ from agent_runtime.server.api.schemas import (
     ThreadsQuery,
     UsageByPurpose,
 )
+from agent_runtime.server.feeds import thread_source
 from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.state import service_of
-from agent_runtime.server.streams import Cursor, Events, EventStream
-from agent_runtime_storage import Thread, UserStore
+from agent_runtime.server.streams import Cursor, EventStream
+from agent_runtime_storage import Thread
 from agent_runtime_storage.contract.ids import new_id
 
 
@@ -164,12 +164,13 @@ async def follow_thread(request: Request, thread_id: str, query: EventsQuery) ->
     thread = await store.threads.get(thread_id)
     after = 0 if given is None else Cursor.parse(given).of(thread_id)
     check_reached(thread_id, thread.last_event, after)
+    positions = {thread_id: after}
+    source = thread_source(store, user_of(request), thread_id)
     return EventStream(
-        _events(store, thread_id, after),
-        {thread_id: after},
+        service.feeds.events(source, positions, service.settings.service_heartbeat),
+        positions,
         place=partial(service.limits.stream, user_of(request)),
         closing=service.closing,
-        heartbeat=service.settings.service_heartbeat,
     )
 
 
@@ -182,12 +183,6 @@ def check_reached(thread_id: str, last: int, after: int) -> None:
             f"Thread {thread_id} has {last} events, fewer than the cursor says.",
             cure="It was deleted and its id used again: begin at the start, without a cursor.",
         )
-
-
-async def _events(store: UserStore, thread_id: str, after: int) -> Events:
-    async with aclosing(store.events.follow(thread_id, after=after)) as events:
-        async for event in events:
-            yield thread_id, event
 
 
 def _cursor(page: list[Thread], before: float | None, seen: list[str]) -> str:

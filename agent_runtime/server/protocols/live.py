@@ -1,6 +1,7 @@
 """What runs of this process tell while they work, for those who follow their threads.
 
-The log has everything that lasts; this adds the pieces of an answer while a model writes it.
+The log has everything that lasts; this adds the pieces of an answer while a model writes it,
+whoever began the run: a protocol, the API, a sweep.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from agent_runtime.events import Event
+from agent_runtime.runtime import Runtime
 
 PIECES = ("text-delta", "reasoning-delta")
 _VOID = ("answer", "model-retry", "model-fallback", "run-suspend", "run-finish")
@@ -48,17 +51,22 @@ class LiveEvents:
     def __init__(self) -> None:
         self._threads: dict[Place, _Thread] = {}
 
-    @contextmanager
-    def publishing(self, place: Place) -> Generator[Callable[[Event], None]]:
-        """Return a listener for a run on a thread, for as long as the run works."""
+    def publisher(self, user: str) -> _Publisher:
+        """Return what publishes the events of a user's run until it is closed."""
+        return _Publisher(self, user)
+
+    def begin(self, place: Place) -> _Thread:
+        """Return a thread on which a run begins to work."""
         thread = self._threads.setdefault(place, _Thread())
         thread.working += 1
-        try:
-            yield lambda event: _publish(thread, place[1], event)
-        finally:
-            thread.working -= 1
-            thread.pieces.clear()
-            self._forget(place)
+        return thread
+
+    def end(self, place: Place) -> None:
+        """Forget the pieces of a thread on which a run worked."""
+        thread = self._threads[place]
+        thread.working -= 1
+        thread.pieces.clear()
+        self._forget(place)
 
     @contextmanager
     def following(self, place: Place, follower: Follower) -> Generator[None]:
@@ -77,6 +85,43 @@ class LiveEvents:
         thread = self._threads.get(place)
         if thread is not None and not thread.working and not thread.followers:
             del self._threads[place]
+
+
+class _Publisher:
+    """Publishes the events of one run, on the thread that its first event names."""
+
+    def __init__(self, live: LiveEvents, user: str) -> None:
+        self._live = live
+        self._user = user
+        self._place: Place | None = None
+        self._thread: _Thread | None = None
+        self._closed = False
+
+    def __call__(self, event: Event) -> None:
+        # While a run waits for its start, it has no thread yet.
+        if self._closed or not event.thread_id:
+            return
+        if self._place is None or self._thread is None:
+            self._place = self._user, event.thread_id
+            self._thread = self._live.begin(self._place)
+        _publish(self._thread, self._place[1], event)
+
+    def close(self) -> None:
+        """End the work of the run."""
+        if self._place is not None and not self._closed:
+            self._live.end(self._place)
+        self._closed = True
+
+
+_LIVE: WeakKeyDictionary[Runtime, LiveEvents] = WeakKeyDictionary()
+
+
+def live_of(runtime: Runtime) -> LiveEvents:
+    """Return the live events of all runs that begin work in a runtime from the first call on."""
+    if (live := _LIVE.get(runtime)) is None:
+        live = _LIVE[runtime] = LiveEvents()
+        runtime.host.watchers.append(live.publisher)
+    return live
 
 
 def _publish(thread: _Thread, thread_id: str, event: Event) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import orjson
@@ -20,8 +20,8 @@ from agent_runtime.errors import (
     NotFound,
     RuntimeClosed,
 )
-from agent_runtime.events import AnyEvent, Event
 from agent_runtime.human.questions import Question
+from agent_runtime.log import branches
 from agent_runtime.messages import UserMessage
 from agent_runtime.run.process.detached import begun
 from agent_runtime.run.process.listener import OnEvent
@@ -29,7 +29,7 @@ from agent_runtime.run.results import RunResult
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.access import runtime_of, user_of
 from agent_runtime.server.protocols.answers import answer_of
-from agent_runtime.server.protocols.live import LiveEvents, Place
+from agent_runtime.server.protocols.live import LiveEvents, Place, live_of
 from agent_runtime.server.protocols.turn_parts import Part, Turn, turn_parts
 from agent_runtime.server.state import ServiceState, start_within_limits
 from agent_runtime.workflow.definition import Workflow
@@ -90,7 +90,6 @@ class Turns:
         self.agents = agents
         self.spec = dict(spec or {})
         self.of_run = of_run
-        self._live = LiveEvents()
         self._locks: dict[Place, tuple[anyio.Lock, int]] = {}
 
     def of(self, connection: HTTPConnection, *, streaming: bool = False) -> UserTurns:
@@ -112,11 +111,6 @@ class Turns:
                 f"There is no agent {name!r}.", cure=f"Use one of: {', '.join(self.agents)}."
             )
         return agent
-
-    @property
-    def live(self) -> LiveEvents:
-        """What the runs of this process tell while they work."""
-        return self._live
 
     @asynccontextmanager
     async def alone(self, place: Place) -> AsyncGenerator[None]:
@@ -147,6 +141,11 @@ class UserTurns:
     user: str
     service: ServiceState | None = None
 
+    @property
+    def live(self) -> LiveEvents:
+        """What the runs of this process tell while they work."""
+        return live_of(self.runtime)
+
     @asynccontextmanager
     async def parts(self, turn: Turn) -> AsyncGenerator[AsyncIterator[Part]]:
         """Give the parts of a turn until it ends.
@@ -156,14 +155,14 @@ class UserTurns:
             RuntimeClosed: the service closes.
         """
         if self.service is None:
-            async with turn_parts(self.runtime, self.turns.live, turn) as given:
+            async with turn_parts(self.runtime, self.live, turn) as given:
                 yield given
             return
         done = False
         with self.service.limits.stream(self.user):
             async with single_error(), anyio.create_task_group() as group:
                 group.start_soon(_cancel_when, self.service.closing, group.cancel_scope)
-                async with turn_parts(self.runtime, self.turns.live, turn) as given:
+                async with turn_parts(self.runtime, self.live, turn) as given:
                     yield given
                 done = True
                 group.cancel_scope.cancel()
@@ -212,7 +211,7 @@ class UserTurns:
             if request:
                 spec[_REQUEST] = request
 
-            async def run(listener: Callable[[Event], None]) -> RunResult:
+            async def run(listener: OnEvent) -> RunResult:
                 task = UserMessage(message.text) if message else None
                 return await self.runtime.run(
                     runnable,
@@ -232,9 +231,12 @@ class UserTurns:
         async with self.turns.alone((self.user, thread)):
             known = await self.runtime.threads.get(thread, user=self.user)
 
-            async def run(listener: Callable[[Event], None]) -> RunResult:
-                return await self.runtime.regenerate(
-                    runnable, thread, user=self.user, on_event=listener
+            spec = {**self.turns.spec, _AFTER: known.last_event, _AGENT: agent}
+
+            async def run(listener: OnEvent) -> RunResult:
+                await branches.regenerate(self.runtime.store_of(self.user), thread)
+                return await self.runtime.run(
+                    runnable, None, thread=thread, user=self.user, spec=spec, on_event=listener
                 )
 
             return await self._begun(thread, known.last_event, run)
@@ -370,7 +372,7 @@ class UserTurns:
         thread = await self.runtime.threads.get(root.thread_id, user=self.user)
         agent = self._agent_of(root)
 
-        async def resume(listener: Callable[[Event], None]) -> RunResult:
+        async def resume(listener: OnEvent) -> RunResult:
             return await self.runtime.resume(root.id, agent, user=self.user, on_event=listener)
 
         return await self._begun(root.thread_id, thread.last_event, resume)
@@ -412,20 +414,13 @@ class UserTurns:
         self,
         thread: str,
         after: int,
-        work: Callable[[Callable[[Event], None]], Awaitable[RunResult]],
+        work: Callable[[OnEvent], Awaitable[RunResult]],
     ) -> Turn:
         """Start the work detached from this request, and return its turn once the run has begun."""
+        # From here on the run's events are watched, also if nobody has followed any before.
+        _ = self.live
 
-        async def published(listen: OnEvent) -> RunResult:
-            with self.turns.live.publishing((self.user, thread)) as publish:
-
-                def hear(event: Event) -> None:
-                    publish(event)
-                    listen(cast("AnyEvent", event))
-
-                return await work(hear)
-
-        start = partial(begun, self.runtime.host.background, published)
+        start = partial(begun, self.runtime.host.background, work)
         started = await start_within_limits(self.service, self.user, start)
         # Node memory gives each run a thread of its own.
         cursor = after if started.thread_id == thread else 0

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent_runtime_storage.contract.records.service import ClaimedRequest, TokenOwner, TokenRow
+from agent_runtime_storage.contract.records.service import (
+    Backlog,
+    ClaimedRequest,
+    TokenOwner,
+    TokenRow,
+)
 
 
 class ServiceStore(Protocol):
@@ -42,6 +47,10 @@ class ServiceStore(Protocol):
 
     async def revoke_token(self, token_id: str) -> bool:
         """Revoke a token at once; return False if none with this id can be used."""
+        ...
+
+    async def backlog(self) -> Backlog:
+        """Return how much waits for people and for machines, over all owners."""
         ...
 
     async def claim_request(

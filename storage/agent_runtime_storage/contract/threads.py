@@ -93,13 +93,18 @@ class EventStore(Protocol):
         """Return events with ids above `after`, in order, without gaps. Raises `NotFound`."""
         ...
 
-    def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[EventRow]:
+    def follow(
+        self, thread_id: str, *, after: int = 0, pause: float = 0.0
+    ) -> AsyncGenerator[EventRow]:
         """Iterate without end over the events with ids above `after`, in order, without gaps.
 
         Existing events come at once, new ones as any process commits them: within milliseconds
         where the database notifies its clients (and always within this process), else within a
         quarter of a second.  Cancellation ends it at any time; close the iterator
         (`contextlib.aclosing`) when you leave it otherwise.
+
+        Args:
+            pause: the least seconds between two reads, so that a fast run costs fewer of them.
 
         Raises:
             NotFound: there is no such thread.
@@ -131,7 +136,7 @@ class EventStore(Protocol):
         ...
 
     def follow_tree(
-        self, run_id: str, *, after: Mapping[str, int] | None = None
+        self, run_id: str, *, after: Mapping[str, int] | None = None, pause: float = 0.0
     ) -> AsyncGenerator[tuple[str, EventRow]]:
         """Iterate without end over the events that `of_tree` returns, as `follow` does.
 

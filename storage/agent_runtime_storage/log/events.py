@@ -7,12 +7,15 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack
 from itertools import groupby
 
+import anyio
 import orjson
 
 from agent_runtime_storage.contract.records.log import EventRow
 from agent_runtime_storage.drivers.signals import topic_of
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_event
+
+_PAGE = 1000
 
 
 class SqlEvents:
@@ -21,7 +24,7 @@ class SqlEvents:
     def __init__(self, scope: OwnerScope) -> None:
         self._scope = scope
 
-    async def list(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[EventRow]:
+    async def list(self, thread_id: str, *, after: int = 0, limit: int = _PAGE) -> list[EventRow]:
         rows = await self._scope.read(
             "events", thread_id=thread_id, after=after, limit=max(limit, 0)
         )
@@ -29,21 +32,25 @@ class SqlEvents:
             await self._scope.require_thread(thread_id)
         return [to_event(row) for row in rows]
 
-    async def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[EventRow]:
+    async def follow(
+        self, thread_id: str, *, after: int = 0, pause: float = 0.0
+    ) -> AsyncGenerator[EventRow]:
         signals = self._scope.driver.signals
         # Listen before the first read, so that every later commit wakes the listener.
         with signals.listen(topic_of(self._scope.user_id, thread_id)) as listener:
             while True:
+                next_read = anyio.current_time() + pause
                 events = await self.list(thread_id, after=after)
                 for event in events:
                     after = event.id
                     yield event
-                # A page may be full, and a signal may have come while the caller worked.
-                if not events:
+                # A signal that came since the last wait ends this one at once.
+                if len(events) < _PAGE:
                     await listener.wait(signals.poll_seconds)
+                    await anyio.sleep_until(next_read)
 
     async def of_tree(
-        self, run_id: str, *, after: Mapping[str, int] | None = None, limit: int = 1000
+        self, run_id: str, *, after: Mapping[str, int] | None = None, limit: int = _PAGE
     ) -> list[tuple[str, EventRow]]:
         rows = await self._scope.read(
             "tree_events",
@@ -68,7 +75,7 @@ class SqlEvents:
         return {str(thread): int(str(last)) for thread, last in rows}
 
     async def follow_tree(
-        self, run_id: str, *, after: Mapping[str, int] | None = None
+        self, run_id: str, *, after: Mapping[str, int] | None = None, pause: float = 0.0
     ) -> AsyncGenerator[tuple[str, EventRow]]:
         places = await self._scope.read("run_place", run_id=run_id)
         if not places:
@@ -83,12 +90,15 @@ class SqlEvents:
                 for one in {thread, *known} - heard:
                     heard.add(one)
                     stack.enter_context(signals.listen(topic_of(user, one), listener))
+                next_read = anyio.current_time() + pause
                 events = await self.of_tree(run_id, after=known)
                 for at, event in events:
                     known[at] = event.id
                     yield at, event
-                if not events:
+                # What a new thread's runs did before this listens to it is read first.
+                if len(events) < _PAGE and heard.issuperset(known):
                     await listener.wait(signals.poll_seconds)
+                    await anyio.sleep_until(next_read)
 
 
 def tree_topic(root_run_id: str) -> str:

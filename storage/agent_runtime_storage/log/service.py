@@ -8,7 +8,12 @@ import secrets
 from agent_runtime_config.errors import ConfigError
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.names import name_problem
-from agent_runtime_storage.contract.records.service import ClaimedRequest, TokenOwner, TokenRow
+from agent_runtime_storage.contract.records.service import (
+    Backlog,
+    ClaimedRequest,
+    TokenOwner,
+    TokenRow,
+)
 from agent_runtime_storage.drivers.protocol import Driver, Row, Statement, Value
 from agent_runtime_storage.sql.loader import load_queries
 
@@ -57,6 +62,11 @@ class SqlService:
         revoke = Statement(self._sql["revoke_token"], {"id": token_id})
         [rows] = await self._driver.batch([revoke], owner=None)
         return bool(rows)
+
+    async def backlog(self) -> Backlog:
+        rows = await self._driver.read(self._sql["backlog"], {}, owner=None)
+        counts = {str(what): int(str(count)) for what, count in rows}
+        return Backlog(counts.pop("questions", 0), counts)
 
     async def claim_request(
         self, user_id: str, key: str, digest: bytes, *, seconds: float, keep: float

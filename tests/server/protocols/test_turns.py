@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,8 @@ async def test_a_client_that_is_too_slow_gets_the_answer_whole(
 
 def test_who_comes_in_the_middle_of_an_answer_gets_its_beginning() -> None:
     live, seen = LiveEvents(), list[str]()
-    with live.publishing((USER, "t")) as publish:
+    with closing(live.publisher(USER)) as publish:
+        publish(Event("run-queue", "", "r", data={"ahead": 1}))
         publish(Event("text-delta", "t", "r", data={"text": "void"}))
         publish(Event("model-retry", "t", "r", data={"reason": "", "attempt": 1, "wait": 0}))
         publish(Event("text-delta", "t", "r", data={"text": "a"}))
@@ -81,6 +82,8 @@ def test_who_comes_in_the_middle_of_an_answer_gets_its_beginning() -> None:
             publish(Event("text-delta", "t", "r", data={"text": "b"}))
         with live.following(("eve", "t"), lambda one: seen.append("!")):
             publish(Event("text-delta", "t", "r", data={"text": "c"}))
+        # One that ended tells nothing more, nor is anything of it kept.
+    publish(Event("text-delta", "t", "r", data={"text": "d"}))
     assert seen == ["a", "b"]
     assert not live._threads  # pyright: ignore[reportPrivateUsage]
 
@@ -96,7 +99,7 @@ async def test_text_of_a_call_that_failed_is_void(tmp_path: Path) -> None:
                 async for one in given:
                     yield one
 
-        with live.publishing((USER, "t")) as publish:
+        with closing(live.publisher(USER)) as publish:
             # Before any event of the log, and of another text than the log will have.
             publish(Event("text-delta", "t", turn.run_id, data={"text": "No"}))
             found = [one async for one in pieces()]

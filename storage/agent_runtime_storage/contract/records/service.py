@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -22,6 +23,19 @@ class TokenRow:
     expires_at: float | None
     used_at: float | None
     revoked_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits in the whole database.
+
+    Attributes:
+        questions: how many wait for an answer.
+        runs: how many are not over, by status.
+    """
+
+    questions: int
+    runs: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.signals import Listener, Signals
 
 LOOK_SECONDS = 0.2
-_POLL_SECONDS = 5.0
+_POLL_SECONDS = 30.0
 
 
 class FileSignals(Signals):

@@ -27,6 +27,13 @@ WHERE user_id = :user_id AND id = :id AND (used_at IS NULL OR used_at < {now} - 
 UPDATE tokens SET revoked_at = {now} WHERE id = :id AND revoked_at IS NULL
 RETURNING id;
 
+-- name: backlog
+-- Of all owners, by the indexes of what is open and active.
+SELECT 'questions', count(*) FROM questions WHERE status = 'open' AND expires_at > {now}
+UNION ALL
+SELECT status, count(*) FROM runs WHERE status IN ('queued', 'running', 'suspended')
+GROUP BY status;
+
 -- name: forget_requests
 DELETE FROM requests WHERE user_id = :user_id AND claimed_at < {now} - :seconds{as_double};
 
