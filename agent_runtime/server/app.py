@@ -75,9 +75,7 @@ def create_app(
             cure="Open it as `Runtime.open(program=app.program, agents=app.of_run)`.",
         )
     settings = settings or (runtime.settings if runtime is not None else load_settings())
-    hook = _hook(authenticate)
-    limits = UserLimits(settings)
-    state = ServiceState(app, settings, limits, hook)
+    state = ServiceState(app, settings, UserLimits(settings), _hook(authenticate))
 
     @asynccontextmanager
     async def lifespan(starlette: Starlette) -> AsyncGenerator[None]:
@@ -92,13 +90,10 @@ def create_app(
             finally:
                 state.closing.set()
 
-    guard = Middleware(
-        Guard, settings=settings, limits=limits, authenticate=hook, public=PUBLIC, upload="/files"
-    )
     made = Starlette(
         routes=_routes(app),
         lifespan=lifespan,
-        middleware=[*_cors(settings), guard],
+        middleware=[*_cors(settings), _guard(state)],
         exception_handlers={HTTPException: _refused},
     )
     made.state.service = state
@@ -136,6 +131,17 @@ def _hook(authenticate: Authenticate | str) -> Authenticate | None:
             cure="Give `tokens`, `local`, or an async function.",
         )
     return authenticate
+
+
+def _guard(state: ServiceState) -> Middleware:
+    return Middleware(
+        Guard,
+        settings=state.settings,
+        limits=state.limits,
+        authenticate=state.authenticate,
+        public=PUBLIC,
+        upload="/files",
+    )
 
 
 def _cors(settings: Settings) -> list[Middleware]:
