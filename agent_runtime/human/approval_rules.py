@@ -160,7 +160,8 @@ def _check_arguments(rule: ApprovalRule, place: int, tools: Sequence[Tool]) -> N
 
 def _may_run_agents(tool: Tool) -> bool:
     if isinstance(tool, FunctionTool):
-        own = getattr(tool.function, "__module__", "").startswith("agent_runtime.")
+        # None for a function that `exec` made.
+        own = str(getattr(tool.function, "__module__", "")).startswith("agent_runtime.")
         # Only with the context can a function run an agent.
         return tool.takes_context and not own
     return not type(tool).__module__.startswith("agent_runtime.")

@@ -81,7 +81,8 @@ def test_a_threads_plan_is_shown(planned: Machine) -> None:
         "Plan version 2: 1 of 2 done, phase plan, iteration 1.",
         "Goal: Ship it",
         "[x] a (plan) Look",
-        "[ ] b (plan) Build [b]",
+        # Unchanged, since this is a pipe.
+        "[ ] b (plan) Build [b]\x1b[2J",
     ]
     report = json.loads(planned.invoke("plan", "show", "t", "--json").stdout)
     assert report["thread_id"] == "t" and report["plan"]["version"] == 2

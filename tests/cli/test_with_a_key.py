@@ -136,7 +136,7 @@ def test_with_ask_shell_a_command_waits_for_an_answer_from_any_process(machine: 
 def test_limits_are_shown_at_the_start_and_enforced(machine: Machine) -> None:
     free = machine.invoke("run", "Go.")
     assert "no budget (--budget-usd sets one)" in free.stderr
-    assert "any time (--timeout limits it)" in free.stderr
+    assert "no time limit (--timeout sets one)" in free.stderr
     prices = {"AGENT_RUNTIME_PRICE_INPUT": "3000", "AGENT_RUNTIME_PRICE_OUTPUT": "15000"}
     poor = machine.invoke("run", "Go.", "--budget-usd", "0.01", "--timeout", "60", **prices)
     assert "$0.01 for this run; 60 seconds" in poor.stderr

@@ -328,3 +328,13 @@ async def test_rules_apply_to_sub_agents_in_the_background(play: Play) -> None:
         [child] = await world.store.runs.list(parent_run_id=result.run_id)
         assert await world.results(child.thread_id) == [("refused", REFUSED)]
         assert result.ok and ran == []
+
+
+async def test_a_function_without_a_module_is_a_tool(play: Play) -> None:
+    names: dict[str, Any] = {"tool": tool}
+    exec("@tool\ndef made() -> str:\n    'Make.'\n    return 'made'\n", names)
+    made = names["made"]
+    # The builtins' module is that of code whose namespace has no name.
+    made.function.__module__ = None
+    async with play([call("made"), say("Done.")], settings={"approve": "shell"}) as world:
+        assert (await world.run(Agent(tools=[made]))).ok

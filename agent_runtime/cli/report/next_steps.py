@@ -38,6 +38,7 @@ BY_REASON: Mapping[StopReason, tuple[str, ...]] = {
         RESUME,
     ),
     "interrupted": (RESUME,),
+    "dead_letter": ("Look at its cause, then: agent-runtime queue retry {run}",),
     "unavailable": (
         "When the provider answers again: agent-runtime resume {run}",
         _OTHER_MODEL,

@@ -293,7 +293,7 @@ def claim_too_much(patch: pytest.MonkeyPatch) -> None:
         (commit_without_the_job, "without its job", range(2)),
         (end_the_job_first, "is done without a commit", range(2)),
         (forget_the_fence, "was written with epoch", range(120)),
-        (reflect_too_much, "it says that observations stand for all", range(5)),
+        (reflect_too_much, "it says that observations stand for all", range(40)),
         (claim_too_much, "it says that observations stand for all", range(20)),
     ],
 )
