@@ -41,6 +41,7 @@ SHELL = ("cd", "mkdir", "echo", "printf", "export")
 """Commands that a shell block may have in addition to the product's own."""
 _PLACEHOLDER = re.compile(r"\b(RUN|THREAD|NODE|QUESTION|APPROVAL|TOKEN_ID)\b")
 _ADDRESS = re.compile(r"http://\S+")
+_WORKING = re.compile("Working on the queue")
 _HERE = {"say": say, "call": call, "calls": calls}
 
 
@@ -249,21 +250,23 @@ class Runner:
 
 
 def _serve(words: Sequence[str], where: str) -> None:
-    """Start a command that serves, open the address that it prints, and interrupt it."""
+    """Start a command that serves, open the address that it prints if any, and interrupt it."""
     assert words[0] in COMMANDS, where
-    port = [] if "--port" in words else ["--port", "0"]
+    works = words[1] == "worker"
+    port = [] if works or "--port" in words else ["--port", "0"]
     command = [sys.executable, "-m", "agent_runtime", *words[1:], *port]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
         try:
-            said = ""
-            while (address := _ADDRESS.search(said)) is None:
+            said, ready = "", _WORKING if works else _ADDRESS
+            while (address := ready.search(said)) is None:
                 line = process.stdout.readline()
                 assert line, f"{where}: it ended and said:\n{said}"
                 said += line
-            assert httpx.get(address[0], follow_redirects=True).status_code == 200
+            if not works:
+                assert httpx.get(address[0], follow_redirects=True).status_code == 200
         finally:
             process.send_signal(signal.SIGINT)
             process.stdout.read()
