@@ -44,6 +44,9 @@ PUBLIC: tuple[str, ...] = (
 The page holds nothing until it has signed in; the metrics have a token of their own.
 """
 
+CARD = "/.well-known/agent-card.json"
+"""The card of the Agent2Agent protocol, which clients read before they have a token."""
+
 
 def create_app(
     app: Registry,
@@ -51,6 +54,7 @@ def create_app(
     settings: Settings | None = None,
     runtime: Runtime | None = None,
     authenticate: Authenticate | Literal["tokens", "local"] = "tokens",
+    a2a: bool = False,
 ) -> Starlette:
     """Return the service of an application, to be served or mounted in one of your own.
 
@@ -64,6 +68,7 @@ def create_app(
         authenticate: `tokens` for those of `agent-runtime tokens`; a function of your own, which
             returns the user of a request or None; or `local` for no users: whoever reaches the
             service then is the settings' user, if the request names this machine as its host.
+        a2a: whether agents of other programs may call these by the Agent2Agent protocol.
 
     Raises:
         ConfigError: a setting is not usable.
@@ -91,9 +96,9 @@ def create_app(
                 state.closing.set()
 
     made = Starlette(
-        routes=_routes(app),
+        routes=_routes(app, a2a),
         lifespan=lifespan,
-        middleware=[*_cors(settings), _guard(state)],
+        middleware=[*_cors(settings), _guard(state, a2a)],
         exception_handlers={HTTPException: _refused},
     )
     made.state.service = state
@@ -103,7 +108,7 @@ def create_app(
     return made
 
 
-def _routes(app: Registry) -> list[BaseRoute]:
+def _routes(app: Registry, a2a: bool) -> list[BaseRoute]:
     described = openapi_of(OPERATIONS)
 
     async def openapi(request: Request) -> Response:
@@ -115,7 +120,7 @@ def _routes(app: Registry) -> list[BaseRoute]:
         Route("/health", service.health),
         Route("/ready", service.ready),
         *inspector_routes(),
-        *protocol_routes(Named(app), app.spec(None), app.of_run),
+        *protocol_routes(Named(app), app.spec(None), app.of_run, a2a=a2a),
         *metrics_routes(),
     ]
 
@@ -133,13 +138,13 @@ def _hook(authenticate: Authenticate | str) -> Authenticate | None:
     return authenticate
 
 
-def _guard(state: ServiceState) -> Middleware:
+def _guard(state: ServiceState, a2a: bool) -> Middleware:
     return Middleware(
         Guard,
         settings=state.settings,
         limits=state.limits,
         authenticate=state.authenticate,
-        public=PUBLIC,
+        public=(*PUBLIC, CARD) if a2a else PUBLIC,
         upload="/files",
     )
 

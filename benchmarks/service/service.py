@@ -122,11 +122,15 @@ async def _crowd(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(server_process(url, steps=5, delay=0.2))
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        client = await stack.enter_async_context(
-            httpx.AsyncClient(
-                base_url=server.url, headers=server.headers, limits=limits, timeout=None
+        # Two, since the pool of a client searches all of its connections for each request.
+        client, busy_client = [
+            await stack.enter_async_context(
+                httpx.AsyncClient(
+                    base_url=server.url, headers=server.headers, limits=limits, timeout=None
+                )
             )
-        )
+            for _ in range(2)
+        ]
         await client.post("/api/threads", json={"id": "warm"})
         before = await server.ask("state")
         for number in range(args.idle):
@@ -138,7 +142,7 @@ async def _crowd(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]
         rested = await server.ask("state")
         async with anyio.create_task_group() as group:
             for number in range(args.busy):
-                group.start_soon(_busy, server, client, late, number < args.stuck)
+                group.start_soon(_busy, server, busy_client, late, number < args.stuck)
                 await anyio.sleep(0.02)
         busy = await server.ask("state")
     p99 = quantiles(late, n=100)[98]
@@ -151,7 +155,7 @@ async def _crowd(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]
         "unread": args.stuck,
         "events": len(late),
         "KB an idle stream": round((idle["rss"] - before["rss"]) / 1024 / max(args.idle, 1), 1),
-        "files beside sockets": files,
+        "files besides sockets": files,
         "CPU of idle streams": round((rested["cpu"] - idle["cpu"]) / 5, 3),
         "MB after": round(busy["rss"] / 2**20),
         "loop lag p99 ms": round(1000 * busy["lag p99"], 1),
@@ -160,7 +164,7 @@ async def _crowd(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]
     }
     return row, [
         at_most("delivery p99", round(p99, 3), 1.0, "s"),
-        at_most("file handles that idle streams add, beside their sockets", files, 5),
+        at_most("file handles that idle streams add to their sockets", files, 5),
     ]
 
 
@@ -170,7 +174,7 @@ async def _busy(
     started = (await client.post("/api/runs", json={"task": "Work."})).json()
     path = f"/api/runs/{started['run_id']}/events"
     if unread:
-        # Beside the stream that is read, one that is not.
+        # A second stream of the run, which is not read.
         async with (
             httpx.AsyncClient(base_url=server.url, headers=server.headers) as other,
             other.stream("GET", path),

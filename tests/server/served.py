@@ -72,13 +72,13 @@ class ServerProcess:
         assert process.stdout is not None
         try:
             with anyio.fail_after(60):
-                told = orjson.loads(await process.stdout.readline())
+                answer = orjson.loads(await process.stdout.readline())
         except BaseException:
             process.kill()
             with anyio.CancelScope(shield=True):
                 await process.wait()
             raise
-        return cls(told["url"], {"Authorization": f"Bearer {told['token']}"}, process)
+        return cls(answer["url"], {"Authorization": f"Bearer {answer['token']}"}, process)
 
     @property
     def alive(self) -> bool:
@@ -254,8 +254,8 @@ async def _watch(lags: list[float]) -> None:
         lags.append(time.monotonic() - begun - 0.02)
 
 
-def _say(told: dict[str, Any]) -> None:
-    print(orjson.dumps(told).decode(), flush=True)
+def _say(answer: dict[str, Any]) -> None:
+    print(orjson.dumps(answer).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,12 @@ class Service:
     tokens: dict[str, str]
 
     @property
+    def app(self) -> App:
+        """What it serves."""
+        registry: Any = self.state.registry
+        return registry
+
+    @property
     def state(self) -> ServiceState:
         """The service's own state."""
         app: Any = self.server.config.app
@@ -126,6 +132,7 @@ async def serving(
     agents: dict[str, Agent] | None = None,
     users: Iterable[str] = ("ann",),
     local: bool = False,
+    a2a: bool = False,
     settings: dict[str, Any] | None = None,
 ) -> AsyncGenerator[Service]:
     """Serve agents whose model answers by a script; the client is the first user's."""
@@ -138,7 +145,9 @@ async def serving(
         tokens = {user: new_token() for user in users}
         for user, token in tokens.items():
             await runtime.store.service.make_token(user, token)
-        made = create_app(app, runtime=runtime, authenticate="local" if local else "tokens")
+        made = create_app(
+            app, runtime=runtime, authenticate="local" if local else "tokens", a2a=a2a
+        )
         listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         config = uvicorn.Config(
             made, port=0, log_level="error", h11_max_incomplete_event_size=65_536, ws="none"

@@ -113,7 +113,7 @@ async def test_what_waits_in_the_database_is_counted(tmp_path: Path) -> None:
         }
         assert counts == {"queued": 0, "running": 0, "suspended": 1}
         await runtime.store.close()
-        # What the process itself knows is told although the database does not answer.
+        # What the process itself knows is shown although the database does not answer.
         client_app(client).state.backlog.at = -1e9
         answer = await client.get("/metrics")
         assert answer.status_code == 200 and "open_questions" not in answer.text

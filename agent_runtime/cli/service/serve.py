@@ -27,8 +27,11 @@ PORT = 8420
 @click.option(
     "--auth", metavar="MODULE:NAME", help="An async function from a request to its user or None."
 )
+@click.option("--a2a", is_flag=True, help="Also serve the Agent2Agent protocol.")
 @run_options
-def serve(app: str | None, host: str, port: int, auth: str | None, options: RunOptions) -> None:
+def serve(
+    app: str | None, host: str, port: int, auth: str | None, a2a: bool, options: RunOptions
+) -> None:
     """Serve threads and runs by HTTP, on this machine unless --host says otherwise.
 
     APP names an `App`, an agent or a workflow, as `module:name`; without it, the agent of
@@ -51,7 +54,7 @@ def serve(app: str | None, host: str, port: int, auth: str | None, options: RunO
         registry = load_app(app)
     else:
         registry, settings = _own_agent(options, settings)
-    _serve(registry, settings, host, port, _authenticate(auth, settings, host))
+    _serve(registry, settings, host, port, _authenticate(auth, settings, host), a2a)
 
 
 def _own_agent(options: RunOptions, settings: Settings) -> tuple[Registry, Settings]:
@@ -129,7 +132,9 @@ def _listening(host: str, port: int) -> list[socket.socket]:
     return opened
 
 
-def _serve(registry: Registry, settings: Settings, host: str, port: int, users: Any) -> None:
+def _serve(
+    registry: Registry, settings: Settings, host: str, port: int, users: Any, a2a: bool
+) -> None:
     try:
         import uvicorn
     except ImportError as error:
@@ -141,7 +146,7 @@ def _serve(registry: Registry, settings: Settings, host: str, port: int, users: 
     from agent_runtime.server import create_app
     from agent_runtime.server.process import ServiceServer
 
-    service = create_app(registry, settings=settings, authenticate=users)
+    service = create_app(registry, settings=settings, authenticate=users, a2a=a2a)
     config = uvicorn.Config(
         service, log_level="warning", access_log=False, lifespan="on",
         server_header=False, h11_max_incomplete_event_size=65_536, timeout_graceful_shutdown=10,

@@ -17,7 +17,7 @@ from pydantic import Field
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described
-from agent_runtime.server.protocols.parts import Part
+from agent_runtime.server.protocols.parts import news_of
 from agent_runtime.server.protocols.streams import text_of
 from agent_runtime.server.protocols.turns import Message, UserTurns
 
@@ -145,28 +145,10 @@ async def _ended(turns: UserTurns, run_id: str, ctx: Context[Any, Any]) -> None:
         async for part in given:
             if isinstance(part, parts.StepBegun):
                 step = part.step
-            if message := _news(part):
+            if message := news_of(part):
                 # Progress has to rise, and one step has several reports.
                 reports += 1
                 await ctx.report_progress(reports, message=f"step {step}: {message}")
-
-
-def _news(part: Part) -> str:
-    """Return what a part says of the progress; empty if it says nothing."""
-    match part:
-        case parts.StepBegun():
-            return "the model works"
-        case parts.Called(_, call):
-            return f"calls {call.name}"
-        case parts.Progressed(_, done, total, message):
-            return f"{message} ({done:g}{f' of {total:g}' if total else ''})".strip()
-        case parts.Planned(plan):
-            done = plan.counts.get("completed", 0)
-            return f"{done} of {len(plan.items)} items of the plan are done"
-        case parts.ChildBegun(_, name, key):
-            return f"sub-agent {name} works {f'on {key}' if key else ''}".strip()
-        case _:
-            return ""
 
 
 async def _status(turns: UserTurns, run_id: str) -> dict[str, Any]:

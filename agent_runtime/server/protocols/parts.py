@@ -161,3 +161,21 @@ Part: TypeAlias = (
     | Suspended
     | Over
 )
+
+
+def news_of(part: Part) -> str:
+    """Return what a part says of the progress, in a line; empty if it says nothing."""
+    match part:
+        case StepBegun():
+            return "the model works"
+        case Called(_, call):
+            return f"calls {call.name}"
+        case Progressed(_, done, total, message):
+            return f"{message} ({done:g}{f' of {total:g}' if total else ''})".strip()
+        case Planned(plan):
+            done = plan.counts.get("completed", 0)
+            return f"{done} of {len(plan.items)} items of the plan are done"
+        case ChildBegun(_, name, key):
+            return f"sub-agent {name} works {f'on {key}' if key else ''}".strip()
+        case _:
+            return ""

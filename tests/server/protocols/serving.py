@@ -129,7 +129,10 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
 
         agent = Agent(tools=[double, hold, erase], instructions="Work.", asking=True)
         app = Starlette(
-            routes=[Route("/gate", open_gate, methods=["POST"]), *protocol_routes({"desk": agent})],
+            routes=[
+                Route("/gate", open_gate, methods=["POST"]),
+                *protocol_routes({"desk": agent}, a2a=True),
+            ],
             middleware=[Middleware(Users)],
         )
         app.state.runtime = runtime
