@@ -62,7 +62,7 @@ def test_a_run_that_exhausted_its_budget_gets_a_larger_one(machine: Machine) -> 
     assert ended.exit_code == exits.STOPPED and len(machine.server.requests) == 0
     [run] = re.findall(r"agent-runtime resume (\S+)", ended.stderr)
     assert f"agent-runtime usage --run {run}" in ended.stderr
-    assert "Limits besides steps: $0.0001 for this run; no time limit" in ended.stderr
+    assert "Limits other than steps: $0.0001 for this run; no time limit" in ended.stderr
     assert machine.invoke("resume", run, **prices).exit_code == exits.STOPPED
 
     changed = machine.invoke("budget", run, "--usd", "0.01", "--tokens", "10")

@@ -270,7 +270,7 @@ def describe_limits(settings: Settings) -> str:
         _known(others),
         _known(seconds) or "no time limit (--timeout sets one)",
     ]
-    return f"Limits besides steps: {'; '.join(filter(None, parts))}."
+    return f"Limits other than steps: {'; '.join(filter(None, parts))}."
 
 
 def _known(limits: Mapping[str, float | None]) -> str:
