@@ -155,7 +155,7 @@ async def _crowd(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]
         "unread": args.stuck,
         "events": len(late),
         "KB an idle stream": round((idle["rss"] - before["rss"]) / 1024 / max(args.idle, 1), 1),
-        "files besides sockets": files,
+        "files other than sockets": files,
         "CPU of idle streams": round((rested["cpu"] - idle["cpu"]) / 5, 3),
         "MB after": round(busy["rss"] / 2**20),
         "loop lag p99 ms": round(1000 * busy["lag p99"], 1),
