@@ -60,7 +60,7 @@ def show(question: Question, *, said: bool = False, blank: bool = True) -> None:
     """Show a question and its choices.
 
     Args:
-        said: whether what the agent said beside the call is on the screen already.
+        said: whether what the agent said with the call is on the screen already.
         blank: whether a blank row comes first.
     """
     from agent_runtime.human.display import escape_invisible

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Sees the events of a run beside its caller's listener: called with each, closed at its end.
+    """Sees the events of a run as its caller's listener does: called with each, closed at its end.
 
     It must be quick, and raise nothing.
     """
