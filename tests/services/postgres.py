@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.services.process import (
     dismiss,
     ordinary_user,
     primary_group,
+    temporary_folder,
     watchman,
 )
 
@@ -43,7 +43,7 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "max_wal_size": "2GB",
+    "max_wal_size": "256MB",
     "log_checkpoints": "off",
     # Recovery after a kill then makes one call for the file system, not one for each of its files.
     "recovery_init_sync_method": "syncfs" if sys.platform == "linux" else "fsync",
@@ -253,7 +253,7 @@ _scratches: dict[Path, subprocess.Popen[bytes]] = {}
 
 
 def _scratch(name: str) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix=f"agent-runtime-{name}-"))
+    folder = temporary_folder(name)
     _scratches[folder] = watchman('rm -rf "$1"', str(folder))
     return folder
 
