@@ -1,4 +1,4 @@
-"""Faults of the model, through litellm's whole path: how each run ends, and its resume."""
+"""Faults of the model, from the wire to the end of a run: how each run ends, and its resume."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_runtime import Agent, LiteLLMModel
+from agent_runtime import Agent, NativeModel
 from agent_runtime.errors import (
     ModelAuthError,
     ModelError,
@@ -126,7 +126,7 @@ async def test_a_refused_connection_fails_the_run_and_another_model_resumes_it(
     async with serve([OK]) as closed:
         url = closed.server.base_url
     async with serve([OK]) as world:
-        unreachable = LiteLLMModel("openai/test", base_url=url, api_key=KEY, retries=1)
+        unreachable = NativeModel("openai/test", base_url=url, api_key=KEY, retries=1)
         with pytest.raises(ModelUnavailable, match="cannot be reached") as raised:
             await world.run(Agent(unreachable))
         assert "base URL" in raised.value.cure

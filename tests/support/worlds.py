@@ -13,8 +13,8 @@ import pytest
 from agent_runtime import (
     Agent,
     Event,
-    LiteLLMModel,
     Model,
+    NativeModel,
     RunResult,
     Runtime,
     ScriptedModel,
@@ -135,7 +135,7 @@ def serve(
         script: Any = replies if callable(replies) else in_turn(replies)
         async with OpenAIServer(script, factor=factor) as server:
             options = {"base_url": server.base_url, "api_key": KEY, "retries": 2} | options
-            model = LiteLLMModel(options.pop("name", "openai/test"), **options)
+            model = NativeModel(options.pop("name", "openai/test"), **options)
             opened_with = Settings(
                 database_url=database_url, **(REPEATING | FAILING | (settings or {}))
             )

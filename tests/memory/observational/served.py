@@ -1,7 +1,7 @@
 """Runs with memory whose provider is a server on loopback that plays both models.
 
 It answers as the agent's model, and also as the Observer and the Reflector, which use the run's own
-model: all of it through litellm and HTTP.
+model: all of it through HTTP.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
+from agent_runtime import Agent, Event, NativeModel, RunResult, Runtime, Settings, tool
 from agent_runtime.memory.observational.observer import model as model_observer
 from agent_runtime.memory.observational.reflector import model as model_reflector
 from agent_runtime.models import attempts
@@ -186,7 +186,7 @@ async def serve(
     patch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
     provider = Provider(remember, steps)
     async with OpenAIServer(provider, factor=factor) as server:
-        model = LiteLLMModel("openai/test", base_url=server.base_url, api_key=KEY, retries=1)
+        model = NativeModel("openai/test", base_url=server.base_url, api_key=KEY, retries=1)
         configured = Settings(database_url=url, **(LIMITS | settings))
         async with Runtime.open(configured, model=model) as runtime:
             yield Served(runtime, provider, server, look)

@@ -1,4 +1,4 @@
-"""An Observer that is down, slow, empty, repetitive or hostile, in whole runs through litellm.
+"""An Observer that is down, slow, empty, repetitive or hostile, in whole runs over HTTP.
 
 In every case the run finishes, each prompt covers each node once and stays within its limits, rules
 write the observations that the Observer did not, and an event gives the reason.
