@@ -173,9 +173,7 @@ def temporary_folder(name: str) -> Path:
     in memory.
     """
     roomy = IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= MEMORY_BYTES
-    return Path(
-        tempfile.mkdtemp(prefix=f"agent-runtime-{name}-", dir=IN_MEMORY if roomy else None)
-    )
+    return Path(tempfile.mkdtemp(prefix=f"agent-runtime-{name}-", dir=IN_MEMORY if roomy else None))
 
 
 def watchman(script: str, *arguments: str) -> subprocess.Popen[bytes]:
