@@ -231,7 +231,7 @@ async def test_a_drain_leaves_no_background_run_at_work(settings: Settings) -> N
     async with Runtime.open(settings) as runtime:
         root = await runtime.run(delegating(child), "Go.")
         await child.begun.wait()
-        await runtime.drain(0)
+        await runtime.drain(0, pause=0)
         assert runtime.health().running == runtime.health().background == 0
         [run] = await runtime.store.of("local").runs.list(parent_run_id=root.run_id)
         assert (run.status, run.stop_reason) == ("suspended", "interrupted")
