@@ -235,6 +235,7 @@ def mutations(records: Records) -> Iterator[tuple[str, Records]]:
     assert len({key.partition(".")[0] for key in seen}) >= 9 <= len(SECTIONS)
 
 
+@pytest.mark.slow
 def test_no_changed_field_of_an_export_starts_anything(desk: Desk) -> None:
     outcomes = anyio.run(_try_all, desk, list(mutations(armed(desk))))
 

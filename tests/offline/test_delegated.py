@@ -126,6 +126,7 @@ async def test_an_empty_folder_is_surveyed(root: Path, store: Path) -> None:
     assert seen.report.number("Files") == seen.report.number("Read") == 0
 
 
+@pytest.mark.slow
 async def test_of_thousands_of_files_a_sample_is_read_and_folders_are_not_files(
     root: Path, store: Path
 ) -> None:

@@ -7,6 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from agent_runtime.cli import exit_codes as exits
 from tests.support.command import COMMAND, clean_environ
 
@@ -44,6 +46,7 @@ def live(folder: Path, *arguments: str, lines: int = LINES) -> bool:
         return ended
 
 
+@pytest.mark.slow
 def test_a_survey_killed_at_random_instants_ends_with_the_same_findings(tmp_path: Path) -> None:
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     for folder in (calm, killed):

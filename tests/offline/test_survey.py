@@ -184,6 +184,7 @@ async def test_many_extensions_beyond_a_limit_are_counted_together(large: Path) 
     assert report.extensions["others"] == tuple(map(sum, zip(*rest, strict=True)))
 
 
+@pytest.mark.slow
 async def test_state_carried_between_steps_stays_small(large: Path) -> None:
     for number in range(12):
         name = f"{number}" * 120
