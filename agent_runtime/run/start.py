@@ -14,6 +14,7 @@ from agent_runtime.errors import ConfigError, Conflict, LeaseLost, RunCancelled,
 from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.files.long_texts import MESSAGE_CHARS, keep_long_text
+from agent_runtime.human.gate import calls_that_asked
 from agent_runtime.human.interruptions import Rerun, Resolution, resolved_result
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
@@ -378,6 +379,7 @@ async def take_over(
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)
+            log.exchange.asked = await calls_that_asked(store, run.id, node.seq)
             await name_left_commands(run, owner, log.exchange, taken.unverified)
             _apply(decided, log.exchange, taken.unverified)
         taken.seen = await SeenFiles.of_resumed(log)
