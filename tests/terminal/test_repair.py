@@ -11,7 +11,7 @@ from anyio.from_thread import start_blocking_portal
 
 from agent_runtime.testing import Anthropic, Call, Say, StrictServer, Turn
 from tests.support.command import COMMAND, clean_environ
-from tests.terminal.small_project import git, is_alive, make_project, server_pid, passes_its_tests
+from tests.terminal.small_project import git, is_alive, make_project, passes_its_tests, server_pid
 from tests.terminal.tmux import Tmux, shell_in_tmux
 
 pytestmark = pytest.mark.slow
