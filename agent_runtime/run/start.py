@@ -360,8 +360,7 @@ async def take_over(
                 f"Run {run.id} was cancelled while nobody worked on it.",
                 cure="Resume it once more to continue all the same.",
             )
-        # From now on the owner is this process.
-        owner = run.owner
+        owner = run.owner  # From now on it is this process.
         log, run = await take_log(store, run, on_event)
     except LeaseLost as error:
         raise ThreadBusy(
