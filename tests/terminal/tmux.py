@@ -19,7 +19,7 @@ from tests.services.process import MissingPart
 from tests.support.command import clean_environ
 
 PROMPT = "sh> "
-SECONDS = 30
+SECONDS = 90
 HISTORY = 20_000
 """Rows that tmux keeps of what has left the screen."""
 
