@@ -62,6 +62,16 @@ INTERRUPTED = (
 )
 
 
+async def calls_that_asked(store: UserStore, run_id: str, node: int) -> set[int]:
+    """Return the indices of an exchange's calls that asked a person something while they ran."""
+    rows = await store.questions.list(run_id=run_id, limit=10_000)
+    return {
+        row.position
+        for row in rows
+        if row.node_id == node and row.position is not None and OF_TOOL in row.body
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyCall:
     """A call that can run.

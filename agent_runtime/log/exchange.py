@@ -24,6 +24,7 @@ class Exchange:
         marked: the calls that the log has as started.
         started: those of them that have begun, or may have begun in a dead process.
         failed: results of calls that end the run; they are recorded when the exchange closes.
+        asked: calls that ran until they asked a person something, before the run was suspended.
     """
 
     seq: int
@@ -33,6 +34,7 @@ class Exchange:
     marked: set[int] = field(default_factory=set[int])
     started: set[int] = field(default_factory=set[int])
     failed: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    asked: set[int] = field(default_factory=set[int])
 
     @property
     def waiting(self) -> int:

@@ -14,6 +14,7 @@ from agent_runtime.errors import ConfigError, Conflict, LeaseLost, RunCancelled,
 from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.files.long_texts import MESSAGE_CHARS, keep_long_text
+from agent_runtime.human.gate import calls_that_asked
 from agent_runtime.human.interruptions import Rerun, Resolution, resolved_result
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
@@ -359,8 +360,7 @@ async def take_over(
                 f"Run {run.id} was cancelled while nobody worked on it.",
                 cure="Resume it once more to continue all the same.",
             )
-        # From now on the owner is this process.
-        owner = run.owner
+        owner = run.owner  # From now on it is this process.
         log, run = await take_log(store, run, on_event)
     except LeaseLost as error:
         raise ThreadBusy(
@@ -378,6 +378,7 @@ async def take_over(
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)
+            log.exchange.asked = await calls_that_asked(store, run.id, node.seq)
             await name_left_commands(run, owner, log.exchange, taken.unverified)
             _apply(decided, log.exchange, taken.unverified)
         taken.seen = await SeenFiles.of_resumed(log)

@@ -14,6 +14,7 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound, StoreError, ThreadBusy
 from agent_runtime.events import Event
 from agent_runtime.human.approval_rules import SHELL
+from agent_runtime.human.gate import calls_that_asked
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
 from agent_runtime.log.exchange import Exchange
@@ -152,6 +153,7 @@ async def _end(log: RunLog, run: Run) -> None:
     # The agent is not known here, and so not which of its tools are idempotent; none of the calls
     # runs again, so it does not matter.
     log.exchange, _ = reopen(node, Toolset(()))
+    log.exchange.asked = await calls_that_asked(log.store, run.id, node.seq)
     done = abandoned_results(log.exchange)
     results = log.exchange.results | done
     texts = [results[index].text for index in range(len(results))]

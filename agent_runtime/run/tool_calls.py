@@ -45,6 +45,10 @@ SELF_CANCELLED = (
     "The tool failed: it was cancelled from inside, or what it waited for was. Its effect is "
     "unverified. Check what it did before you repeat it."
 )
+ASKED = (
+    "The call ran until it asked a person, and was stopped there: its effect up to then is "
+    "unverified. Check what it did before you repeat it."
+)
 CANCELLED = "The run was cancelled before this call was started. It did not run."
 
 
@@ -304,6 +308,8 @@ def abandoned_results(exchange: Exchange, tools: Toolset | None = None) -> dict[
         tool = tools.get(call.name) if tools else None
         if (failed := exchange.failed.get(index)) is not None:
             done[index] = failed
+        elif index not in exchange.started and index in exchange.asked:
+            done[index] = ToolResult(ASKED, outcome="interrupted")
         elif index not in exchange.started:
             done[index] = ToolResult(CANCELLED, outcome="cancelled")
         elif tool is not None and tool.in_thread:

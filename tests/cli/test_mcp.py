@@ -165,3 +165,21 @@ def test_a_prompt_is_a_command_of_a_chat(machine: Machine) -> None:
     assert "  | Review a b.py (deep)." in chat.stderr
     [request] = machine.server.requests
     assert request.json["messages"][-1]["content"] == "Review a b.py (deep)."
+
+
+def test_the_prompts_of_a_server_complete_once_its_name_begins(machine: Machine) -> None:
+    machine.invoke("mcp", "add", "sums", sys.executable, sdk_server.__file__)
+    (other := machine.folder / "server").mkdir()
+    added = machine.invoke("mcp", "add", "tool", "--", *command(other))
+    assert added.exit_code == 0, added.stderr
+    environ = machine.environ | {"PROMPT_TOOLKIT_NO_CPR": "1"}
+    with at_terminal(machine.folder, environ, "chat") as screen:
+        screen.until("/help lists", ">")
+        screen.type("/su", end="")
+        screen.until("/sums__review", "file [depth]  Review a file.")
+        # A server whose name was not begun is not started.
+        assert not noted(other, "pids")
+        screen.type("\t", end="")
+        screen.until("> /sums__review")
+        screen.type(" a.py", end="\r")
+        screen.until("| Review a.py (short).", "Done after")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec
+from agent_runtime.cli.chat.server_prompts import SEPARATOR
 from agent_runtime.cli.chat.slash import SLASH, arguments_of, help_lines
 from agent_runtime.cli.display.view import View
 from agent_runtime.cli.parameters.run_options import NO_MODEL
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
 
 LEAVE = ("/exit", "/quit")
-SEPARATOR = "__"
-"""Between the names of a server and of its prompt."""
 
 
 class Conversation:

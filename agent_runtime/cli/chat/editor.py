@@ -6,10 +6,10 @@ import asyncio
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import anyio
 
@@ -28,6 +28,7 @@ HISTORY = "chat_history"
 """The file with the lines of earlier chats, in the user's folder for state."""
 HISTORY_BYTES = 1_000_000
 ATTACH = "/attach"
+Prompts: TypeAlias = Callable[[str], Awaitable[Mapping[str, str]]]
 MENU_ROWS = 4
 """Rows that are kept free for the menu of completions while the agent works."""
 ERASE_DOWN = "\x1b[K\x1b7\x1b[C\x1b[J\x1b8"
@@ -69,11 +70,15 @@ class Editor:
     Enter sends; Alt-Enter, or a backslash at the end of a line, begins a new line, and pasted lines
     stay together. What is typed when a run ends is kept for the next line.
 
+    Args:
+        commands: what the commands of a chat mean, by name.
+        prompts: returns the same of the commands that begin with a text and are not known at once.
+
     Attributes:
         on_interrupt: called for each Ctrl-C while the agent works.
     """
 
-    def __init__(self, commands: Mapping[str, str]) -> None:
+    def __init__(self, commands: Mapping[str, str], prompts: Prompts | None = None) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.application import get_app_session
 
@@ -88,7 +93,7 @@ class Editor:
         # what is written above the line comes from a thread that knows no other session.
         with redirect_stdout(error_stream()):
             output = self._output = get_app_session().output
-        completer, history = _completer(commands), _history()
+        completer, history = _completer(commands, prompts), _history()
         self._at_rest: PromptSession[str] = PromptSession(
             history=history,
             completer=completer,
@@ -225,7 +230,7 @@ def _keys(on_interrupt: Callable[[], None] | None = None) -> KeyBindings:
     return keys
 
 
-def _completer(commands: Mapping[str, str]) -> Completer:
+def _completer(commands: Mapping[str, str], prompts: Prompts | None) -> Completer:
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
     from prompt_toolkit.document import Document
 
@@ -247,6 +252,16 @@ def _completer(commands: Mapping[str, str]) -> Completer:
                         yield Completion(one, -len(name), display_meta=meaning)
             elif name == ATTACH:
                 yield from paths.get_completions(Document(rest), complete_event)
+
+        async def get_completions_async(
+            self, document: Document, complete_event: CompleteEvent
+        ) -> AsyncGenerator[Completion, None]:
+            for one in self.get_completions(document, complete_event):
+                yield one
+            text = document.text_before_cursor
+            if prompts is not None and text.startswith("/") and " " not in text:
+                for one, meaning in (await prompts(text)).items():
+                    yield Completion(one, -len(text), display_meta=meaning)
 
     return Commands()
 

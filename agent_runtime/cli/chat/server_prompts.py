@@ -5,12 +5,74 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agent_runtime.cli.agents import Spec, servers_of
 from agent_runtime.cli.terminal import say
 
+if TYPE_CHECKING:
+    from agent_runtime.tools.mcp.prompts import McpPrompt
+    from agent_runtime.tools.mcp.server import McpServer
+
 LIST = "prompts"
 SHOWN_LINES = 20
+SEPARATOR = "__"
+"""Between the names of a server and of its prompt."""
+
+
+class ServerPrompts:
+    """The prompts of a chat's servers, for completion; each server is asked once."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._known: dict[str, dict[str, str]] = {}
+
+    async def beginning(self, typed: str) -> Mapping[str, str]:
+        """Return what the prompts mean whose names, with a slash, begin with what is typed.
+
+        It starts the servers whose names fit and that were not asked before.  What fails has no
+        completions: choosing a prompt says why.
+        """
+        import anyio.to_thread
+
+        from agent_runtime.errors import AgentRuntimeError
+
+        try:
+            servers = await anyio.to_thread.run_sync(servers_of, self._spec)
+            for server in servers:
+                start = f"/{server.name}{SEPARATOR}"
+                fits = typed.startswith(start) or (start.startswith(typed) and len(typed) > 1)
+                if fits and server.name not in self._known:
+                    self._known[server.name] = await _meanings(server)
+        except AgentRuntimeError:
+            # A server is not trusted, or the SDK is missing.
+            return {}
+        found = (one for prompts in self._known.values() for one in prompts.items())
+        return {name: meaning for name, meaning in found if name.startswith(typed)}
+
+
+async def _meanings(server: McpServer) -> dict[str, str]:
+    """Return what a server's prompts mean, by their names with a slash; none if it fails."""
+    from agent_runtime.errors import McpServerFailed
+    from agent_runtime.human.display import escape_invisible
+    from agent_runtime.tools.mcp.prompts import mcp_prompts
+
+    try:
+        found = await mcp_prompts([server])
+    except McpServerFailed:
+        return {}
+    return {
+        f"/{one.name}": f"{_takes(one)}  {escape_invisible(one.description)}".strip()
+        for one in found
+    }
+
+
+def _takes(prompt: McpPrompt) -> str:
+    """Return the arguments of a prompt as they are shown, the optional ones in brackets."""
+    from agent_runtime.human.display import escape_invisible
+
+    shown = ((escape_invisible(name), needed) for name, needed in prompt.arguments.items())
+    return " ".join(name if needed else f"[{name}]" for name, needed in shown)
 
 
 def chosen(spec: Spec, name: str, rest: str) -> str:
@@ -31,11 +93,8 @@ def chosen(spec: Spec, name: str, rest: str) -> str:
         if name != LIST:
             say(f"There is no prompt {escape_invisible(name)}.")
         for one in found:
-            takes = " ".join(
-                shown if needed else f"[{shown}]"
-                for shown, needed in ((escape_invisible(a), b) for a, b in one.arguments.items())
-            )
-            say(f"  /{one.name} {takes}".rstrip() + f"  {escape_invisible(one.description)}")
+            usage = f"  /{one.name} {_takes(one)}".rstrip()
+            say(f"{usage}  {escape_invisible(one.description)}")
         if not found:
             say("No MCP server of this chat has prompts.")
         return ""

@@ -48,9 +48,11 @@ def chat(thread: str | None, options: RunOptions) -> None:
     thread = thread or str(uuid.uuid4())
     say(f"Thread {thread}. /help lists the commands; Ctrl-D or /quit leaves.")
     if can_edit():
+        from agent_runtime.cli.chat.server_prompts import ServerPrompts
         from agent_runtime.cli.chat.steering import Steering
 
-        editor = Editor({name: one.meaning for name, one in SLASH.items()})
+        prompts = ServerPrompts(spec).beginning
+        editor = Editor({name: one.meaning for name, one in SLASH.items()}, prompts)
         lines, steering = editor, Steering(editor)
     else:
         lines, steering = PlainLines(), None

@@ -14,7 +14,7 @@ from mcp_types import (
 )
 
 from agent_runtime import Agent, McpServer, ToolContext, tool
-from agent_runtime.models.scripted import call, say
+from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.tools.mcp.elicitation import MAX_ROUNDS, NOBODY, NotAskable, awaiting, reply_of
 from agent_runtime.tools.questions import ToolAnswer
 from tests.support.worlds import Play
@@ -62,6 +62,18 @@ async def test_a_question_that_is_declined_ends_the_call(play: Play) -> None:
         assert (await world.resume(Agent(tools=[server()]))).ok
         [(outcome, text)] = await world.results("t")
         assert outcome == "error" and "decline" in text
+
+
+async def test_a_call_that_asked_and_was_cancelled_may_have_had_an_effect(play: Play) -> None:
+    # The other call waits for an approval, and has not begun.
+    both = calls(raw_call("sums__send", what="it"), raw_call("sums__add", a=1, b=2))
+    async with play([both], settings={"approve": "sums__add"}) as world:
+        result = await world.run(Agent(tools=[server()]), thread="t")
+        assert {one.tool for one in result.questions} >= {"sums__add"}
+        await world.runtime.cancel(result.run_id)
+        (asked, text), (waiting, _) = await world.results("t")
+        assert (asked, waiting) == ("interrupted", "cancelled")
+        assert "ran until it asked a person" in text and "unverified" in text
 
 
 async def test_where_nobody_can_be_asked_the_call_is_refused(play: Play) -> None:

@@ -1,0 +1,1 @@
+"""The command line in tmux, as a person uses it."""
