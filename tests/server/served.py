@@ -23,11 +23,11 @@ import anyio
 import httpx
 import orjson
 import psutil
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_runtime import Agent
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, ScriptedModel, call, say
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.server.serving import Service, double, serving, stream
 
 REPOSITORY = Path(__file__).parents[2]

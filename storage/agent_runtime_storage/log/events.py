@@ -93,7 +93,7 @@ class SqlEvents:
             # For runs that begin below; each has an event, which shows its thread.
             listener = stack.enter_context(signals.listen(topic_of(user, tree_topic(root))))
             heard: set[str] = set()
-            runs: set[str | None] = set()
+            runs: set[str | None] = {run_id}
             while True:
                 for one in {thread, *known} - heard:
                     heard.add(one)
