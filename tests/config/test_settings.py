@@ -100,6 +100,7 @@ DEFAULTS: dict[str, object] = {
     "service_max_runs": 10,
     "service_max_streams": 20,
     "service_heartbeat": 15.0,
+    "service_stall": 60.0,
     "service_origins": "",
     "telemetry_content": False,
     "metrics_token": None,

@@ -231,7 +231,8 @@ async def _main(database_url: str, steps: int, delay: float) -> None:
         _say({"url": service.url, "token": service.tokens["ann"]})
         lags: list[float] = []
         # Each connection takes it when it is made.
-        service.server.config.loaded_app = written = Written(service.server.config.loaded_app)
+        config: Any = service.server.config
+        config.loaded_app = written = Written(config.loaded_app)
         tasks = [
             asyncio.create_task(_answer(service, agent, reader, lags, written, stopped)),
             asyncio.create_task(_watch(lags)),
