@@ -199,6 +199,7 @@ GOOD: list[tuple[str, str, object]] = [
     ("SERVICE_MAX_RUNS", "1", 1),
     ("SERVICE_MAX_STREAMS", "2", 2),
     ("SERVICE_HEARTBEAT", "1.5", 1.5),
+    ("SERVICE_STALL", "2.5", 2.5),
     ("SERVICE_ORIGINS", "https://app.example.com", "https://app.example.com"),
     ("TELEMETRY_CONTENT", "true", True),
     ("METRICS_TOKEN", "of-a-scraper-0123", SecretStr("of-a-scraper-0123")),

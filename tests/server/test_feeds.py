@@ -55,7 +55,7 @@ class Stream:
         return bool(self.got) and b'"last":true' in self.got[-1].data
 
     async def read(self, most: int = 1 << 30) -> None:
-        """Read until there are so many, the last, an error or a cancellation."""
+        """Read until there is this number, the last, an error or a cancellation."""
         with self.scope:
             async with aclosing(self._events) as batches:
                 try:
@@ -154,14 +154,14 @@ async def test_one_stream_leaves_and_the_last_ends_the_feed(database_url: str) -
 
 
 async def test_the_end_of_a_thread_ends_its_streams(database_url: str) -> None:
-    feeds = Feeds()
+    feeds, streams = Feeds(), list[Stream]()
     async with user_of(database_url) as user, anyio.create_task_group() as group:
         await user.threads.ensure("t1")
-        streams = [Stream(feeds, thread_source(user, "ann", "t1")) for _ in range(3)]
+        streams += [Stream(feeds, thread_source(user, "ann", "t1")) for _ in range(3)]
         for one in streams:
             group.start_soon(one.read)
         await until(lambda: len(feeds) == 1)
-        await user.retention.delete_thread("t1")
+        await user.upkeep.delete_thread("t1")
     assert all(isinstance(one.error, NotFound) for one in streams)
     assert not len(feeds)
 

@@ -105,12 +105,16 @@ class SqlRuns:
             # A missing thread breaks the run's foreign key before its own statement can miss.
             await self._scope.require_thread(run.thread_id)
             raise error
-        self._scope.announce(
-            run.thread_id, lambda: self._statements.appended(run.thread_id, batch, rows)
-        )
+        self._announce(run.thread_id, batch, rows)
         # For whoever follows the tree, and does not know this thread yet.
         self._scope.announce(tree_topic(root))
         return lease, int(rows[thread_at][0][0])
+
+    def _announce(
+        self, thread_id: str, batch: Sequence[Statement], rows: Sequence[Sequence[Row]]
+    ) -> None:
+        news = functools.partial(self._statements.appended, thread_id, batch, rows)
+        self._scope.announce(thread_id, news)
 
     async def _has_begun(self, run: NewRun) -> bool:
         if run.epoch is None:
@@ -182,7 +186,7 @@ class SqlRuns:
             if not isinstance(error, BatchMissed):
                 raise
             raise missed_error(error.label, thread_id) from error
-        self._scope.announce(thread_id, lambda: self._statements.appended(thread_id, batch, rows))
+        self._announce(thread_id, batch, rows)
         return int(rows[0][0][0])
 
     async def _recommit(
