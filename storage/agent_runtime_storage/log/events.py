@@ -54,6 +54,7 @@ class SqlEvents:
                         if news[-1][1].id > after:
                             # Another process has written in between.
                             break
+                        await anyio.sleep(pause)
                     await anyio.sleep_until(next_read)
 
     async def of_tree(
@@ -116,6 +117,7 @@ class SqlEvents:
                             elif event.id > last:
                                 # Written in between by another process, or of another run.
                                 complete = False
+                        await anyio.sleep(pause)
                     await anyio.sleep_until(next_read)
 
 
