@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 
@@ -21,6 +21,8 @@ from agent_runtime.server.problems import ServiceError
 _DIGEST, _POSITION = 6, 5
 _RETRY = b"retry: 1000\n\n"
 _FAREWELL_SECONDS = 1.0
+_MOST_BYTES = 64 << 10
+"""What is given to the server at once; it takes no more while a client reads nothing."""
 MOST_THREADS = 1000
 """The most threads of a stream: each adds to the cursor, which clients send in a header."""
 
@@ -83,7 +85,8 @@ class EventStream(Response):
 
     It ends with the source, when the client leaves, and when the service closes; a client that
     comes again with `Last-Event-ID` continues after the last event that it got.  A client that
-    reads slowly stops the reads of its own stream, which costs no memory.
+    reads slowly stops the reads of its own stream, which costs no memory; the server breaks the
+    connection of one that reads nothing.
 
     Args:
         batches: yields events to send, and empty batches where a comment is due; closed at the end.
@@ -134,11 +137,22 @@ class EventStream(Response):
         async with aclosing(self._batches) as batches:
             try:
                 async for batch in batches:
-                    await _send(send, b"".join(map(self._written, batch)) or b": \n\n")
+                    await self._send_batch(send, batch)
             except NotFound:
                 # It was deleted meanwhile: asked again, the service says so.
                 return
         await _send(send, b"event: end\ndata: {}\n\n")
+
+    async def _send_batch(self, send: Send, batch: Sequence[EncodedEvent]) -> None:
+        parts, size = [] if batch else [b": \n\n"], 0
+        for event in batch:
+            parts.append(self._written(event))
+            size += len(event.data)
+            if size >= _MOST_BYTES:
+                await _send(send, b"".join(parts))
+                parts, size = [], 0
+        if parts:
+            await _send(send, b"".join(parts))
 
     def _written(self, event: EncodedEvent) -> bytes:
         cursor = self._cursor.after(event.thread_id, event.id)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import functools
 import random
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -16,7 +20,7 @@ import httpx
 
 from agent_runtime_storage import open_store
 from benchmarks.frame import Report, Row, Target, at_most
-from tests.server.served import Pair, ServerProcess, server_process
+from tests.server.served import CREATED, Pair, ServerProcess, server_process
 from tests.server.serving import stream
 
 EVENTS_PAGE = 100_000
@@ -30,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="runs of each kind to compare")
     parser.add_argument("--idle", type=int, default=2000, help="idle streams")
     parser.add_argument("--busy", type=int, default=200, help="busy streams")
+    parser.add_argument("--delay", type=float, default=4.0, help="seconds of a call of a model")
     parser.add_argument("--stuck", type=int, default=20, help="busy streams that nobody reads")
     parser.add_argument("--only", choices=["breaks", "cost", "streams"], help="one of the parts")
     parser.add_argument("--database", help="an empty Postgres database instead of a file")
@@ -45,12 +50,12 @@ def run(args: argparse.Namespace) -> Report:
             if args.only in (None, name):
                 url = args.database or f"file:{Path(folder) / f'{name}.db'}"
                 row, found = anyio.run(part, url, args)
-                rows.append(row)
+                rows += row
                 targets += found
     return Report("service", rows, targets)
 
 
-async def _breaks(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]:
+async def _breaks(url: str, args: argparse.Namespace) -> tuple[list[Row], list[Target]]:
     """Break off clients and end servers at random moments; compare their logs with the store's."""
     chance, begun = random.Random(1), time.monotonic()
     wrong = breaks = runs = 0
@@ -79,10 +84,10 @@ async def _breaks(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]
         "wrong logs": wrong,
         "seconds": round(time.monotonic() - begun, 1),
     }
-    return row, [at_most("logs that differ from the store's", wrong, 0)]
+    return [row], [at_most("logs that differ from the store's", wrong, 0)]
 
 
-async def _cost(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]:
+async def _cost(url: str, args: argparse.Namespace) -> tuple[list[Row], list[Target]]:
     """Compare the CPU time of a step through the service, with one stream, with the library's."""
     through: list[float] = []
     whole: list[float] = []
@@ -113,43 +118,63 @@ async def _cost(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]:
         "ratio": ratio,
         "ratio with the client": round(median(whole) / median(library), 3),
     }
-    return row, [at_most("a step by the service, to one by the library", ratio, 1.15)]
+    return [row], [at_most("a step by the service, to one by the library", ratio, 1.15)]
 
 
-async def _crowd(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]:
+async def _crowd(url: str, args: argparse.Namespace) -> tuple[list[Row], list[Target]]:
     """Keep idle streams open, and measure how late events come to busy ones."""
-    late: list[float] = []
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(server_process(url, steps=5, delay=0.2))
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        # Two, since the pool of a client searches all of its connections for each request.
-        client, busy_client = [
-            await stack.enter_async_context(
-                httpx.AsyncClient(
-                    base_url=server.url, headers=server.headers, limits=limits, timeout=None
-                )
+    rows: list[Row] = []
+    targets: list[Target] = []
+    # The models of the first answer as slowly as real ones, those of the second at once: then the
+    # process has more to do than it can.
+    for name, delay, steps in (("paced", args.delay, 5), ("flat out", 0.2, 5)):
+        async with AsyncExitStack() as stack:
+            database = url if url.startswith("postgres") else f"{url}-{name.replace(' ', '-')}"
+            server = await stack.enter_async_context(
+                server_process(database, steps=steps, delay=delay)
             )
-            for _ in range(2)
-        ]
-        await client.post("/api/threads", json={"id": "warm"})
-        before = await server.ask("state")
-        for number in range(args.idle):
-            await client.post("/api/threads", json={"id": f"idle-{number}"})
-            path = f"/api/threads/idle-{number}/events"
-            await stack.enter_async_context(client.stream("GET", path))
-        idle = await server.ask("state")
-        await anyio.sleep(5)
-        rested = await server.ask("state")
-        async with anyio.create_task_group() as group:
-            for number in range(args.busy):
-                group.start_soon(_busy, server, busy_client, late, number < args.stuck)
-                await anyio.sleep(0.02)
-        busy = await server.ask("state")
+            row, found = await _crowded(server, stack, args, delay)
+        rows.append({"table": "streams", "load": name} | row)
+        targets += [replace(one, name=f"{one.name}, {name}") for one in found]
+    return rows, targets
+
+
+async def _crowded(
+    server: ServerProcess, stack: AsyncExitStack, args: argparse.Namespace, delay: float
+) -> tuple[dict[str, Any], list[Target]]:
+    client = await stack.enter_async_context(
+        httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=None)
+    )
+    await client.post("/api/threads", json={"id": "warm"})
+    before = await server.ask("state")
+    for number in range(args.idle):
+        await client.post("/api/threads", json={"id": f"idle-{number}"})
+        await stack.enter_async_context(_opened(server, f"idle-{number}"))
+    idle = await server.ask("state")
+    await anyio.sleep(5)
+    rested = await server.ask("state")
+    late: list[float] = []
+    begun = time.monotonic()
+    own = time.process_time()
+    async with anyio.create_task_group() as group:
+        for number in range(args.busy):
+            thread = f"busy-{number}"
+            await client.post("/api/threads", json={"id": thread})
+            if number < args.stuck:
+                await stack.enter_async_context(_opened(server, thread))
+            group.start_soon(_read, await stack.enter_async_context(_opened(server, thread)), late)
+        await server.ask("state")
+        begun, own = time.monotonic(), time.process_time()
+        for number in range(args.busy):
+            body = {"task": "Work.", "thread_id": f"busy-{number}"}
+            group.start_soon(functools.partial(client.post, "/api/runs", json=body))
+            await anyio.sleep(delay / args.busy)
+    busy = await server.ask("state")
+    seconds = time.monotonic() - begun
     p99 = quantiles(late, n=100)[98]
     # A connection of each stream, and nothing else.
     files = idle["files"] - before["files"] - args.idle
     row: dict[str, Any] = {
-        "table": "streams",
         "idle": args.idle,
         "busy": args.busy,
         "unread": args.stuck,
@@ -158,7 +183,11 @@ async def _crowd(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]
         "files other than sockets": files,
         "CPU of idle streams": round((rested["cpu"] - idle["cpu"]) / 5, 3),
         "MB after": round(busy["rss"] / 2**20),
+        "server's CPU": round((busy["cpu"] - rested["cpu"]) / seconds, 2),
+        "client's CPU": round((time.process_time() - own) / seconds, 2),
         "loop lag p99 ms": round(1000 * busy["lag p99"], 1),
+        "written p50 ms": round(1000 * busy["written p50"], 1),
+        "written p99 ms": round(1000 * busy["written p99"], 1),
         "delivery p50 ms": round(1000 * median(late), 1),
         "delivery p99 ms": round(1000 * p99, 1),
     }
@@ -168,22 +197,29 @@ async def _crowd(url: str, args: argparse.Namespace) -> tuple[Row, list[Target]]
     ]
 
 
-async def _busy(
-    server: ServerProcess, client: httpx.AsyncClient, late: list[float], unread: bool
-) -> None:
-    started = (await client.post("/api/runs", json={"task": "Work."})).json()
-    path = f"/api/runs/{started['run_id']}/events"
-    if unread:
-        # A second stream of the run, which is not read.
-        async with (
-            httpx.AsyncClient(base_url=server.url, headers=server.headers) as other,
-            other.stream("GET", path),
-        ):
-            await _read(client, path, late)
-    else:
-        await _read(client, path, late)
+@asynccontextmanager
+async def _opened(server: ServerProcess, thread: str) -> AsyncGenerator[asyncio.StreamReader]:
+    """Open the stream of a thread, by a plain socket: a full client takes more than the service."""
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        head = [f"GET /api/threads/{thread}/events HTTP/1.1", f"Host: {host}"]
+        head += [f"{name}: {value}" for name, value in server.headers.items()]
+        writer.write("\r\n".join([*head, "", ""]).encode())
+        status = await reader.readline()
+        if b" 200 " not in status:
+            raise RuntimeError(f"The stream was refused: {status!r}.")
+        while (await reader.readline()).strip():
+            pass
+        yield reader
+    finally:
+        writer.close()
 
 
-async def _read(client: httpx.AsyncClient, path: str, late: list[float]) -> None:
-    async for _, event in stream(client, path):
-        late.append(time.time() - event["created_at"])
+async def _read(reader: asyncio.StreamReader, late: list[float]) -> None:
+    """Note how late each event of a run comes, until the run has ended."""
+    event = b""
+    while b'"kind":"run-finish"' not in event:
+        event = await reader.readuntil(b"\n\n")
+        now = time.time()
+        late += [now - float(at) for at in CREATED.findall(event)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import signal
 import sys
 import time
@@ -15,13 +16,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 import anyio
 import httpx
 import orjson
 import psutil
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_runtime import Agent
 from agent_runtime.models.base import ModelRequest
@@ -36,6 +38,27 @@ SETTINGS: dict[str, Any] = {
     "observational_memory": False,
     "sweep": 0.2,
 }
+
+
+CREATED = re.compile(rb'"created_at":([0-9.e+]+)\}\n\n')
+"""The end of an event in a stream."""
+
+
+class Written:
+    """An application that notes how late the events of its streams were given to their sockets."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.late: list[float] = []
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            await send(message)
+            if CREATED.search(body := message.get("body", b"")):
+                now = time.time()
+                self.late += [now - float(at) for at in CREATED.findall(body)]
+
+        await self._app(scope, receive, sending)
 
 
 def counting(steps: int) -> Callable[[ModelRequest], Scripted]:
@@ -207,8 +230,11 @@ async def _main(database_url: str, steps: int, delay: float) -> None:
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         _say({"url": service.url, "token": service.tokens["ann"]})
         lags: list[float] = []
+        # Each connection takes it when it is made.
+        config: Any = service.server.config
+        config.loaded_app = written = Written(config.loaded_app)
         tasks = [
-            asyncio.create_task(_answer(service, agent, reader, lags, stopped)),
+            asyncio.create_task(_answer(service, agent, reader, lags, written, stopped)),
             asyncio.create_task(_watch(lags)),
         ]
         await stopped.wait()
@@ -222,6 +248,7 @@ async def _answer(
     agent: Agent,
     reader: asyncio.StreamReader,
     lags: list[float],
+    written: Written,
     stopped: asyncio.Event,
 ) -> None:
     process = psutil.Process()
@@ -231,14 +258,17 @@ async def _answer(
             await service.runtime.run(agent, "Work.", user="ann")
             _say({"cpu": time.process_time() - begun})
         else:
-            late = [*lags, 0.0, 0.0]
+            late, sent = [*lags, 0.0, 0.0], [*written.late, 0.0, 0.0]
             lags.clear()
+            written.late.clear()
             _say(
                 {
                     "cpu": time.process_time(),
                     "rss": process.memory_info().rss,
                     "files": process.num_fds(),
                     "lag p99": quantiles(late, n=100)[98],
+                    "written p50": median(sent),
+                    "written p99": quantiles(sent, n=100)[98],
                     "streams": service.state.limits.open_streams,
                     "feeds": len(service.state.feeds),
                 }

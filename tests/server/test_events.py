@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import re
+import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import anyio
+import anyio.to_thread
 import httpx
 import pytest
 
@@ -13,8 +18,10 @@ from agent_runtime import Agent, Delegation
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.server.streams import CursorWriter
+from agent_runtime_storage import Commit, NewEvent
 from tests.delegation.helpers import playing
 from tests.server.serving import Gate, Service, double, serving, stream, until
+from tests.storage.helpers import begin
 
 pytestmark = pytest.mark.backends("file")
 
@@ -182,3 +189,47 @@ async def test_streams_end_when_the_service_closes(database_url: str) -> None:
     async with httpx.AsyncClient() as late:
         with pytest.raises(httpx.ConnectError):
             await late.get(f"{service.url}/health")
+
+
+async def test_a_client_that_reads_nothing_is_cut_off_and_goes_on(database_url: str) -> None:
+    async with serving(database_url, settings={"service_stall": 0.3}) as service:
+        user = service.runtime.store_of("ann")
+        lease = await begin(user)
+        host, port = service.url.removeprefix("http://").split(":")
+        with socket.socket() as client:
+            # Before the connection, which tells the server how much it may send.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await anyio.to_thread.run_sync(client.connect, (host, int(port)))
+            head = f"GET /api/threads/t1/events HTTP/1.1\r\nHost: {host}\r\n"
+            token = service.tokens["ann"]
+            client.sendall(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+            await until(lambda: service.state.limits.open_streams == 1)
+            for _ in range(24):
+                event = NewEvent("note", data={"text": "x" * 50_000})
+                await user.runs.commit(lease, Commit(events=(event,) * 10))
+            [connection] = [
+                one.transport
+                for one in cast("set[Any]", service.server.server_state.connections)
+                if one.transport.get_write_buffer_size()
+            ]
+            assert connection.get_write_buffer_size() < 1 << 20
+            await until(lambda: not service.state.limits.open_streams)
+            client.settimeout(10)
+            taken = await anyio.to_thread.run_sync(_all_of, client)
+        cursors = re.findall(rb"id: (\S+)\ndata: {[^\n]*\n\n", taken)
+        whole = await stored(service, "t1")
+        assert len(cursors) < len(whole) == 240
+        cursor = cursors[-1].decode() if cursors else None
+        rest = stream(service.client, "/api/threads/t1/events", cursor)
+        assert [(await anext(rest))[1]["id"] for _ in whole[len(cursors) :]] == whole[
+            len(cursors) :
+        ]
+
+
+def _all_of(client: socket.socket) -> bytes:
+    """Read to the end of a connection."""
+    taken = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(1 << 16):
+            taken += part
+    return taken

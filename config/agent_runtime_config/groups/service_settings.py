@@ -57,6 +57,11 @@ class ServiceSettings(BaseSettings):
         description="Seconds without an event after which a stream sends a comment, so that "
         "proxies keep the connection.",
     )
+    service_stall: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        default=60.0,
+        description="Seconds after which `agent-runtime serve` breaks the connection of a client "
+        "that takes nothing of what is sent to it.",
+    )
     service_origins: Annotated[str, AfterValidator(_origins)] = Field(
         default="",
         description="Other origins whose pages may call the service (CORS), with commas between "

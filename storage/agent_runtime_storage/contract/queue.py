@@ -24,7 +24,7 @@ class Waiter(Protocol):
         """End the wait, or the next one at once."""
         ...
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> object:
         """Return when there may be work, or after the given seconds."""
         ...
 

@@ -104,7 +104,8 @@ class EventStore(Protocol):
         (`contextlib.aclosing`) when you leave it otherwise.
 
         Args:
-            pause: the least seconds between two reads, so that a fast run costs fewer of them.
+            pause: the least seconds between two groups of new events, so that a fast run costs
+                less.
 
         Raises:
             NotFound: there is no such thread.

@@ -1,16 +1,20 @@
-"""Change notifications: a hint to read again, never the change itself.
+"""Change notifications: a hint to read again, or what a commit of this process has changed.
 
 A topic is an opaque id.  A signal may be lost (a listener's connection was down) or spurious, so
-listeners read the database each time, and from time to time without a signal.
+listeners read the database unless what they hear continues what they know, and from time to time
+without a signal.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import anyio
+
+_MOST_NEWS = 1000
+"""How much waits for a listener; beyond it the listener reads the database."""
 
 
 def topic_of(owner: str, thread_id: str) -> str:
@@ -21,21 +25,40 @@ def topic_of(owner: str, thread_id: str) -> str:
 
 
 class Listener:
-    """A waiter for the signals of one topic."""
+    """A waiter for the signals of one or more topics."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
+        self._news: list[object] = []
+        self._complete = True
 
-    def wake(self) -> None:
-        """Wake the waiter, or make the next wait return at once."""
+    def wake(self, news: Sequence[object] = ()) -> None:
+        """Wake the waiter, or make the next wait return at once.
+
+        Args:
+            news: what has changed; empty if that is not known.
+        """
+        if not news or len(self._news) >= _MOST_NEWS:
+            self._complete = False
+        if self._complete:
+            self._news += news
+        else:
+            self._news = []
         self._event.set()
 
-    async def wait(self, seconds: float) -> None:
-        """Return at the next signal since the last wait, or after the given seconds."""
+    async def wait(self, seconds: float) -> list[object]:
+        """Return at the next signal since the last wait, or after the given seconds.
+
+        Returns:
+            What has changed since then, in the order of the signals; empty if the database has to
+            be read to know it.
+        """
         with anyio.move_on_after(seconds):
             await self._event.wait()
         # An anyio event cannot be cleared.
         self._event = anyio.Event()
+        news, self._news, self._complete = self._news, [], True
+        return news
 
 
 class Signals:
@@ -54,9 +77,18 @@ class Signals:
         self._forward = forward
         self._listeners: dict[str, set[Listener]] = {}
 
-    def announce(self, topic: str) -> None:
-        """Wake the listeners in this process and in others."""
-        self.hear(topic)
+    def announce(self, topic: str, news: Callable[[], Sequence[object]] | None = None) -> None:
+        """Wake the listeners in this process and in others.
+
+        Args:
+            news: returns what has changed, for listeners in this process; called if there are any.
+        """
+        if news is not None and (listeners := self._listeners.get(topic)):
+            changes = news()
+            for listener in listeners:
+                listener.wake(changes)
+        else:
+            self.hear(topic)
         if self._forward is not None:
             self._forward(topic)
 

@@ -6,12 +6,13 @@ import heapq
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack
 from itertools import groupby
+from typing import cast
 
 import anyio
 import orjson
 
 from agent_runtime_storage.contract.records.log import EventRow
-from agent_runtime_storage.drivers.signals import topic_of
+from agent_runtime_storage.drivers.signals import Listener, topic_of
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_event
 
@@ -44,9 +45,16 @@ class SqlEvents:
                 for event in events:
                     after = event.id
                     yield event
-                # A signal that came since the last wait ends this one at once.
                 if len(events) < _PAGE:
-                    await listener.wait(signals.poll_seconds)
+                    while news := await _news(listener, signals.poll_seconds):
+                        for _, event in news:
+                            if event.id == after + 1:
+                                after = event.id
+                                yield event
+                        if news[-1][1].id > after:
+                            # Another process has written in between.
+                            break
+                        await anyio.sleep(pause)
                     await anyio.sleep_until(next_read)
 
     async def of_tree(
@@ -86,6 +94,7 @@ class SqlEvents:
             # For runs that begin below; each has an event, which shows its thread.
             listener = stack.enter_context(signals.listen(topic_of(user, tree_topic(root))))
             heard: set[str] = set()
+            runs: set[str | None] = {run_id}
             while True:
                 for one in {thread, *known} - heard:
                     heard.add(one)
@@ -94,11 +103,27 @@ class SqlEvents:
                 events = await self.of_tree(run_id, after=known)
                 for at, event in events:
                     known[at] = event.id
+                    runs.add(event.run_id)
                     yield at, event
                 # What a new thread's runs did before this listens to it is read first.
                 if len(events) < _PAGE and heard.issuperset(known):
-                    await listener.wait(signals.poll_seconds)
+                    complete = True
+                    while complete and (news := await _news(listener, signals.poll_seconds)):
+                        for at, event in news:
+                            last = known.get(at, 0)
+                            if event.id == last + 1 and event.run_id in runs:
+                                known[at] = event.id
+                                yield at, event
+                            elif event.id > last:
+                                # Written in between by another process, or of another run.
+                                complete = False
+                        await anyio.sleep(pause)
                     await anyio.sleep_until(next_read)
+
+
+async def _news(listener: Listener, seconds: float) -> list[tuple[str, EventRow]]:
+    """Wait for a signal; return the events that it brings, none if they have to be read."""
+    return cast("list[tuple[str, EventRow]]", await listener.wait(seconds))
 
 
 def tree_topic(root_run_id: str) -> str:

@@ -138,10 +138,10 @@ class SqlQueue:
             *self._statements.leave_queue(run_id, thread_id, finish),
         ]
         try:
-            await self._scope.batch(batch, thread=thread_id, tree=run_id)
+            rows = await self._scope.batch(batch, thread=thread_id, tree=run_id)
         except BatchMissed:
             return False
-        self._scope.announce(thread_id)
+        self._scope.announce(thread_id, lambda: self._statements.appended(thread_id, batch, rows))
         return True
 
     async def list(

@@ -14,6 +14,7 @@ from agent_runtime_storage.contract.errors import Conflict
 from agent_runtime_storage.contract.records.log import (
     CallDone,
     Commit,
+    EventRow,
     Finish,
     Job,
     Lease,
@@ -28,9 +29,10 @@ from agent_runtime_storage.contract.records.questions import NewQuestion
 from agent_runtime_storage.contract.records.search import NodeText
 from agent_runtime_storage.contract.records.spending import Amount, Budget
 from agent_runtime_storage.contract.records.usage import Usage
-from agent_runtime_storage.drivers.protocol import Statement, Value
+from agent_runtime_storage.drivers.protocol import Row, Statement, Value
 from agent_runtime_storage.objects.bodies import BodyWriter
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json
+from agent_runtime_storage.queries.row_decoding import to_appended_event
 from agent_runtime_storage.queries.run_spec import whole_spec
 from agent_runtime_storage.search.full_text import TextIndexer
 
@@ -398,6 +400,17 @@ class RunStatements:
                 miss="node",
             )
             for place, event in enumerate(events)
+        ]
+
+    def appended(
+        self, thread_id: str, batch: Sequence[Statement], rows: Sequence[Sequence[Row]]
+    ) -> list[tuple[str, EventRow]]:
+        """Return the events that a batch has appended to a thread, from the rows it returned."""
+        sql = self._scope.sql["append_event"]
+        return [
+            (thread_id, to_appended_event(one.params, found[0]))
+            for one, found in zip(batch, rows, strict=True)
+            if one.sql == sql
         ]
 
     def ask(self, lease: Lease, questions: Sequence[NewQuestion]) -> list[Statement]:

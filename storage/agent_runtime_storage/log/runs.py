@@ -105,10 +105,16 @@ class SqlRuns:
             # A missing thread breaks the run's foreign key before its own statement can miss.
             await self._scope.require_thread(run.thread_id)
             raise error
-        self._scope.announce(run.thread_id)
+        self._announce(run.thread_id, batch, rows)
         # For whoever follows the tree, and does not know this thread yet.
         self._scope.announce(tree_topic(root))
         return lease, int(rows[thread_at][0][0])
+
+    def _announce(
+        self, thread_id: str, batch: Sequence[Statement], rows: Sequence[Sequence[Row]]
+    ) -> None:
+        news = functools.partial(self._statements.appended, thread_id, batch, rows)
+        self._scope.announce(thread_id, news)
 
     async def _has_begun(self, run: NewRun) -> bool:
         if run.epoch is None:
@@ -132,6 +138,7 @@ class SqlRuns:
         # Written to the run's row, to recognise this commit there if its answer is lost.
         own = secrets.token_hex(8)
         guard, *batch = self._commit_batch(lease, commit, bodies, own)
+        news: Callable[[], Sequence[object]] | None = None
         batch += await self._statements.index_new(lease.thread_id, commit.nodes, commit.done)
         write: _WriteBatch = functools.partial(
             self._scope.batch,
@@ -143,11 +150,14 @@ class SqlRuns:
             try:
                 rows = await write([guard, *batch])
                 last_event = int(rows[1][0][0])
+                news = functools.partial(
+                    self._statements.appended, lease.thread_id, batch, rows[1:]
+                )
             except StoreInDoubt:
                 last_event = await self._recommit(lease, own, write, guard, batch)
         except BatchMissed as error:
             raise await self._misses.why_not_committed(lease, commit, error.label) from error
-        self._scope.announce(lease.thread_id)
+        self._scope.announce(lease.thread_id, news)
         if commit.finish is not None:
             announce_work(self._scope.driver)
         return last_event
@@ -176,7 +186,7 @@ class SqlRuns:
             if not isinstance(error, BatchMissed):
                 raise
             raise missed_error(error.label, thread_id) from error
-        self._scope.announce(thread_id)
+        self._announce(thread_id, batch, rows)
         return int(rows[0][0][0])
 
     async def _recommit(

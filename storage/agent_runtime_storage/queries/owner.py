@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, cast
 
 import orjson
@@ -124,9 +124,9 @@ class OwnerScope:
                 cure="Read the thread again; an id may be taken, or may not exist.",
             ) from error
 
-    def announce(self, thread_id: str) -> None:
-        """Wake the listeners of the thread."""
-        self.driver.signals.announce(topic_of(self.user_id, thread_id))
+    def announce(self, thread_id: str, news: Callable[[], Sequence[object]] | None = None) -> None:
+        """Wake the listeners of the thread; see `Signals.announce`."""
+        self.driver.signals.announce(topic_of(self.user_id, thread_id), news)
 
     async def require_thread(self, thread_id: str) -> None:
         if not await self.read("thread_exists", thread_id=thread_id):

@@ -28,7 +28,7 @@ from agent_runtime_storage.contract.records.log import (
 from agent_runtime_storage.contract.records.observations import ObservationRow
 from agent_runtime_storage.contract.records.plans import PlanRow
 from agent_runtime_storage.contract.records.usage import Usage, UsageTotal
-from agent_runtime_storage.drivers.protocol import Row
+from agent_runtime_storage.drivers.protocol import Row, Value
 from agent_runtime_storage.objects.bodies import unpack_body
 from agent_runtime_storage.objects.object_store import is_object_key
 from agent_runtime_storage.queries.run_spec import decode_spec
@@ -203,6 +203,13 @@ def to_event(row: Row) -> EventRow:
     """Decode a row of `events`."""
     identity, run_id, kind, node_id, data, at = row
     return EventRow(identity, run_id, kind, node_id, orjson.loads(data), at)
+
+
+def to_appended_event(params: Mapping[str, Value], row: Row) -> EventRow:
+    """Return an event from what was inserted, and the id and time that this returned."""
+    identity, at = row
+    run_id, kind, node_id, data = (params[name] for name in ("run_id", "kind", "node_id", "data"))
+    return to_event((identity, run_id, kind, node_id, data, at))
 
 
 def to_inbox_item(row: Row) -> InboxItem:

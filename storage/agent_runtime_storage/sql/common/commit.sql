@@ -144,4 +144,5 @@ WHERE user_id = :user_id AND id = :run_id;
 -- name: append_event
 INSERT INTO events (user_id, thread_id, id, run_id, kind, node_id, data, created_at)
 SELECT user_id, id, last_event - :back, :run_id, :kind, :node_id, :data, {now}
-FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there_filter};
+FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there_filter}
+RETURNING id, created_at;
