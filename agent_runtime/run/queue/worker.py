@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -40,6 +40,8 @@ from agent_runtime_storage.contract.records.queue import PickedRun, QueueLimits
 
 POLL_SECONDS = 1.0
 """The longest that a free slot waits for a run whose signal was lost."""
+TOKEN_POLL_SECONDS = 5.0
+"""The same while tokens arrive, so that many workers do not all search without need."""
 LOOK_SECONDS = 2.0
 """How often a worker looks whether another process of its machine has died."""
 MOST_TAKEOVERS = 3
@@ -79,6 +81,22 @@ class Starter:
         await self.host.admitted(listener, begin, run.id)
 
 
+class Carrier(Protocol):
+    """Brings the word that there may be work, from other processes."""
+
+    async def carry(
+        self, wake: Callable[[], Awaitable[None]], carrying: Callable[[bool], None]
+    ) -> None:
+        """Call `wake` when there may be work, until it is cancelled.
+
+        Args:
+            wake: returns when this worker has looked and has a free slot, so that words which it
+                cannot use are left to others.
+            carrying: called with whether words arrive, whenever that changes.
+        """
+        ...
+
+
 class Worker:
     """Works on queued runs in this process.
 
@@ -87,6 +105,8 @@ class Worker:
     Args:
         slots: how many runs work at once.
         agents: what it can run.
+        carrier: brings the word of other processes to one worker; without it, the store's own
+            signals bring it to all.
     """
 
     def __init__(
@@ -97,6 +117,7 @@ class Worker:
         agents: Agents,
         starter: Starter,
         slots: int,
+        carrier: Carrier | None = None,
     ) -> None:
         self._store = store
         self._host = host
@@ -113,20 +134,51 @@ class Worker:
         self._known = [(agents.program, name, one) for name in names for one in versions]
         self._working: dict[HeldLease, PickedRun] = {}
         self._looked_at = self._renewed_at = float("-inf")
+        self._carrier = carrier
+        self._carried = False
+        self._changed = anyio.Event()
+        self._looks_begun = self._looks_ended = 0
 
     async def work(self) -> None:
         """Pick and start runs until it is cancelled, or the runtime closes."""
         with self._store.queue.listening() as waiter:
-            while not self._host.admission.closed:
-                try:
-                    await self._tick(waiter)
-                except StoreError as error:
-                    _log.warning("The queue could not be read: %s", type(error).__name__)
-                except Exception:
-                    # Without this loop the worker would live on and do nothing.
-                    _log.exception("The queue could not be read.")
-                # Not all workers at the same instant.
-                await waiter.wait(POLL_SECONDS * random.uniform(0.7, 1.0))
+            async with anyio.create_task_group() as group:
+                if self._carrier is not None:
+                    group.start_soon(self._carrier.carry, partial(self.wake, waiter), self._carry)
+                await self._look(waiter)
+                group.cancel_scope.cancel()
+
+    async def wake(self, waiter: Waiter) -> None:
+        """Look for work now; return when that is done and a slot is free."""
+        before = self._looks_begun
+        waiter.wake()
+        # A look that has begun may have read the rows too early.
+        while self._looks_ended <= before or len(self._working) >= self._slots:
+            await self._changed.wait()
+
+    async def _look(self, waiter: Waiter) -> None:
+        while not self._host.admission.closed:
+            self._looks_begun += 1
+            try:
+                await self._tick(waiter)
+            except StoreError as error:
+                _log.warning("The queue could not be read: %s", type(error).__name__)
+            except Exception:
+                # Without this loop the worker would live on and do nothing.
+                _log.exception("The queue could not be read.")
+            self._looks_ended = self._looks_begun
+            self._change()
+            seconds = TOKEN_POLL_SECONDS if self._carried else POLL_SECONDS
+            # Not all workers at the same instant.
+            await waiter.wait(seconds * random.uniform(0.7, 1.0))
+
+    def _carry(self, carried: bool) -> None:
+        self._carried = carried
+
+    def _change(self) -> None:
+        # An anyio event cannot be cleared.
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def pick(self, waiter: Waiter) -> int:
         """Fill the free slots; return how many runs were picked."""
@@ -147,6 +199,10 @@ class Worker:
             # A limit, or two runs of one thread, may have left slots free.
             if not picked:
                 break
+        else:
+            # There may be more than it could take.
+            if count and self._carried:
+                self._store.queue.wake()
         return count
 
     async def _tick(self, waiter: Waiter) -> None:
@@ -176,6 +232,7 @@ class Worker:
             await self._drive(store, picked)
         finally:
             del self._working[key]
+            self._change()
             waiter.wake()
 
     async def _drive(self, store: UserStore, picked: PickedRun) -> None:

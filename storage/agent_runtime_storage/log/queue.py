@@ -30,14 +30,13 @@ from agent_runtime_storage.drivers.protocol import (
     Statement,
     Value,
 )
-from agent_runtime_storage.drivers.signals import Listener, topic_of
+from agent_runtime_storage.drivers.signals import WORK, Listener
 from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json
 from agent_runtime_storage.queries.run_spec import whole_spec
 from agent_runtime_storage.sql.loader import load_queries
 
 _LIMITED = "queue limits"
-_TOPIC = topic_of("", "queue")
 
 
 class SqlQueue:
@@ -233,16 +232,19 @@ class SqlWorkQueue:
             [self._statement("queue_expel", values)], owner=None, repeatable=True
         )
 
+    def wake(self) -> None:
+        announce_work(self._driver)
+
     def listening(self) -> AbstractContextManager[Listener]:
-        return self._driver.signals.listen(_TOPIC)
+        return self._driver.signals.listen(WORK)
 
     def _statement(self, name: str, values: Mapping[str, Value]) -> Statement:
         return Statement(self._sql[name], values)
 
 
 def announce_work(driver: Driver) -> None:
-    """Wake the workers of all processes."""
-    driver.signals.announce(_TOPIC)
+    """Say that there may be work, to a worker or to all of them."""
+    driver.signals.announce(WORK)
 
 
 def _to_picked(row: Row) -> PickedRun:
