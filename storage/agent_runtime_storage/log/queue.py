@@ -249,4 +249,5 @@ def announce_work(driver: Driver) -> None:
 
 def _to_picked(row: Row) -> PickedRun:
     user_id, run_id, thread_id, root, epoch, takeovers, task = row
-    return PickedRun(user_id, Lease(run_id, thread_id, root, int(epoch)), int(takeovers), task)
+    lease = Lease(run_id, thread_id, root, int(epoch), queued=True)
+    return PickedRun(user_id, lease, int(takeovers), task)

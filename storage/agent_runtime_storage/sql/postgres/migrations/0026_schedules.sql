@@ -2,30 +2,19 @@
 
 -- name: create_schedules
 CREATE TABLE schedules (
-    user_id        text COLLATE "C" NOT NULL CHECK (user_id <> ''),
-    id             text COLLATE "C" NOT NULL CHECK (id <> ''),
+    user_id     text COLLATE "C" NOT NULL CHECK (user_id <> ''),
+    id          text COLLATE "C" NOT NULL CHECK (id <> ''),
     -- Five fields of cron, by the clock of a time zone.
-    cron           text NOT NULL,
-    zone           text NOT NULL,
-    missed         text NOT NULL CHECK (missed IN ('skip', 'once', 'all')),
-    paused         bigint NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
-    next_at        double precision NOT NULL,
-    last_at        double precision,
-    cause          text NOT NULL DEFAULT '',
-    thread_id      text COLLATE "C",
-    program        text NOT NULL,
-    agent          text NOT NULL,
-    version        text NOT NULL,
-    model          text NOT NULL,
-    share          text NOT NULL,
-    step           double precision NOT NULL,
-    task           text,
-    title          text NOT NULL,
-    metadata       text NOT NULL,
-    spec           text NOT NULL,
-    budget_tokens  bigint,
-    budget_cost    bigint,
-    created_at     double precision NOT NULL,
+    cron        text NOT NULL,
+    zone        text NOT NULL,
+    missed      text NOT NULL CHECK (missed IN ('skip', 'once', 'all')),
+    paused      bigint NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+    next_at     double precision NOT NULL,
+    last_at     double precision,
+    agent       text NOT NULL,
+    -- What is enqueued at each of its times, as JSON.
+    run         text NOT NULL,
+    created_at  double precision NOT NULL,
     PRIMARY KEY (user_id, id)
 );
 
