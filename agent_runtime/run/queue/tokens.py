@@ -92,7 +92,7 @@ class TokenCarrier:
         )
         app = App(connector=connector)
 
-        # Procrastinate runs in a thread what is not plainly asynchronous.
+        # Procrastinate runs other callables than plain coroutine functions in a thread.
         @app.task(name=TASK, queue=QUEUE)
         async def pick() -> None:  # pyright: ignore[reportUnusedFunction]
             await wake()

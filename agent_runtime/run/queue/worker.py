@@ -29,6 +29,7 @@ from agent_runtime.messages import UserMessage, decode_message, encodable
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
 from agent_runtime.run.queue.enqueue import Agents
+from agent_runtime.run.queue.schedules import start_due
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import give_up, is_queued
 from agent_runtime_config import Settings
@@ -133,7 +134,7 @@ class Worker:
         names, versions = agents.names, agents.versions
         self._known = [(agents.program, name, one) for name in names for one in versions]
         self._working: dict[HeldLease, PickedRun] = {}
-        self._looked_at = self._renewed_at = float("-inf")
+        self._looked_at = self._renewed_at = self._started_at = float("-inf")
         self._carrier = carrier
         self._carried = False
         self._changed = anyio.Event()
@@ -208,6 +209,7 @@ class Worker:
     async def _tick(self, waiter: Waiter) -> None:
         await self._renew()
         await self._expel_dead()
+        await self._start_due()
         await self.pick(waiter)
 
     async def _renew(self) -> None:
@@ -225,6 +227,12 @@ class Worker:
         held = await self._store.queue.owners(leases.this_process_owner())
         if dead := [key for key, owner in held if leases.is_gone(owner)]:
             await self._store.queue.expel(dead)
+
+    async def _start_due(self) -> None:
+        # Runs that end wake the worker more often than the minutes of a schedule need.
+        if time.monotonic() - self._started_at >= POLL_SECONDS / 2:
+            self._started_at = time.monotonic()
+            await start_due(self._store)
 
     async def _work(self, key: HeldLease, picked: PickedRun, waiter: Waiter) -> None:
         store = self._store.of(picked.user_id)

@@ -67,6 +67,10 @@ class SqlQueue:
             ) from error
         announce_work(self._scope.driver)
 
+    async def statements_of(self, run: NewQueuedRun) -> list[Statement]:
+        """Return what enqueues a run as a part of another batch."""
+        return self._enqueuing(run, await self._floor())
+
     async def _join(self, connection: Any, run: NewQueuedRun, batch: Sequence[Statement]) -> None:
         driver = self._scope.driver
         if not isinstance(driver, Joining):

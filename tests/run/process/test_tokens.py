@@ -56,7 +56,7 @@ ALL = "SELECT count(*) FROM procrastinate_jobs"
 
 
 def app_of(answers: int) -> App:
-    """Return an application whose agent answers so many runs."""
+    """Return an application whose agent answers a number of runs."""
     return App(agents={"helper": Agent(ScriptedModel([say("Done.")] * answers))})
 
 
