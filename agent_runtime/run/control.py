@@ -81,7 +81,7 @@ class RunControl:
     @property
     def queue(self) -> RunQueue:
         """The queue: list it, retry and forget runs that failed."""
-        return RunQueue(self.store, self.settings.user)
+        return RunQueue(self.store, self.settings)
 
     @property
     def schedules(self) -> RunSchedules:

@@ -20,7 +20,7 @@ from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Run
-from agent_runtime_storage.contract.records.queue import NewQueuedRun
+from agent_runtime_storage.contract.records.queue import NewQueuedRun, QueueLimits
 
 MOST_PRIORITY = 1000.0
 
@@ -123,6 +123,15 @@ async def new_queued_run(
         step=1 / request.priority,
         due_at=None if request.at is None else request.at.timestamp(),
         budget=tree_budget(settings),
+    )
+
+
+def limits_of(settings: Settings) -> QueueLimits:
+    """Return how many runs of the queue may work at once."""
+    return QueueLimits(
+        settings.queue_runs_per_user,
+        settings.queue_runs_per_agent,
+        settings.queue_runs_per_model,
     )
 
 

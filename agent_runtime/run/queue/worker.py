@@ -28,7 +28,7 @@ from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import UserMessage, decode_message, encodable
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
-from agent_runtime.run.queue.enqueue import Agents
+from agent_runtime.run.queue.enqueue import Agents, limits_of
 from agent_runtime.run.queue.schedules import start_due
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import give_up, is_queued
@@ -37,7 +37,7 @@ from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.leases import HeldLease
 from agent_runtime_storage.contract.queue import Waiter
 from agent_runtime_storage.contract.records.log import Finish, Run
-from agent_runtime_storage.contract.records.queue import PickedRun, QueueLimits
+from agent_runtime_storage.contract.records.queue import PickedRun
 
 POLL_SECONDS = 1.0
 """The longest that a free slot waits for a run whose signal was lost."""
@@ -126,11 +126,7 @@ class Worker:
         self._starter = starter
         # A run that was picked must not wait for a place here while it could begin elsewhere.
         self._slots = min(slots, settings.max_runs or slots)
-        self._limits = QueueLimits(
-            settings.queue_runs_per_user,
-            settings.queue_runs_per_agent,
-            settings.queue_runs_per_model,
-        )
+        self._limits = limits_of(settings)
         names, versions = agents.names, agents.versions
         self._known = [(agents.program, name, one) for name in names for one in versions]
         self._working: dict[HeldLease, PickedRun] = {}
