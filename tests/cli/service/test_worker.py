@@ -116,7 +116,7 @@ async def test_a_worker_that_was_stopped_beyond_its_lease_writes_nothing(
             assert (await until(runtime, following.run_id)).status == "succeeded"
         after = await runtime.store_of().runs.get(queued.run_id)
         messages = await runtime.threads.messages(queued.thread_id)
-    assert (run.status, run.epoch, run.output) == ("succeeded", 2, b'"All done."')
+    assert (run.status, run.output) == ("succeeded", b'"All done."') and run.epoch > 1
     assert (after, messages) == (run, before)
     assert (tmp_path / "marks").read_text() == "xxx"
 
