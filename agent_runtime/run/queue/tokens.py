@@ -8,7 +8,6 @@ worker looks at them from time to time without a token.
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import importlib.util
 import logging
 import random
@@ -18,7 +17,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, LiteralString, cast
 
 import anyio
-import psycopg
 
 from agent_runtime.concurrency import cancel
 from agent_runtime_config import Settings
@@ -26,6 +24,7 @@ from agent_runtime_storage.sql.loader import parse_blocks
 from agent_runtime_storage.urls import backend_of
 
 if TYPE_CHECKING:
+    import psycopg
     from procrastinate import App
 
 QUEUE, TASK = "agent_runtime", "pick"
@@ -106,7 +105,12 @@ class TokenCarrier:
             psycopg.Error: the login may not.
             RuntimeError: a newer version of Procrastinate has made them.
         """
-        own = importlib.metadata.version("procrastinate")
+        # Here, as nothing above: only workers on Postgres need these.
+        from importlib.metadata import version as installed
+
+        import psycopg
+
+        own = installed("procrastinate")
         async with await psycopg.AsyncConnection.connect(self._url) as connection:
             await _execute(connection, "lock")
             found = await (await _execute(connection, "installed")).fetchone()
