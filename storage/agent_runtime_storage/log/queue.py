@@ -67,9 +67,10 @@ class SqlQueue:
             ) from error
         announce_work(self._scope.driver)
 
-    async def statements_of(self, run: NewQueuedRun) -> list[Statement]:
-        """Return what enqueues a run as a part of another batch."""
-        return self._enqueuing(run, await self._floor())
+    async def statements_of(self, runs: Sequence[NewQueuedRun]) -> list[Statement]:
+        """Return what enqueues runs as a part of another batch."""
+        floor = await self._floor()
+        return [one for run in runs for one in self._enqueuing(run, floor)]
 
     async def _join(self, connection: Any, run: NewQueuedRun, batch: Sequence[Statement]) -> None:
         driver = self._scope.driver

@@ -75,7 +75,7 @@ class SqlSchedules:
             "last_at": schedule.now if runs else None,
         }
         batch = [self._scope.statement("advance_schedule", values, rows=1, miss="schedule")]
-        batch += [one for run in runs for one in await self._queue.statements_of(run)]
+        batch += await self._queue.statements_of(runs)
         try:
             await self._scope.batch(batch, threads=[run.thread_id for run in runs])
         except (BatchMissed, Conflict) as error:
