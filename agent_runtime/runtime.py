@@ -45,6 +45,7 @@ from agent_runtime.run.process.listener import OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.process.tracing import traced, traced_again
 from agent_runtime.run.queue.enqueue import Agents
+from agent_runtime.run.queue.tokens import carrier_of
 from agent_runtime.run.queue.worker import Starter, Worker
 from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run, with_servers
 from agent_runtime.run.results import RunResult, result_of, streaming
@@ -315,7 +316,8 @@ class Runtime(RunControl):
         self.host.admission.check_loop()
         resume = partial(self.resume, deps=deps, on_event=on_event)
         starter = Starter(self.host, partial(self._run, deps=deps), resume, on_event)
-        await Worker(self.store, self.host, self.settings, app, starter, concurrency).work()
+        parts = self.store, self.host, self.settings, app, starter, concurrency
+        await Worker(*parts, carrier_of(self.settings)).work()
 
     # From a request to its run
 

@@ -58,6 +58,7 @@ COMMANDS = {
     "serve": ("service.serve", "Serve threads and runs by HTTP."),
     "worker": ("queue.worker", "Work on queued runs."),
     "queue": ("queue.queue", "List the queue of runs; retry, cancel or forget one."),
+    "schedules": ("queue.schedules", "Enqueue runs by the clock: add, list, pause, remove."),
     "tokens": ("service.tokens", "Make, list and revoke the tokens of the service's users."),
     "config": ("config", "Show the settings and their origin."),
     "doctor": ("doctor", "Check that everything a run needs is in place."),
@@ -73,7 +74,7 @@ GROUPS = {
         "view", "runs", "threads", "show", "plan", "memory", "usage", "budget",
     ),
     "Change threads and memory": ("fork", "node-memory"),
-    "Serve": ("serve", "tokens", "worker", "queue"),
+    "Serve": ("serve", "tokens", "worker", "queue", "schedules"),
     "Set up and maintain": ("config", "doctor", "mcp", "skills", "db", "completion"),
 }  # fmt: skip
 """The commands as `--help` shows them."""

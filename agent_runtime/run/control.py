@@ -27,6 +27,7 @@ from agent_runtime.run.process.health import Health
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.queue.control import RunQueue, withdraw
 from agent_runtime.run.queue.enqueue import Agents, QueuedRun, QueueRequest, enqueue_run
+from agent_runtime.run.queue.schedules import RunSchedules
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import Sweep, sweep
 from agent_runtime.run.takeover import (
@@ -80,7 +81,12 @@ class RunControl:
     @property
     def queue(self) -> RunQueue:
         """The queue: list it, retry and forget runs that failed."""
-        return RunQueue(self.store, self.settings.user)
+        return RunQueue(self.store, self.settings)
+
+    @property
+    def schedules(self) -> RunSchedules:
+        """The schedules, by which runs are enqueued by the clock: add, list, pause, remove."""
+        return RunSchedules(self.store, self.settings, self.program)
 
     async def enqueue(
         self,

@@ -13,6 +13,7 @@ from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.queue import QueueStore, WorkQueue
 from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
+from agent_runtime_storage.contract.schedules import DueSchedules, ScheduleStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
 from agent_runtime_storage.contract.service import ServiceStore
 from agent_runtime_storage.contract.short_ids import IdStore
@@ -33,6 +34,7 @@ from agent_runtime_storage.log.reader import SqlLog
 from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.log.runs import SqlRuns
+from agent_runtime_storage.log.schedules import SqlDueSchedules, SqlSchedules
 from agent_runtime_storage.log.service import SqlService
 from agent_runtime_storage.log.short_ids import SqlIds
 from agent_runtime_storage.log.spending import SqlSpending
@@ -64,7 +66,9 @@ class SqlUserStore:
         self.jobs: JobStore = SqlJobs(scope)
         self.files: FileStore = SqlFiles(scope)
         self.questions: QuestionStore = questions
-        self.queue: QueueStore = SqlQueue(scope, statements)
+        queue = SqlQueue(scope, statements)
+        self.queue: QueueStore = queue
+        self.schedules: ScheduleStore = SqlSchedules(scope, queue)
         self.search: TextSearch = SqlTextSearch(scope, indexer)
         self.vectors: VectorStore = vectors
         self.ids: IdStore = SqlIds(scope)
@@ -95,6 +99,7 @@ class SqlStore:
         self.leases: LeaseStore = SqlLeases(driver)
         self.service: ServiceStore = SqlService(driver)
         self.queue: WorkQueue = SqlWorkQueue(driver)
+        self.schedules: DueSchedules = SqlDueSchedules(driver)
 
     @property
     def maintenance(self) -> Maintenance:

@@ -186,6 +186,14 @@ async def test_a_run_can_be_left_to_a_worker(database_url: str) -> None:
         [row] = await service.runtime.queue.list(user="ann")
         assert (row.run_id, row.agent, row.state) == (run_id, "worker", "waiting")
 
+        later = {"task": "Later.", "at": "2100-01-01T09:00:00Z", "priority": 4}
+        refused = await service.client.post("/api/runs", json=later)
+        assert refused.status_code == 422
+        response = await service.client.post("/api/runs", json={**later, "queue": True})
+        rows = {row.run_id: row for row in await service.runtime.queue.list(user="ann")}
+        delayed = rows[response.json()["run_id"]]
+        assert (delayed.state, delayed.tag - row.tag) == ("delayed", 0.25)
+
 
 async def test_answers_of_runs_that_the_api_begins_or_resumes_are_live(database_url: str) -> None:
     script = [call("ask_user", question="Which?", kind="text"), say("One.\nTwo.")]

@@ -32,12 +32,14 @@ from agent_runtime_storage import (
     VectorItem,
 )
 from agent_runtime_storage.contract.records.queue import NewQueuedRun
+from agent_runtime_storage.contract.records.schedules import NewSchedule, ScheduleRow
 from tests.storage.helpers import LARGE, OTHER, begin, done, exchange, new_run
 
 SECRET = "a secret that only its owner may find"
 DOCUMENT = "node_memory/app/t1/node.json"
 FILE = "0199a000-0000-7000-8000-00000000000f"
 QUESTION = "0199a000-0000-7000-8000-0000000000ff"
+SCHEDULE = "morning"
 DIGEST = "0" * 32
 """Digest of the text that the vectors stand for."""
 OWN = "own"
@@ -96,6 +98,7 @@ async def fill_other(user: UserStore) -> Job:
     with suppress(ConfigError):
         # A database on a server has no folder for documents here.
         assert await user.documents.write(DOCUMENT, SECRET.encode(), replaces=None)
+    await user.schedules.add(_schedule(SCHEDULE))
     await user.jobs.claim_periodic("tidy", seconds=3600)
     await user.jobs.enqueue("t1", "observe", "a", b"payload")
     await user.jobs.enqueue("t1", "other", "a", LARGE)
@@ -492,11 +495,33 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "queue.wake": {"": lambda user, to: user.queue.wake(to.run, "mine")},
     "queue.postpone": {"": lambda user, to: user.queue.postpone(to.run, 60.0, "mine")},
     "queue.drop": {"": lambda user, to: user.queue.drop(to.run)},
+    "schedules.add": {"": lambda user, to: user.schedules.add(_schedule("own"))},
+    "schedules.list": {"": lambda user, to: _ids_of(user)},
+    "schedules.pause": {
+        "": lambda user, to: user.schedules.pause(SCHEDULE, paused=True, next_at=1.0)
+    },
+    "schedules.remove": {"": lambda user, to: user.schedules.remove(SCHEDULE)},
+    "schedules.start": {"": lambda user, to: _start(user)},
     "jobs.fail": {
         "retry": lambda user, to: user.jobs.fail(to.job, retry_after=0, detail="mine"),
         "for good": lambda user, to: user.jobs.fail(to.job, retry_after=None, detail="mine"),
     },
 }
+
+
+def _schedule(name: str) -> NewSchedule:
+    return NewSchedule(name, "0 9 * * *", "UTC", "once", _queued("", ""), 4e9)
+
+
+async def _ids_of(user: UserStore) -> list[str]:
+    return [row.id for row in await user.schedules.list()]
+
+
+async def _start(user: UserStore) -> bool:
+    row = ScheduleRow(
+        user.user_id, SCHEDULE, "0 9 * * *", "UTC", "once", False, 4e9, None, _queued("", ""), 0, 0
+    )
+    return await user.schedules.start(row, [_queued("own-started", "own-started")], next_at=5e9)
 
 
 def _queued(run_id: str, thread_id: str) -> NewQueuedRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from agent_runtime.cli import session
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.parameters.ids import NEW_THREAD
+from agent_runtime.cli.parameters.points import POINT, Turn
 from agent_runtime.cli.parameters.run_options import RunOptions, describe_limits, run_options
 from agent_runtime.cli.terminal import say
 
@@ -36,6 +38,8 @@ attach_option = click.option(
 @attach_option
 @thread_option
 @click.option("--queue", "queued", is_flag=True, help="Leave it to a worker, and print its id.")
+@click.option("--at", type=POINT, help="With --queue: when it may begin, as 2030-01-31T09:00.")
+@click.option("--priority", type=float, help="With --queue: how many turns it is worth.")
 @run_options
 @json_object_option
 def run(
@@ -44,6 +48,8 @@ def run(
     files: tuple[str, ...],
     thread: str | None,
     queued: bool,
+    at: datetime | None,
+    priority: float | None,
     options: RunOptions,
     as_json: bool,
 ) -> None:
@@ -63,6 +69,8 @@ def run(
     """
     from agent_runtime_config import load_settings
 
+    if not queued and (at is not None or priority is not None):
+        raise click.UsageError("--at and --priority are for runs with --queue.")
     text = read_task(task, task_file)
     settings = load_settings()
     spec = options.new_spec(settings)
@@ -70,7 +78,8 @@ def run(
     if queued:
         from agent_runtime.cli.queue.enqueue import enqueue
 
-        enqueue(settings, spec, text, thread, files, as_json=as_json)
+        turn = Turn(at, 1.0 if priority is None else priority)
+        enqueue(settings, spec, text, thread, files, turn, as_json=as_json)
         return
     if spec.model:
         say(describe_limits(settings))

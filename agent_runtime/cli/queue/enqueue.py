@@ -11,6 +11,7 @@ from agent_runtime.cli.terminal import write_json, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.cli.agents import Spec
+    from agent_runtime.cli.parameters.points import Turn
     from agent_runtime_config import Settings
 
 
@@ -20,6 +21,7 @@ def enqueue(
     task: str,
     thread: str | None,
     files: Sequence[str],
+    turn: Turn,
     *,
     as_json: bool,
 ) -> None:
@@ -30,10 +32,11 @@ def enqueue(
     app = CommandApp(dataclasses.replace(spec, asking=bool(spec.model)))
     queued = with_runtime(
         lambda runtime: runtime.enqueue(
-            app.named(None), task, app=app, thread=thread, files=files, spec=app.spec(None)
+            app.named(None), task, app=app, thread=thread, files=files, spec=app.spec(None),
+            at=turn.at, priority=turn.priority,
         ),
         settings,
-    )
+    )  # fmt: skip
     if as_json:
         write_json(dataclasses.asdict(queued))
     else:

@@ -30,21 +30,21 @@ def queue() -> None:
 @json_lines_option
 def list_(state: QueueState | None, everyone: bool, limit: int, as_json: bool) -> None:
     """List the runs in the queue in the order of their turns, and why each waits."""
-    from agent_runtime.run.queue.control import why
 
-    def rows(runtime: Any) -> Any:
+    async def rows(runtime: Any) -> list[tuple[QueueRow, str]]:
         of = runtime.queue.list_all if everyone else runtime.queue.list
-        return of(state=state, limit=limit)
+        found = await of(state=state, limit=limit)
+        return list(zip(found, await runtime.queue.reasons(found), strict=True))
 
-    found: list[QueueRow] = with_runtime(rows)
-    for row in found:
+    found: list[tuple[QueueRow, str]] = with_runtime(rows)
+    for row, reason in found:
         if as_json:
-            write_json({**dataclasses.asdict(row), "why": why(row)})
+            write_json({**dataclasses.asdict(row), "why": reason})
             continue
         at = time_text(row.due_at or row.enqueued_at)
         owner = f"{row.user_id}  " if everyone else ""
         text = f"{short_id(row.run_id)}  {row.state:<8} {at}  {owner}{row.agent}  "
-        write_row(printable(f"{text}{shorten(why(row), 200)}", lines=False))
+        write_row(printable(f"{text}{shorten(reason, 200)}", lines=False))
     if not found and not as_json:
         say("The queue is empty." if state is None else f"No run is {state}.")
 

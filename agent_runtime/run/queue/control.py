@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import TypeVar
+
 from agent_runtime.errors import Conflict, NotFound, QuestionsOpen
 from agent_runtime.human.waiting import questions_of
 from agent_runtime.log.run_log import cancelled_finish, finish_event
+from agent_runtime.run.queue.enqueue import limits_of
+from agent_runtime_config import Settings
 from agent_runtime_storage import Store, UserStore
-from agent_runtime_storage.contract.records.queue import QueueRow, QueueState
+from agent_runtime_storage.contract.records.queue import QueueLimits, QueueRow, QueueState
+
+MOST_WORKING = 100_000
+"""How many runs at work are counted to say which limit a run waits at."""
+
+T = TypeVar("T")
 
 
 class RunQueue:
-    """The queue of a database. Use `Runtime.queue`.
+    """The queue of a database. Use `Runtime.queue`."""
 
-    Args:
-        user: whose runs are meant where no user is given.
-    """
-
-    def __init__(self, store: Store, user: str) -> None:
+    def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
-        self._user = user
+        self._user = settings.user
+        self._limits = limits_of(settings)
 
     async def list(
         self, *, user: str | None = None, state: QueueState | None = None, limit: int = 100
@@ -31,6 +40,17 @@ class RunQueue:
     ) -> list[QueueRow]:
         """Return the runs of all owners, for whoever operates the workers."""
         return await self._store.queue.list(state=state, limit=limit)
+
+    async def reasons(self, rows: Sequence[QueueRow]) -> Sequence[str]:
+        """Return for each of the rows why it is where it is, in a sentence.
+
+        It names a limit that a row waits at, as these settings have it.
+        """
+        working = list[QueueRow]()
+        if self._limits != QueueLimits() and any(row.state == "waiting" for row in rows):
+            working = await self._store.queue.list(state="working", limit=MOST_WORKING)
+        full = _Full.of(working, self._limits)
+        return [full.reason(row) or why(row) for row in rows]
 
     async def retry(self, run_id: str, *, user: str | None = None) -> None:
         """Let a run wait for a worker that failed, was paused or was put off.
@@ -79,6 +99,41 @@ class RunQueue:
                 cure="Look at `agent-runtime queue list`.",
             )
         return rows[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Full:
+    """Users, agents and models that are at their limits, and the limits."""
+
+    users: Set[str]
+    agents: Set[tuple[str, str]]
+    models: Set[str]
+    limits: QueueLimits
+
+    @classmethod
+    def of(cls, working: Sequence[QueueRow], limits: QueueLimits) -> _Full:
+        return cls(
+            _at(Counter(row.user_id for row in working), limits.per_user),
+            _at(Counter((row.program, row.agent) for row in working), limits.per_agent),
+            _at(Counter(row.model for row in working), limits.per_model),
+            limits,
+        )
+
+    def reason(self, row: QueueRow) -> str:
+        """Return at which limit a row waits; empty if at none."""
+        if row.state != "waiting" or row.busy_with is not None:
+            return ""
+        if row.user_id in self.users:
+            return f"Its user has {self.limits.per_user} runs at work, the most allowed."
+        if (row.program, row.agent) in self.agents:
+            return f"{row.agent} has {self.limits.per_agent} runs at work, the most allowed."
+        if row.model in self.models:
+            return f"{row.model} has {self.limits.per_model} runs at work, the most allowed."
+        return ""
+
+
+def _at(counts: Counter[T], limit: int | None) -> set[T]:
+    return {one for one, count in counts.items() if limit is not None and count >= limit}
 
 
 def why(row: QueueRow) -> str:

@@ -20,7 +20,7 @@ from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Run
-from agent_runtime_storage.contract.records.queue import NewQueuedRun
+from agent_runtime_storage.contract.records.queue import NewQueuedRun, QueueLimits
 
 MOST_PRIORITY = 1000.0
 
@@ -92,13 +92,22 @@ async def enqueue_run(
         InvalidFile: a file cannot be stored.
         StoreError: the connection cannot be joined.
     """
+    queued = await new_queued_run(store, settings, request)
+    await store.queue.enqueue(queued, connection=connection)
+    return QueuedRun(queued.id, queued.thread_id)
+
+
+async def new_queued_run(
+    store: UserStore, settings: Settings, request: QueueRequest
+) -> NewQueuedRun:
+    """Return what enqueues a run, checked and with its files stored; raises as `enqueue_run`."""
     _check(request)
     thread, run_id = request.thread or new_id(), request.run_id or new_id()
     task = await _task(store, settings, request, thread)
     workflow = not isinstance(request.agent, Agent)
     spec = RunSpec(caller=request.spec, program=request.program, workflow=workflow)
     spec = spec.with_context(request.user_context)
-    queued = NewQueuedRun(
+    return NewQueuedRun(
         id=run_id,
         thread_id=thread,
         agent=encodable(request.agent.name),
@@ -115,8 +124,15 @@ async def enqueue_run(
         due_at=None if request.at is None else request.at.timestamp(),
         budget=tree_budget(settings),
     )
-    await store.queue.enqueue(queued, connection=connection)
-    return QueuedRun(run_id, thread)
+
+
+def limits_of(settings: Settings) -> QueueLimits:
+    """Return how many runs of the queue may work at once."""
+    return QueueLimits(
+        settings.queue_runs_per_user,
+        settings.queue_runs_per_agent,
+        settings.queue_runs_per_model,
+    )
 
 
 def _check(request: QueueRequest) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -28,7 +28,8 @@ from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import UserMessage, decode_message, encodable
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
-from agent_runtime.run.queue.enqueue import Agents
+from agent_runtime.run.queue.enqueue import Agents, limits_of
+from agent_runtime.run.queue.schedules import start_due
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import give_up, is_queued
 from agent_runtime_config import Settings
@@ -36,10 +37,12 @@ from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.leases import HeldLease
 from agent_runtime_storage.contract.queue import Waiter
 from agent_runtime_storage.contract.records.log import Finish, Run
-from agent_runtime_storage.contract.records.queue import PickedRun, QueueLimits
+from agent_runtime_storage.contract.records.queue import PickedRun
 
 POLL_SECONDS = 1.0
 """The longest that a free slot waits for a run whose signal was lost."""
+TOKEN_POLL_SECONDS = 5.0
+"""The same while tokens arrive, so that many workers do not all search without need."""
 LOOK_SECONDS = 2.0
 """How often a worker looks whether another process of its machine has died."""
 MOST_TAKEOVERS = 3
@@ -79,6 +82,22 @@ class Starter:
         await self.host.admitted(listener, begin, run.id)
 
 
+class Carrier(Protocol):
+    """Brings the word that there may be work, from other processes."""
+
+    async def carry(
+        self, wake: Callable[[], Awaitable[None]], carrying: Callable[[bool], None]
+    ) -> None:
+        """Call `wake` when there may be work, until it is cancelled.
+
+        Args:
+            wake: returns when this worker has looked and has a free slot, so that words which it
+                cannot use are left to others.
+            carrying: called with whether words arrive, whenever that changes.
+        """
+        ...
+
+
 class Worker:
     """Works on queued runs in this process.
 
@@ -87,6 +106,8 @@ class Worker:
     Args:
         slots: how many runs work at once.
         agents: what it can run.
+        carrier: brings the word of other processes to one worker; without it, the store's own
+            signals bring it to all.
     """
 
     def __init__(
@@ -97,6 +118,7 @@ class Worker:
         agents: Agents,
         starter: Starter,
         slots: int,
+        carrier: Carrier | None = None,
     ) -> None:
         self._store = store
         self._host = host
@@ -104,29 +126,56 @@ class Worker:
         self._starter = starter
         # A run that was picked must not wait for a place here while it could begin elsewhere.
         self._slots = min(slots, settings.max_runs or slots)
-        self._limits = QueueLimits(
-            settings.queue_runs_per_user,
-            settings.queue_runs_per_agent,
-            settings.queue_runs_per_model,
-        )
+        self._limits = limits_of(settings)
         names, versions = agents.names, agents.versions
         self._known = [(agents.program, name, one) for name in names for one in versions]
         self._working: dict[HeldLease, PickedRun] = {}
-        self._looked_at = self._renewed_at = float("-inf")
+        self._looked_at = self._renewed_at = self._started_at = float("-inf")
+        self._carrier = carrier
+        self._carried = False
+        self._changed = anyio.Event()
+        self._looks_begun = self._looks_ended = 0
 
     async def work(self) -> None:
         """Pick and start runs until it is cancelled, or the runtime closes."""
         with self._store.queue.listening() as waiter:
-            while not self._host.admission.closed:
-                try:
-                    await self._tick(waiter)
-                except StoreError as error:
-                    _log.warning("The queue could not be read: %s", type(error).__name__)
-                except Exception:
-                    # Without this loop the worker would live on and do nothing.
-                    _log.exception("The queue could not be read.")
-                # Not all workers at the same instant.
-                await waiter.wait(POLL_SECONDS * random.uniform(0.7, 1.0))
+            async with anyio.create_task_group() as group:
+                if self._carrier is not None:
+                    group.start_soon(self._carrier.carry, partial(self.wake, waiter), self._carry)
+                await self._look(waiter)
+                group.cancel_scope.cancel()
+
+    async def wake(self, waiter: Waiter) -> None:
+        """Look for work now; return when that is done and a slot is free."""
+        before = self._looks_begun
+        waiter.wake()
+        # A look that has begun may have read the rows too early.
+        while self._looks_ended <= before or len(self._working) >= self._slots:
+            await self._changed.wait()
+
+    async def _look(self, waiter: Waiter) -> None:
+        while not self._host.admission.closed:
+            self._looks_begun += 1
+            try:
+                await self._tick(waiter)
+            except StoreError as error:
+                _log.warning("The queue could not be read: %s", type(error).__name__)
+            except Exception:
+                # Without this loop the worker would live on and do nothing.
+                _log.exception("The queue could not be read.")
+            self._looks_ended = self._looks_begun
+            self._change()
+            seconds = TOKEN_POLL_SECONDS if self._carried else POLL_SECONDS
+            # Not all workers at the same instant.
+            await waiter.wait(seconds * random.uniform(0.7, 1.0))
+
+    def _carry(self, carried: bool) -> None:
+        self._carried = carried
+
+    def _change(self) -> None:
+        # An anyio event cannot be cleared.
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def pick(self, waiter: Waiter) -> int:
         """Fill the free slots; return how many runs were picked."""
@@ -147,11 +196,16 @@ class Worker:
             # A limit, or two runs of one thread, may have left slots free.
             if not picked:
                 break
+        else:
+            # There may be more than it could take.
+            if count and self._carried:
+                self._store.queue.wake()
         return count
 
     async def _tick(self, waiter: Waiter) -> None:
         await self._renew()
         await self._expel_dead()
+        await self._start_due()
         await self.pick(waiter)
 
     async def _renew(self) -> None:
@@ -170,12 +224,19 @@ class Worker:
         if dead := [key for key, owner in held if leases.is_gone(owner)]:
             await self._store.queue.expel(dead)
 
+    async def _start_due(self) -> None:
+        # Runs that end wake the worker more often than the minutes of a schedule need.
+        if time.monotonic() - self._started_at >= POLL_SECONDS / 2:
+            self._started_at = time.monotonic()
+            await start_due(self._store)
+
     async def _work(self, key: HeldLease, picked: PickedRun, waiter: Waiter) -> None:
         store = self._store.of(picked.user_id)
         try:
             await self._drive(store, picked)
         finally:
             del self._working[key]
+            self._change()
             waiter.wake()
 
     async def _drive(self, store: UserStore, picked: PickedRun) -> None:

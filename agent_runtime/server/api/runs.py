@@ -86,7 +86,7 @@ async def start_run(request: Request, body: NewRun) -> Started:
     if body.queue:
         queued = await runtime.enqueue(
             agent, body.task, app=service.registry, thread=body.thread_id, files=files, user=user,
-            spec=spec, user_context=context, run_id=run_id,
+            spec=spec, user_context=context, run_id=run_id, at=body.at, priority=body.priority,
         )  # fmt: skip
         return Started(run_id=queued.run_id, thread_id=queued.thread_id)
     start = partial(

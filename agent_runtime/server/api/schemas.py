@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from agent_runtime.messages import AssistantMessage, Note, ToolCall
 from agent_runtime.models.cost import NANO
@@ -281,6 +281,19 @@ class NewRun(Input):
         description="Leave it to a worker (`agent-runtime worker`) instead of "
         "running it in the service.",
     )
+    at: AwareDatetime | None = Field(
+        default=None, description="With `queue`: when it may begin; by default now."
+    )
+    priority: float = Field(
+        default=1.0, ge=0.001, le=1000,
+        description="With `queue`: how many turns it is worth; others of its user wait longer.",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _only_queued(self) -> NewRun:
+        if not self.queue and (self.at is not None or self.priority != 1.0):
+            raise ValueError("`at` and `priority` are for runs with `queue`")
+        return self
 
 
 class Regenerate(Input):

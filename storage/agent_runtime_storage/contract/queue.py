@@ -108,6 +108,14 @@ class WorkQueue(Protocol):
         """End leases whose process is known to be dead, so that the next pick takes their runs."""
         ...
 
+    def wake(self) -> None:
+        """Say that there may be work; whatever becomes of the word, the rows are what is picked.
+
+        Within this process it arrives at once, and on Postgres in the others: as a token that one
+        worker takes where workers run on Procrastinate, as a notification of all workers otherwise.
+        """
+        ...
+
     def listening(self) -> AbstractContextManager[Waiter]:
         """Return a context in which to wait for work: what is enqueued, answered or handed over.
 

@@ -43,6 +43,7 @@ from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.queue import QueueStore, WorkQueue
 from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
+from agent_runtime_storage.contract.schedules import DueSchedules, ScheduleStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
 from agent_runtime_storage.contract.service import ServiceStore
 from agent_runtime_storage.contract.short_ids import IdStore
@@ -65,6 +66,7 @@ class UserStore(Protocol):
     files: FileStore
     questions: QuestionStore
     queue: QueueStore
+    schedules: ScheduleStore
     search: TextSearch
     vectors: VectorStore
     ids: IdStore
@@ -90,6 +92,7 @@ class Store(Protocol):
 
     leases: LeaseStore
     queue: WorkQueue
+    schedules: DueSchedules
     service: ServiceStore
 
     @property

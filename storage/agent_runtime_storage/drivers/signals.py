@@ -24,6 +24,10 @@ def topic_of(owner: str, thread_id: str) -> str:
     return hashlib.blake2b(named, digest_size=16).hexdigest()
 
 
+WORK = topic_of("", "queue")
+"""The topic of the queue of runs: there may be work for a worker."""
+
+
 class Listener:
     """A waiter for the signals of one or more topics."""
 

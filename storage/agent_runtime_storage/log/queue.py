@@ -30,14 +30,13 @@ from agent_runtime_storage.drivers.protocol import (
     Statement,
     Value,
 )
-from agent_runtime_storage.drivers.signals import Listener, topic_of
+from agent_runtime_storage.drivers.signals import WORK, Listener
 from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json
 from agent_runtime_storage.queries.run_spec import whole_spec
 from agent_runtime_storage.sql.loader import load_queries
 
 _LIMITED = "queue limits"
-_TOPIC = topic_of("", "queue")
 
 
 class SqlQueue:
@@ -67,6 +66,11 @@ class SqlQueue:
                 cure="Wait until that is done, or use another thread.",
             ) from error
         announce_work(self._scope.driver)
+
+    async def statements_of(self, runs: Sequence[NewQueuedRun]) -> list[Statement]:
+        """Return what enqueues runs as a part of another batch."""
+        floor = await self._floor()
+        return [one for run in runs for one in self._enqueuing(run, floor)]
 
     async def _join(self, connection: Any, run: NewQueuedRun, batch: Sequence[Statement]) -> None:
         driver = self._scope.driver
@@ -233,18 +237,22 @@ class SqlWorkQueue:
             [self._statement("queue_expel", values)], owner=None, repeatable=True
         )
 
+    def wake(self) -> None:
+        announce_work(self._driver)
+
     def listening(self) -> AbstractContextManager[Listener]:
-        return self._driver.signals.listen(_TOPIC)
+        return self._driver.signals.listen(WORK)
 
     def _statement(self, name: str, values: Mapping[str, Value]) -> Statement:
         return Statement(self._sql[name], values)
 
 
 def announce_work(driver: Driver) -> None:
-    """Wake the workers of all processes."""
-    driver.signals.announce(_TOPIC)
+    """Say that there may be work, to a worker or to all of them."""
+    driver.signals.announce(WORK)
 
 
 def _to_picked(row: Row) -> PickedRun:
     user_id, run_id, thread_id, root, epoch, takeovers, task = row
-    return PickedRun(user_id, Lease(run_id, thread_id, root, int(epoch)), int(takeovers), task)
+    lease = Lease(run_id, thread_id, root, int(epoch), queued=True)
+    return PickedRun(user_id, lease, int(takeovers), task)

@@ -90,7 +90,7 @@ class SqlRuns:
             batch.append(self._statements.spend(root, reserve=run.reserve, below=root != run.id))
         batch += self._statements.append_events(run.thread_id, run.id, run.events)
         batch += await self._statements.index_new(run.thread_id, run.nodes)
-        lease = Lease(run.id, run.thread_id, root, run.epoch or 1)
+        lease = Lease(run.id, run.thread_id, root, run.epoch or 1, queued=run.epoch is not None)
         try:
             rows = await self._scope.batch(batch, thread=run.thread_id, tree=root)
         except StoreInDoubt:
@@ -158,7 +158,7 @@ class SqlRuns:
         except BatchMissed as error:
             raise await self._misses.why_not_committed(lease, commit, error.label) from error
         self._scope.announce(lease.thread_id, news)
-        if commit.finish is not None:
+        if commit.finish is not None and lease.queued:
             announce_work(self._scope.driver)
         return last_event
 
@@ -270,7 +270,7 @@ class SqlRuns:
         if commit.finish is not None:
             batch += self._statements.finish(lease.run_id, commit.finish, bodies)
         batch += self._statements.ask(lease, commit.questions)
-        if commit.finish is not None:
+        if commit.finish is not None and lease.queued:
             # After the questions, for which a run is parked.
             batch += self._statements.leave_queue(lease.run_id, lease.thread_id, commit.finish)
         batch += self._statements.append_events(lease.thread_id, lease.run_id, commit.events)
@@ -357,8 +357,10 @@ class SqlRuns:
             self._scope.statement("queue_working", {"run_id": run_id}),
             *self._statements.unsettle_own(run_id),
         ]
+        queued = True
         try:
-            await self._scope.batch(batch, thread=thread, tree=root)
+            rows = await self._scope.batch(batch, thread=thread, tree=root)
+            queued = bool(rows[2])
         except StoreInDoubt:
             # Another process would have written its own name to the next epoch.
             run = await self.get(run_id)
@@ -366,7 +368,7 @@ class SqlRuns:
                 raise
         except BatchMissed as error:
             raise await self._misses.why_not_taken(run_id, replaces, error.label) from error
-        return Lease(run_id, thread, root, replaces + 1)
+        return Lease(run_id, thread, root, replaces + 1, queued=queued)
 
     async def _place(self, run_id: str) -> tuple[str, str]:
         """Return the thread and the root of a run; neither ever changes."""

@@ -7,13 +7,16 @@ import signal
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 
 from agent_runtime import Agent, Runtime, Settings
+from agent_runtime.log import leases
 from agent_runtime_storage import Run
+from agent_runtime_storage.contract.records.queue import QueueLimits
 from tests.support.command import COMMAND, clean_environ, run_command
 
 APP = """
@@ -92,6 +95,57 @@ def _helper() -> Agent:
     return Agent(name="helper")
 
 
+@pytest.mark.slow
+@pytest.mark.backends("postgres")
+async def test_a_worker_that_was_stopped_beyond_its_lease_writes_nothing(
+    tmp_path: Path, database_url: str
+) -> None:
+    # Its tool has ended by the time it goes on, so it tries to write the result at once.
+    (tmp_path / "mine.py").write_text(APP.replace("HOW_LONG", "5"))
+    async with Runtime.open(Settings(database_url=database_url), program="mine") as runtime:
+        queued = await runtime.enqueue(_helper(), "Go.")
+        with worker(tmp_path, database_url) as stopped:
+            await until(runtime, queued.run_id, tmp_path)
+            stopped.send_signal(signal.SIGSTOP)
+            with worker(tmp_path, database_url):
+                run = await until(runtime, queued.run_id)
+                before = await runtime.threads.messages(queued.thread_id)
+                stopped.send_signal(signal.SIGCONT)
+            # The other one is gone, so the one that was stopped works on the next.
+            following = await runtime.enqueue(_helper(), "Go on.")
+            assert (await until(runtime, following.run_id)).status == "succeeded"
+        after = await runtime.store_of().runs.get(queued.run_id)
+        messages = await runtime.threads.messages(queued.thread_id)
+    assert (run.status, run.output) == ("succeeded", b'"All done."') and run.epoch > 1
+    assert (after, messages) == (run, before)
+    assert (tmp_path / "marks").read_text() == "xxx"
+
+
+@pytest.mark.backends("file", "postgres")
+async def test_the_clock_of_the_database_decides(tmp_path: Path, database_url: str) -> None:
+    (tmp_path / "clock.py").write_text(
+        "import time\nreal = time.time\ntime.time = lambda: real() + 7200\n"
+    )
+    (tmp_path / "mine.py").write_text("import clock\n" + APP.replace("HOW_LONG", "0"))
+    async with Runtime.open(Settings(database_url=database_url), program="mine") as runtime:
+        # By the clock of the worker, the first is due, and the lease of the second has expired.
+        delayed = await runtime.enqueue(
+            _helper(), "Later.", at=datetime.now(UTC) + timedelta(hours=1)
+        )
+        held = await runtime.enqueue(_helper(), "Held.")
+        [picked] = await runtime.store.queue.pick(
+            1, [("mine", "helper", "")], leases.this_process_owner(), seconds=60.0,
+            limits=QueueLimits(),
+        )  # fmt: skip
+        queued = await runtime.enqueue(_helper(), "Go.")
+        with worker(tmp_path, database_url):
+            assert (await until(runtime, queued.run_id)).status == "succeeded"
+        states = {row.run_id: row.state for row in await runtime.queue.list()}
+        run = await runtime.store_of().runs.get(held.run_id)
+    assert states == {delayed.run_id: "delayed", held.run_id: "working"}
+    assert (picked.lease.run_id, run.epoch) == (held.run_id, 1)
+
+
 def test_a_task_of_the_command_line_waits_in_the_queue(tmp_path: Path) -> None:
     made = run_command("run", "Look around.", "--queue", cwd=tmp_path)
     run_id = made.stdout.strip()
@@ -101,3 +155,26 @@ def test_a_task_of_the_command_line_waits_in_the_queue(tmp_path: Path) -> None:
     assert run_command("queue", "forget", run_id, cwd=tmp_path).returncode != 0
     assert run_command("queue", "cancel", run_id, cwd=tmp_path).returncode == 0
     assert "empty" in run_command("queue", "list", cwd=tmp_path).stderr
+
+    assert run_command("run", "Go.", "--at", "2100-01-01T09:00", cwd=tmp_path).returncode == 2
+    assert run_command("run", "Go.", "--queue", "--at", "soon", cwd=tmp_path).returncode == 2
+    turn = ("--at", "2100-01-01T09:00+01:00", "--priority", "2")
+    run_command("run", "Go.", "--queue", *turn, cwd=tmp_path)
+    row = json.loads(run_command("queue", "list", "--json", cwd=tmp_path).stdout)
+    at = datetime(2100, 1, 1, 8, tzinfo=UTC).timestamp()
+    assert (row["state"], row["due_at"], row["tag"]) == ("delayed", at, 0.5)
+
+
+def test_schedules_of_the_command_line(tmp_path: Path) -> None:
+    add = ("schedules", "add", "news", "0 9 * * MON-FRI", "What is new?")
+    made = run_command(*add, "--zone", "Europe/Berlin", cwd=tmp_path)
+    assert (made.returncode, run_command(*add, cwd=tmp_path).returncode != 0) == (0, True)
+    [row] = run_command("schedules", "list", "--json", cwd=tmp_path).stdout.splitlines()
+    assert {"id": "news", "zone": "Europe/Berlin", "paused": False}.items() <= json.loads(
+        row
+    ).items()
+    assert run_command("schedules", "pause", "news", cwd=tmp_path).returncode == 0
+    assert "paused" in run_command("schedules", "list", cwd=tmp_path).stdout
+    assert run_command("schedules", "resume", "news", cwd=tmp_path).returncode == 0
+    assert run_command("schedules", "remove", "news", cwd=tmp_path).returncode == 0
+    assert "no schedules" in run_command("schedules", "list", cwd=tmp_path).stderr

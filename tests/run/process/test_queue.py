@@ -264,3 +264,16 @@ async def test_what_is_put_off_waits(settings: Settings) -> None:
         await runtime.enqueue(Agent(), "Later.", at=at)
         [row] = await runtime.queue.list()
         assert (row.state, row.due_at) == ("delayed", at.timestamp())
+
+
+@pytest.mark.backends("file")
+async def test_the_queue_names_the_limit_that_a_run_waits_at(settings: Settings) -> None:
+    app = app_of()
+    limited = settings.model_copy(update={"queue_runs_per_user": 1})
+    async with Runtime.open(settings) as runtime, Runtime.open(limited) as other:
+        for _ in range(2):
+            await runtime.enqueue(app.named("helper"), "Go.", app=app)
+        await pick_as(runtime, app)
+        rows = await runtime.queue.list(state="waiting")
+        assert await other.queue.reasons(rows) == ["Its user has 1 runs at work, the most allowed."]
+        assert "waits for a worker" in (await runtime.queue.reasons(rows))[0]

@@ -154,12 +154,17 @@ class LeaseOwner:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write on behalf of a run; `epoch` fences every write."""
+    """The right to write on behalf of a run; `epoch` fences every write.
+
+    Attributes:
+        queued: whether the run may be in the queue, which its end then concerns as well.
+    """
 
     run_id: str
     thread_id: str
     root_run_id: str
     epoch: int
+    queued: bool = False
 
     @property
     def is_child(self) -> bool:

@@ -34,6 +34,7 @@ from agent_runtime_storage.drivers.postgres.error_mapping import (
 from agent_runtime_storage.drivers.postgres.joining import run_joined
 from agent_runtime_storage.drivers.postgres.notifications import (
     NOTIFY,
+    NOTIFY_OF_WORK,
     AnyConnection,
     PostgresSignals,
 )
@@ -65,7 +66,7 @@ from agent_runtime_storage.drivers.protocol import (
     Value,
 )
 from agent_runtime_storage.drivers.shielding import wait_shielded
-from agent_runtime_storage.drivers.signals import Signals
+from agent_runtime_storage.drivers.signals import WORK, Signals
 from agent_runtime_storage.sql.loader import load_queries
 
 # Random waits of at most 2.5 seconds in all; what clashes for longer is reported as busy.
@@ -437,8 +438,9 @@ class PostgresDriver:
 
     async def _notify(self, topics: Sequence[str]) -> None:
         sent = {"topics": orjson.dumps(list(topics)).decode()}
+        sql = NOTIFY_OF_WORK if WORK in topics else NOTIFY
         # Not by `_perform`, which refuses work once the driver closes: the last topics go then.
-        await self._attempt(_run([query_command(NOTIFY, sent)], repeatable=True))
+        await self._attempt(_run([query_command(sql, sent)], repeatable=True))
 
 
 def _parse_url(url: str, shown: str) -> str:

@@ -15,12 +15,17 @@ from typing import TypeAlias
 
 import psycopg
 
-from agent_runtime_storage.drivers.signals import Listener, Signals
+from agent_runtime_storage.drivers.signals import WORK, Listener, Signals
 
 CHANNEL = "agent_runtime"
 NOTIFY = (
     f"SELECT count(pg_notify('{CHANNEL}', t.topic)) "
     "FROM json_array_elements_text(:topics::json) AS t (topic)"
+)
+NOTIFY_OF_WORK = (
+    # A token for one worker spares all others the search for work.
+    f"{NOTIFY} "
+    f"WHERE CASE WHEN t.topic = '{WORK}' THEN NOT agent_runtime.wake_workers() ELSE true END"
 )
 _POLL_SECONDS = 5.0
 # The pause between two sends, so that many commits share one.

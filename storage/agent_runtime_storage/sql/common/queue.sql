@@ -128,7 +128,8 @@ ORDER BY q.tag, q.enqueued_at;
 
 -- name: queue_working
 -- Another process than a worker may resume a run that is in the queue; it counts as at work.
-UPDATE queue SET state = 'working', claim = '' WHERE user_id = :user_id AND run_id = :run_id;
+UPDATE queue SET state = 'working', claim = '' WHERE user_id = :user_id AND run_id = :run_id
+RETURNING run_id;
 
 -- name: begin_queued
 -- What it may spend was decided by who enqueued it.
