@@ -81,6 +81,9 @@ def add(
     server is started.
     """
     definition: dict[str, Any] = {"type": "http", "url": url} if url else {}
+    if command[:1] == ("--",):
+        # Other clients want it before a command; click keeps it after NAME.
+        command = command[1:]
     if command:
         definition |= {"command": command[0], "args": list(command[1:])}
     definition |= {"env": _pairs(env)} if env else {}
