@@ -289,7 +289,8 @@ async def test_closing_does_not_wait_for_a_killed_server(
         async with anyio.create_task_group() as group:
 
             async def write() -> None:
-                with pytest.raises(StoreUnavailable, match="closed"):
+                # Which of the two it meets first is a matter of time.
+                with pytest.raises(StoreUnavailable, match="closed|broke while a write"):
                     await driver.batch([insert(1)])
 
             group.start_soon(write)
