@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
@@ -30,13 +31,19 @@ def chromium() -> str:
     return named
 
 
+async def closed(close: Callable[[], Awaitable[None]]) -> None:
+    """Close something of the browser, which never answers after a test was cut off in a call."""
+    with anyio.fail_after(30):
+        await close()
+
+
 @pytest.fixture(scope="module")
 async def browser(chromium: str) -> AsyncIterator[Browser]:
     """A browser for the tests of a module."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser
-        await browser.close()
+        await closed(browser.close)
 
 
 @pytest.fixture
@@ -52,7 +59,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     )
     page.set_default_timeout(10_000)
     yield page
-    await context.close()
+    await closed(context.close)
     assert not wrong
 
 

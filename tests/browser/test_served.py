@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Error, Page, expect
 
 from tests.browser.served import DEPLOY, Served, served
 
@@ -39,13 +39,16 @@ async def at_least(page: Page, steps: int) -> int:
     return int(await page.locator(STEP).get_attribute(NEWEST) or 0)
 
 
-async def open_observation(page: Page) -> None:
+async def open_observation(page: Page, service: Served) -> None:
     """Open the first observation; another stands first once a reflection replaced it."""
     opened = page.locator("#sec-observed", has_text="Stands for")
+    # At full speed reflections replace observations faster than a page can be read.
+    hurry, service.lead.pause = service.lead.pause, 3
     while not await opened.count():
-        await page.locator("#sec-observed .ob > button").first.click()
-        with suppress(AssertionError):
+        with suppress(AssertionError, Error):
+            await page.locator("#sec-observed .ob > button").first.click(timeout=2_000)
             await expect(opened).to_be_visible(timeout=2_000)
+    service.lead.pause = hurry
 
 
 async def numbers(page: Page) -> list[int]:
@@ -75,7 +78,7 @@ async def test_a_run_is_started_watched_steered_and_allowed(page: Page, service:
     await page.reload()
     reached = await at_least(page, 20)
     # An observation opens to its lines and messages while the run goes on.
-    await open_observation(page)
+    await open_observation(page, service)
     assert await at_least(page, reached + 3) > reached
     await page.locator("#steer").fill("Deploy now, please.")
     await page.get_by_role("button", name="Tell it").click()
