@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.testing import checked_requests
-from tests.services.backends import BACKENDS
+from tests.services.backends import backends_for
 from tests.services.fixtures import database_contents as database_contents
 from tests.services.fixtures import database_url as database_url
 from tests.services.fixtures import empty_postgres_url as empty_postgres_url
@@ -77,12 +77,17 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes run the tests: one more than cores, as some of them wait."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `database_url` on every backend, or on those that its mark names."""
     if "database_url" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("backends")
-        names = BACKENDS if mark is None else mark.args
-        metafunc.parametrize("database_url", names, indirect=True)
+        backends = backends_for(metafunc.definition.path) if mark is None else mark.args
+        metafunc.parametrize("database_url", backends, indirect=True)
 
 
 @pytest.hookimpl(wrapper=True)

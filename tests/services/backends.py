@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from agent_runtime_storage.urls import Backend
 
 BACKENDS: tuple[Backend, ...] = ("file", "libsql-http", "libsql-ws", "postgres")
+STORAGE = Path(__file__).parents[1] / "storage"
+
+
+def backends_for(path: Path) -> list[pytest.ParameterSet]:
+    """Return the databases that the tests of a file run on, some among the slow tests only.
+
+    The store hides which database it has.  Its own tests run on all but the second transport to
+    libSQL, whose drivers have tests of their own; tests of what is above it on one of each dialect.
+    """
+    slow = {"libsql-ws"} if path.is_relative_to(STORAGE) else {"libsql-http", "libsql-ws"}
+    return [pytest.param(one, marks=[pytest.mark.slow] * (one in slow)) for one in BACKENDS]

@@ -290,7 +290,7 @@ async def test_closing_does_not_wait_for_a_killed_server(
 
             async def write() -> None:
                 # Which of the two it meets first is a matter of time.
-                with pytest.raises(StoreUnavailable, match="closed|broke while a write"):
+                with pytest.raises(StoreUnavailable, match=r"closed|broke while a write"):
                     await driver.batch([insert(1)])
 
             group.start_soon(write)
