@@ -65,6 +65,7 @@ async def test_a_wire_means_what_litellm_means(tmp_path: Path, name: str) -> Non
     await compare(name, WIRES[name], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUIRKS)
 async def test_a_quirk_means_what_litellm_means(tmp_path: Path, name: str) -> None:
     await compare(name, lambda: Played(Compatible(QUIRKS[name]), "openai/test", "/v1"), tmp_path)

@@ -35,8 +35,12 @@ def quirky(name: str = "openai/test") -> Played:
 
 
 @pytest.fixture(
-    params=[(NativeModel, NativeModel), (LiteLLMModel, LiteLLMModel), (LiteLLMModel, NativeModel)],
-    ids=["native", "litellm", "litellm-native"],
+    params=[
+        pytest.param((NativeModel, NativeModel), id="native"),
+        # What both send is compared on every wire in `test_same_meaning`, which is not slow.
+        pytest.param((LiteLLMModel, LiteLLMModel), id="litellm", marks=pytest.mark.slow),
+        pytest.param((LiteLLMModel, NativeModel), id="litellm-native", marks=pytest.mark.slow),
+    ],
 )
 def transports(request: pytest.FixtureRequest) -> Transports:
     """Return the transports before and after the resume."""
