@@ -411,6 +411,7 @@ class Runtime(RunControl):
             log, seen = taken.log, taken.seen
             state = self._state(log, setup, spec, decisions, task=task, limit=limit, seen=seen)
             state.settled, state.decided = taken.unverified, decided
+            state.sent = not taken.paused
             state.guard.resumed = taken.resumed
             if isinstance(agent, Workflow):
                 state.gate = replace(state.gate, asks=agent.asking)

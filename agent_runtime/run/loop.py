@@ -156,7 +156,7 @@ class AgentLoop:
         # `pending.lost` already, or recorded.
         counted = 0
         # Before the request leaves: whatever interrupts this, `finish` counts the call as billed.
-        state.previous, pending.calling = prompt, True
+        state.previous, state.sent, pending.calling = prompt, True, True
         state.timing.begin()
         try:
             async with chat(model, request) as events:
@@ -200,6 +200,7 @@ class AgentLoop:
         if cancelled:
             return cancelled_finish()
         if posted and pause_requested(await self.log.inbox(), self.log.lease):
+            await self.state.allow_notes()
             return PAUSED
         return None
 
@@ -294,6 +295,7 @@ class AgentLoop:
             pending.answered()
         if message.calls:
             self.unfinished.clear()
+            state.sent = False
             start = may_start(message, setup.tools, state.gate)
             await log.open(message, billing, await pending.kept_for_root(), start=start)
             pending.recorded()
@@ -349,6 +351,9 @@ class AgentLoop:
         # An answer is empty if reasoning used up its limit or the provider withheld all of it.
         # Providers refuse empty messages in later prompts, so it gets no node.
         answers = [message] if message.text.strip() or message.files else []
+        self.state.sent &= not answers
+        if finish is PAUSED:
+            await self.state.allow_notes()
         if not answers:
             billing = billing.without_node()
         await self.log.append(
@@ -467,12 +472,10 @@ class AgentLoop:
             ask = Note(outputs.ASK if self.setup.output else GO_ON)
             notes.append(Note(GO_ON_EXACTLY, source="cut") if self.unfinished.ends(last) else ask)
         finish = PAUSED if pause_requested(items, log.lease) else None
+        if notes:
+            await state.allow_notes()
         if notes or items:
             await log.append(await state.fit_notes(notes), drained=items, finish=finish)
-        if notes and finish is None:
-            # The notes may follow a result that the last process has sent already; a new
-            # activation allows this prompt to differ from that one.
-            await state.activate("note")
         return finish
 
     async def finish(self, finish: Finish) -> Finish:

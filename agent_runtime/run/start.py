@@ -105,6 +105,7 @@ class TakenOverRun:
     Attributes:
         unverified: results of its open exchange for calls that must not run again.
         seen: the files that it has seen.
+        paused: whether it was paused; then the model has not seen its newest entries.
     """
 
     log: RunLog
@@ -113,6 +114,7 @@ class TakenOverRun:
     task: Entry | None = None
     unverified: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
     seen: SeenFiles | None = None
+    paused: bool = False
 
 
 async def begin_new_run(
@@ -360,7 +362,7 @@ async def take_over(
                 f"Run {run.id} was cancelled while nobody worked on it.",
                 cure="Resume it once more to continue all the same.",
             )
-        owner = run.owner  # From now on it is this process.
+        owner, paused = run.owner, run.stop_reason == "paused"  # From now on it is this process.
         log, run = await take_log(store, run, on_event)
     except LeaseLost as error:
         raise ThreadBusy(
@@ -374,7 +376,7 @@ async def take_over(
             await _check_head(store, run, log.head)
         log.limits = setup.limits
         resumed = Resumed(ended, max(run.max_steps, run.steps), setup.max_steps)
-        taken = TakenOverRun(log, step_limit(run, setup), resumed)
+        taken = TakenOverRun(log, step_limit(run, setup), resumed, paused=paused)
         if run.open_node is not None:
             node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)

@@ -73,6 +73,7 @@ class RunState:
         settled: results of a reopened exchange, for calls that must not run again.
         decided: what a person decided about interrupted calls, by their ids.
         previous: the prompt of the last model call.
+        sent: whether a prompt may have shown the newest result, which must not change then.
         timing: of the model calls for the next answer.
     """
 
@@ -92,6 +93,7 @@ class RunState:
     settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
     decided: Mapping[str, Resolution] = field(default_factory=dict[str, Resolution])
     previous: Prompt | None = None
+    sent: bool = False
     timing: CallTiming = field(default_factory=CallTiming)
 
     @classmethod
@@ -158,6 +160,12 @@ class RunState:
         answers = (one.at for one in reversed(view.entries) if one.message.type == "assistant")
         last, idle = next(answers, None), self.setup.idle
         return last is not None and idle is not None and time.time() - last > idle
+
+    async def allow_notes(self) -> None:
+        """Let notes follow the newest result, which changes it, although a prompt has shown it."""
+        if self.sent:
+            await self.activate("note")
+            self.sent = False
 
     async def activate(self, cause: ActivationCause) -> None:
         """Rewrite the prompt: `prompt.window` decides what leaves it and what is truncated."""
