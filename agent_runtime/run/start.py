@@ -489,7 +489,7 @@ async def _end_children(
         if child.id in kept or (record is not None and record.call in again):
             continue
         if flow and child.parent_run_id == run.id and is_waiting(child):
-            # A workflow asks for its nodes again; the node's run goes on with the answer.
+            # A workflow asks for its nodes again; the node's run continues with the answer.
             continue
         if child.parent_run_id in ended and leases.is_dead(child):
             ended.add(child.id)
