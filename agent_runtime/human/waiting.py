@@ -3,7 +3,8 @@
 A sub-agent whose call needs an approval is suspended, as any run is.  The call that delegated its
 task stays in progress and suspends the run that made it, up to the root.  The answer is written to
 the sub-agent's question; resuming the root makes the call again, which resumes the sub-agent.  A
-pause of the root works the same way, without a question, and so does closing the runtime.
+pause of the root works the same way, without a question, and so does closing the runtime.  A
+workflow waits so with the runs of its nodes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_runtime.human.questions import Question
-from agent_runtime.log.run_spec import delegation_record
+from agent_runtime.log.run_spec import RunSpec, delegation_record
 from agent_runtime.messages import ToolResult
 from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from agent_runtime_storage.contract.records.questions import QuestionStatus
@@ -48,10 +49,19 @@ def is_suspended_below(run: Run) -> bool:
 async def may_wait(store: UserStore, run_id: str) -> bool:
     """Return whether a run may wait for a person: it is a root, or all runs above it wait too."""
     run = await store.runs.get(run_id)
-    if run.parent_run_id is None:
-        return True
+    while run.parent_run_id is not None:
+        if (record := delegation_record(run)) is not None:
+            return record.waits
+        if not RunSpec.of(run).node:
+            return False
+        run = await store.runs.get(run.parent_run_id)
+    return True
+
+
+def _is_awaited(run: Run) -> bool:
+    """Return whether the run above waits too while this one waits for a person."""
     record = delegation_record(run)
-    return record is not None and record.waits
+    return bool(RunSpec.of(run).node) if record is None else record.waits
 
 
 async def questions_of(
@@ -117,4 +127,4 @@ async def _children(
         status=ACTIVE if status == "open" else None,
         limit=MOST,
     )
-    return [run for run in runs if (record := delegation_record(run)) is not None and record.waits]
+    return [run for run in runs if _is_awaited(run)]

@@ -16,6 +16,7 @@ from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.files.long_texts import MESSAGE_CHARS, keep_long_text
 from agent_runtime.human.gate import calls_that_asked
 from agent_runtime.human.interruptions import Rerun, Resolution, resolved_result
+from agent_runtime.human.waiting import is_waiting
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
 from agent_runtime.log.exchange import Exchange
@@ -483,11 +484,14 @@ async def _end_children(
         kept: runs that are resumed in any case.
     """
     tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
-    ended = {run.id}
+    ended, flow = {run.id}, RunSpec.of(run).workflow
     # Parents begin before their children, so one pass in this order reaches whole subtrees.
     for child in sorted(tree, key=lambda child: child.created_at):
         record = delegation_record(child) if child.parent_run_id == run.id else None
         if child.id in kept or (record is not None and record.call in again):
+            continue
+        if flow and child.parent_run_id == run.id and is_waiting(child):
+            # A workflow asks for its nodes again; the node's run continues with the answer.
             continue
         if child.parent_run_id in ended and leases.is_dead(child):
             ended.add(child.id)

@@ -408,6 +408,11 @@ class WorkflowLoop:
 
         decided = {i: one.decided for i, one in enumerate(steps) if one.decided is not None}
         await run_calls(log, tools, self.state.context, close, decided)
+        if log.exchange is not None:
+            # Resuming runs these nodes again, which resume their runs.
+            below = [one.waits for one in steps if one.waits is not None]
+            self._end = await self.state.gate.suspend(GateResult([], {}), below)
+            return False
         failed = any(one.result is None or one.result.outcome != "ok" for one in steps)
         if failed and (await log.asked())[0]:
             # The whole tree was cancelled, and the child noticed first.

@@ -16,7 +16,7 @@ from agent_runtime.agent import Agent, Runnable
 from agent_runtime.delegation.assignment import Assignment
 from agent_runtime.delegation.delegate import delegate as delegate_task
 from agent_runtime.delegation.outcome import Outcome
-from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.errors import ConfigError, QuestionsOpen, ToolError
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import ToolResult, UserMessage
 from agent_runtime.run.results import RunResult
@@ -314,7 +314,7 @@ class WorkflowContext(Generic[Deps]):
         The sub-agent sees the assignment and the log of earlier attempts under the same
         `task_key`, nothing else.  A failure is an outcome, not an error; a further iteration is
         another attempt.  After a crash, a sub-agent that had finished is not run again, and one
-        that died is resumed.  Calls of it that need an approval are refused.
+        that died is resumed.  A call of it that needs an approval suspends the workflow.
         """
         return await self._loop.ask(self._delegated(name, assignment))
 
@@ -359,22 +359,28 @@ class WorkflowContext(Generic[Deps]):
 
         async def run(context: ToolContext) -> ToolResult:
             try:
-                return node_tool_result(await work(context))
+                return await work(context)
             except Exception as error:
                 step.cause = error
                 raise
 
-        async def work(context: ToolContext) -> Any:
-            earlier = await loop.earlier(step) if step.again else None
+        async def work(context: ToolContext) -> ToolResult:
+            # Its run began if the node is tried again because a question was answered meanwhile.
+            earlier = await loop.earlier(step) if step.again or step.waits else None
             if earlier is not None and earlier.status == "succeeded":
-                return _output(earlier.output, agent)
+                return node_tool_result(_output(earlier.output, agent))
             if earlier is not None:
-                with context.timer.paused():
-                    result = await loop.resume(earlier, agent)
+                try:
+                    with context.timer.paused():
+                        result = await loop.resume(earlier, agent)
+                except QuestionsOpen:
+                    return step.wait(earlier.id)
             else:
                 spec = RunSpec(node=name, iteration=step.iteration)
                 result = await context.run_agent(agent, message, spec=spec, before=tuple(before))
-            return _value(step, result)
+            if result.status == "suspended" and result.stop_reason == "awaiting_user":
+                return step.wait(result.run_id)
+            return node_tool_result(_value(step, result))
 
         tool = FunctionTool(run, name=name if NAME.fullmatch(name) else "node", timeout=math.inf)
         step = NodeIteration(name, asked, tool, repeatable=True, speaks=True)
@@ -389,7 +395,10 @@ class WorkflowContext(Generic[Deps]):
         async def run(context: ToolContext) -> ToolResult:
             # A sub-agent that worked when the process died is found by the call that began it.
             context = replace(context, call_id=step.began or context.call_id)
-            return node_tool_result(asdict(await delegate_task(context, assignment)))
+            outcome = await delegate_task(context, assignment, waits=True)
+            if outcome.status == "waiting":
+                return step.wait(outcome.run_id, outcome.stop_reason)
+            return node_tool_result(asdict(outcome))
 
         tool = FunctionTool(run, name=name if NAME.fullmatch(name) else "node", timeout=math.inf)
         asked = to_plain_json({**known, "tools": tools})

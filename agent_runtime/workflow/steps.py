@@ -17,6 +17,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agent_runtime.errors import ConfigError, NodeFailed
 from agent_runtime.human.approval_rules import rule_pattern
+from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.messages import ToolResult, encodable
 from agent_runtime.tools.argument_patterns import Arguments
 from agent_runtime.tools.base import Tool
@@ -54,6 +55,7 @@ class NodeIteration:
         began: the call that began it, if its end was not recorded.
         cause: the error that it failed with in this process.
         stop_reason: why its own run stopped.
+        waits: set while its own run waits for a person.
     """
 
     name: str
@@ -70,6 +72,7 @@ class NodeIteration:
     result: ToolResult | None = None
     cause: Exception | None = None
     stop_reason: str = ""
+    waits: AwaitingHuman | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
     needs: Callable[[Sequence[ApprovalRule]], bool] = lambda rules: False
 
@@ -84,6 +87,11 @@ class NodeIteration:
     def key(self) -> Key:
         """The key of its record."""
         return self.name, self.iteration
+
+    def wait(self, run_id: str, stop_reason: str = "awaiting_user") -> AwaitingHuman:
+        """Let the node wait with its own run; return what its call returns instead of a result."""
+        self.waits = AwaitingHuman("", run_id=run_id, stop_reason=stop_reason)
+        return self.waits
 
     def value(self) -> Any:
         """Return the node's value, as JSON.
