@@ -137,6 +137,7 @@ class Runtime(RunControl):
         runtime = cls(settings, store, model, recall, program, other, own)
         runtime.host.admission.check_loop()
         runtime.host.reindex()
+        runtime.host.share_limits()
         if settings.sweep:
             runtime.host.sweep_every(settings.sweep, runtime._continue, agents)
         try:

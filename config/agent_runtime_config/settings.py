@@ -294,8 +294,8 @@ class Settings(
         default="wait",
         description="Whether calls `wait` while the provider's headers say that they would exceed "
         "its rate limits, and after it refused a call for its rate. The runs of a process take "
-        "turns. `off` sends every call at once and leaves the limits to the provider. Only for "
-        "calls by a wire of our own.",
+        "turns, and processes on one database share the limits of a key. `off` sends every call "
+        "at once and leaves the limits to the provider. Only for calls by a wire of our own.",
     )
     fallback_cool_down: Seconds = Field(
         default=30.0,

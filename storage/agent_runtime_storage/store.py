@@ -6,7 +6,7 @@ from agent_runtime_config.errors import ConfigError
 from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.contract.files import FileStore
 from agent_runtime_storage.contract.inspection import InspectionStore
-from agent_runtime_storage.contract.leases import LeaseStore
+from agent_runtime_storage.contract.leases import LeaseStore, RateShareStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.questions import QuestionStore
@@ -27,7 +27,7 @@ from agent_runtime_storage.log.files import SqlFiles
 from agent_runtime_storage.log.inbox import SqlInbox
 from agent_runtime_storage.log.inspection import SqlInspection
 from agent_runtime_storage.log.jobs import SqlJobs
-from agent_runtime_storage.log.leases import SqlLeases
+from agent_runtime_storage.log.leases import SqlLeases, SqlRateShares
 from agent_runtime_storage.log.questions import SqlQuestions
 from agent_runtime_storage.log.queue import SqlQueue, SqlWorkQueue
 from agent_runtime_storage.log.reader import SqlLog
@@ -97,6 +97,7 @@ class SqlStore:
         self._driver = driver
         self._objects = objects
         self.leases: LeaseStore = SqlLeases(driver)
+        self.rate_shares: RateShareStore = SqlRateShares(driver)
         self.service: ServiceStore = SqlService(driver)
         self.queue: WorkQueue = SqlWorkQueue(driver)
         self.schedules: DueSchedules = SqlDueSchedules(driver)

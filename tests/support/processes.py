@@ -31,6 +31,11 @@ class Program:
         """Wait for the next line."""
         return orjson.loads(await self._lines.receive_until(b"\n", LINE))
 
+    async def say(self, line: str) -> None:
+        """Write a line to its input."""
+        assert self.process.stdin is not None
+        await self.process.stdin.send(f"{line}\n".encode())
+
     async def kill(self) -> None:
         """Send SIGKILL, and wait until the process is dead."""
         self.process.send_signal(signal.SIGKILL)

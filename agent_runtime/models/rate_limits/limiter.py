@@ -5,20 +5,25 @@ that figure yet.  A request that does not fit waits in a queue: strictly in orde
 runs take turns, so that one with many sub-agents delays the others no more than any other run.
 
 Nothing here takes longer the more requests wait, and one timer serves all of them.
+
+Where other processes use the same limits, a limiter has a share of them; see `shares`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import hmac
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from agent_runtime.models.rate_limits.headers import Kind, Limit, read_limits
+from agent_runtime.models.rate_limits.room import Room
+from agent_runtime.models.rate_limits.shares import Figure, Figures, Grant, Share, grant_of
 
 LONGEST_WAIT = 120.0
 """Seconds that the first in the queue waits at most; then the provider decides."""
@@ -64,69 +69,6 @@ class Need:
     max_output: int = 0
 
 
-class _Room:
-    """What is left of one limit: now, and once it has reset.
-
-    Responses may arrive in another order than the provider counted their requests.  Of those whose
-    requests were on their way at the same time, the lowest figure includes all of them, unless the
-    limit was reset between them.
-    """
-
-    def __init__(self, limit: Limit, now: float, heard: int) -> None:
-        self.most = limit.most
-        self._heard = heard
-        self._now = limit.remaining, now + limit.reset
-        # What a response from after the reset said, if it came while the reset was still ahead.
-        self._then: tuple[int, float] | None = None
-
-    def reset(self, now: float) -> float:
-        """Return when all of it is there again."""
-        self._shift(now)
-        return self._now[1]
-
-    def left(self, now: float) -> int | None:
-        """Return how much is left; None if that is not known."""
-        self._shift(now)
-        remaining, reset = self._now
-        return remaining if now < reset else self.most
-
-    def update(self, limit: Limit, now: float, *, sent: int, heard: int) -> None:
-        """Take what a response says.
-
-        Args:
-            sent, heard: when the request was sent and its response arrived, in the order of all.
-        """
-        left, said = self.left(now), (limit.remaining, now + limit.reset)
-        self.most = limit.most
-        if sent > self._heard or left is None:
-            self._now, self._then = said, None
-        elif now >= self._now[1]:
-            self._now = min(left, said[0]), said[1]
-        elif said[0] >= self._now[0]:
-            self._later(said)
-        else:
-            if said[1] < self._now[1]:
-                self._later(self._now)
-            self._now = said
-        self._heard = heard
-
-    def take(self, amount: int) -> None:
-        """Subtract what was used since."""
-        remaining, reset = self._now
-        self._now = max(0, remaining - amount), reset
-        if self._then is not None:
-            self._then = max(0, self._then[0] - amount), self._then[1]
-
-    def _later(self, said: tuple[int, float]) -> None:
-        if said[1] > self._now[1]:
-            then = self._then or said
-            self._then = min(then[0], said[0]), max(then[1], said[1])
-
-    def _shift(self, now: float) -> None:
-        if self._then is not None and now >= self._now[1]:
-            self._now, self._then = self._then, None
-
-
 @dataclass(eq=False, slots=True)
 class Ticket:
     """A request's place: in the queue, then on its way.
@@ -149,6 +91,7 @@ class Ticket:
     heard: bool = False
     gone: bool = False
     sent: int = 0
+    sent_at: float = 0.0
     first_since: float | None = None
 
     async def turn(self) -> None:
@@ -185,10 +128,14 @@ class Limiter:
     As long as no response has said what the limits are, all requests go: a first one that went
     alone would hold up each burst by a whole answer's first byte, and most bursts meet no limit.
     What a burst into a limit costs are refusals, which are free; after one, requests go by one.
+
+    Attributes:
+        share: what of the limits is for this process; None if it shares them with no other.
     """
 
     def __init__(self) -> None:
-        self._rooms: dict[Kind, _Room] = {}
+        self.share: Share | None = None
+        self._rooms: dict[Kind, Room] = {}
         self._held = [0] * len(_KINDS)
         self._out = 0
         # Requests without a response yet, and how many there may be.
@@ -198,6 +145,7 @@ class Limiter:
         self._queue: OrderedDict[str, OrderedDict[Ticket, None]] = OrderedDict()
         self._waiting = 0
         self._clock = 0
+        self._answered = False
         self._usual_output = _FIRST_OUTPUT
         self._hold_until = 0.0
         # Whether one request goes alone to learn what is left, as after a refusal.
@@ -233,6 +181,8 @@ class Limiter:
         both = need.fresh + expected
         ahead = (1, need.fresh, expected, both, need.prompt + need.max_output)
         ticket = Ticket(self, run, ahead, (0, 0, expected, expected, 0))
+        if self.share is not None:
+            self.share.use()
         alone = not self._waiting
         self._queue.setdefault(run, OrderedDict())[ticket] = None
         self._waiting += 1
@@ -256,9 +206,14 @@ class Limiter:
         for limit in limits:
             room = self._rooms.get(limit.kind)
             if room is None:
-                self._rooms[limit.kind] = _Room(limit, now, self._clock)
+                room = Room(limit, now, self._clock, ticket.sent_at)
+                self._rooms[limit.kind] = room
             else:
-                room.update(limit, now, sent=ticket.sent, heard=self._clock)
+                order = {"sent": ticket.sent, "heard": self._clock}
+                room.update(limit, now, **order, sent_at=ticket.sent_at)
+            if self.share is not None:
+                self.share.heard(limit.kind, room.reset(now), now)
+        self._answered = True
         if limits:
             self._most_unheard = math.inf
         elif limited:
@@ -300,6 +255,63 @@ class Limiter:
             self._alone = None
         self._pump()
 
+    @property
+    def is_shareable(self) -> bool:
+        """Whether there are limits to share, or there may be some."""
+        return bool(self._rooms) or not self._answered
+
+    def figures(self) -> Figures:
+        """Return what is known of the limits, and what is asked of them for this process."""
+        now, share, found = _now(), self.share, dict[Kind, Figure]()
+        if share is None:
+            return found
+        for index, kind in enumerate(_KINDS):
+            room = self._rooms.get(kind)
+            if room is None or (left := room.left(now)) is None:
+                continue
+            first = self._first().ahead[index] if self._waiting else 0
+            need = min(first, room.most or first)
+            held = self._held[index]
+            asked, refill = share.ask(kind, room.most, left, held=held, need=need, now=now)
+            found[kind] = room.figure(now, held + asked, refill)
+        return found
+
+    def renewed(self, rows: Sequence[Figures], own: int, *, began: float, clock: float) -> bool:
+        """Take what all processes say of the limits; return whether to ask once more.
+
+        Args:
+            own: the index of this process's row.
+            began: when its figures were made, in the event loop's time.
+            clock: when they were read, by the database's clock.
+        """
+        now, grants = _now(), dict[Kind, Grant]()
+        if self.share is None:
+            return False
+        count = self.share.parts(len(rows), began)
+        for kind in _KINDS:
+            if (grant := grant_of(kind, rows, own, count)) is None:
+                continue
+            grants[kind], newest, room = grant, grant.newest, self._rooms.get(kind)
+            if room is None or now - newest.sent > room.heard_at:
+                limit = Limit(kind, newest.most, newest.remaining, newest.reset)
+                self._rooms[kind] = Room(limit, now, self._clock, now - newest.sent)
+        if len(rows) > 1 and not grants and not self._answered:
+            # A burst of each process would be refused more often than that of one.
+            self._unknown = True
+        again = self.share.renewed(
+            grants, self.held, began=began, now=now, clock=clock, rank=own, count=count,
+            others=len(rows) > 1,
+        )  # fmt: skip
+        self._pump()
+        return again
+
+    def pump(self) -> None:
+        """Let through all that may go, because the share has changed."""
+        self._pump()
+
+    def _first(self) -> Ticket:
+        return next(iter(next(iter(self._queue.values()))))
+
     def _pump(self) -> None:
         """Let through all that may go; set the timer for the first that may not."""
         now = _now()
@@ -307,7 +319,7 @@ class Limiter:
             # Whatever holds up its response, the others do not wait for it any longer.
             self._unknown, self._alone = False, None
         while self._waiting:
-            ticket = next(iter(next(iter(self._queue.values()))))
+            ticket = self._first()
             if ticket.first_since is None:
                 ticket.first_since = now
             latest = ticket.first_since + LONGEST_WAIT
@@ -329,21 +341,29 @@ class Limiter:
             return None
         if self._unheard >= self._most_unheard:
             return "the provider refused a request for its rate, so few go at a time", math.inf
+        share, times = self.share if self.is_shareable else None, 1
+        if share is not None and now >= share.fresh_until:
+            if self._unheard:
+                return "what other processes leave of the rate limit is not known", math.inf
+            # Each of them may send one now.
+            share, times = None, share.count
         for index, kind in enumerate(_KINDS):
             room = self._rooms.get(kind)
             if room is None or (left := room.left(now)) is None:
                 continue
             # What is more than the whole limit goes when all of it is there.
-            need = min(ticket.ahead[index], room.most or ticket.ahead[index])
+            need = min(ticket.ahead[index] * times, room.most or ticket.ahead[index])
+            part = None if share is None else share.left(kind, self._held[index], now)
+            reset = room.reset(now)
+            wake = reset if reset > now else math.inf
             if left - self._held[index] >= need:
-                continue
+                if share is None or part is None or part >= need:
+                    continue
+                wake = min(wake, share.fresh_until)
+                return "other processes use the provider's rate limit as well", wake
             most = "" if room.most is None else f" of {room.most:,}"
             held = f", {self._held[index]:,} of them taken" if self._held[index] else ""
-            reset = room.reset(now)
-            return (
-                f"the provider's rate limit leaves {left:,}{most} {_NAMES[kind]}{held}",
-                reset if reset > now else math.inf,
-            )
+            return f"the provider's rate limit leaves {left:,}{most} {_NAMES[kind]}{held}", wake
         return None
 
     def _admit(self, ticket: Ticket, now: float) -> None:
@@ -352,7 +372,10 @@ class Limiter:
         if ticket.run in self._queue:
             self._queue.move_to_end(ticket.run)
         self._clock += 1
-        ticket.sent = self._clock
+        ticket.sent, ticket.sent_at = self._clock, now
+        if self.share is not None:
+            for kind, amount in zip(_KINDS, ticket.ahead, strict=True):
+                self.share.take(kind, amount)
         ticket.held = _NOTHING
         self._hold(ticket, ticket.ahead)
         self._out += 1
@@ -392,26 +415,74 @@ class Limiter:
         self._pump()
 
 
-_limiters: WeakKeyDictionary[
-    asyncio.AbstractEventLoop, OrderedDict[tuple[str, bytes, str], Limiter]
-] = WeakKeyDictionary()
+class _Here:
+    """The limiters of an event loop, and who renews their shares: the first of those that could."""
+
+    def __init__(self) -> None:
+        self.limiters: OrderedDict[str, Limiter] = OrderedDict()
+        self.sharers: list[Callable[[], None]] = []
+
+    def wake(self) -> None:
+        if self.sharers:
+            self.sharers[0]()
+
+    def share(self) -> None:
+        """Give each limiter a share, or none if nobody renews it."""
+        for limiter in self.limiters.values():
+            if not self.sharers:
+                limiter.share = None
+                limiter.pump()
+            elif limiter.share is None:
+                limiter.share = Share(self.wake)
+
+
+_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Here] = WeakKeyDictionary()
+
+
+def _here() -> _Here:
+    return _loops.setdefault(asyncio.get_running_loop(), _Here())
 
 
 def limiter_for(host: str, key: str, model: str) -> Limiter:
     """Return the limiter that all requests of this event loop to a model share.
 
     Args:
-        key: for which the provider counts; only its digest is kept.
+        key: for which the provider counts; only a digest that is keyed by it is kept.
     """
-    limiters = _limiters.setdefault(asyncio.get_running_loop(), OrderedDict())
-    place = host, hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest(), model
-    limiter = limiters.get(place)
+    here = _here()
+    secret, named = key.encode("utf-8", "surrogatepass"), f"{host}\n{model}".encode()
+    place = hmac.digest(secret, named, "sha256").hex()
+    limiter = here.limiters.get(place)
     if limiter is None:
-        limiter = limiters[place] = Limiter()
-        if len(limiters) > KEPT and next(iter(limiters.values())).idle:
-            limiters.popitem(last=False)
-    limiters.move_to_end(place)
+        limiter = here.limiters[place] = Limiter()
+        here.share()
+        if len(here.limiters) > KEPT and next(iter(here.limiters.values())).idle:
+            here.limiters.popitem(last=False)
+    here.limiters.move_to_end(place)
     return limiter
+
+
+def limiters_here() -> Mapping[str, Limiter]:
+    """Return the limiters of this event loop, by their places: digests of host, key and model."""
+    return _here().limiters
+
+
+@contextmanager
+def sharing(wake: Callable[[], None]) -> Generator[None]:
+    """Let the limiters of this event loop have shares, which the caller renews.
+
+    Args:
+        wake: called when one needs to be renewed, unless another caller renews them.
+    """
+    here = _here()
+    here.sharers.append(wake)
+    here.share()
+    try:
+        yield
+    finally:
+        here.sharers.remove(wake)
+        here.share()
+        here.wake()
 
 
 def _now() -> float:

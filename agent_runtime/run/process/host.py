@@ -14,6 +14,7 @@ from agent_runtime.concurrency import DetachedTasks, cancel
 from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.lease_keeper import LeaseKeeper
+from agent_runtime.models.rate_limits.sharer import Sharer
 from agent_runtime.run.process.admission import Admission
 from agent_runtime.run.process.health import Health
 from agent_runtime.run.process.listener import EventListener, OnEvent, Watcher
@@ -52,6 +53,7 @@ class RunHost:
         self._store = store
         self._sweeping: asyncio.Task[None] | None = None
         self._reindexing: asyncio.Task[None] | None = None
+        self._sharing: asyncio.Task[None] | None = None
         self.keeper = LeaseKeeper(store, connect)
         self.admission = Admission(settings.max_runs)
         self.background = DetachedTasks()
@@ -83,6 +85,10 @@ class RunHost:
     def reindex(self) -> None:
         """Index texts of earlier versions again in the background, until the host is drained."""
         self._reindexing = asyncio.create_task(reindex_outdated(self._store))
+
+    def share_limits(self) -> None:
+        """Share providers' rate limits with other processes, until the host is closed."""
+        self._sharing = asyncio.create_task(Sharer(self._store.rate_shares).work())
 
     async def admitted(
         self, listener: EventListener, work: Callable[[], Awaitable[RunResult]], run_id: str = ""
@@ -133,6 +139,8 @@ class RunHost:
         await self.background.close()
         await self.mcp.close()
         await self.shells.close()
+        if self._sharing is not None:
+            await cancel(self._sharing)
         await self.keeper.close()
 
     def health(self) -> Health:

@@ -1,9 +1,11 @@
-"""The leases that one process holds, for runs of any owner."""
+"""What one process holds, and renews: leases for runs of any owner, and shares of rate limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
+
+from agent_runtime_storage.contract.records.rate_shares import RateShare
 
 
 class HeldLease(NamedTuple):
@@ -34,4 +36,25 @@ class LeaseStore(Protocol):
 
     async def owners_at_work(self) -> list[str]:
         """Return the owners that have running or suspended runs, for a sweep over all of them."""
+        ...
+
+
+class RateShareStore(Protocol):
+    """The shares of processes in rate limits, which are no owner's."""
+
+    async def renew(
+        self, process: str, figures: Mapping[str, str], *, seconds: float
+    ) -> Sequence[RateShare]:
+        """Replace what a process says of some rate limits; return what all say of these.
+
+        Renewals of one limit run one after another, and each sees the one before.
+
+        Args:
+            figures: by place, the digest of a limit's model, host and key.
+            seconds: after which those that were not renewed are deleted.
+        """
+        ...
+
+    async def leave(self, process: str) -> None:
+        """Delete what a process said."""
         ...

@@ -37,7 +37,7 @@ from typing import Protocol
 from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.contract.files import FileStore
 from agent_runtime_storage.contract.inspection import InspectionStore
-from agent_runtime_storage.contract.leases import LeaseStore
+from agent_runtime_storage.contract.leases import LeaseStore, RateShareStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.queue import QueueStore, WorkQueue
@@ -91,6 +91,7 @@ class Store(Protocol):
     """An open database."""
 
     leases: LeaseStore
+    rate_shares: RateShareStore
     queue: WorkQueue
     schedules: DueSchedules
     service: ServiceStore

@@ -1,13 +1,14 @@
-"""The leases of a process over SQL: one statement for all of them."""
+"""The leases of a process and its shares of rate limits over SQL: one batch for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 
 from agent_runtime_storage.contract.leases import HeldLease
-from agent_runtime_storage.drivers.protocol import Driver, Statement
+from agent_runtime_storage.contract.records.rate_shares import RateShare
+from agent_runtime_storage.drivers.protocol import Driver, Statement, Value
 from agent_runtime_storage.sql.loader import load_queries
 
 
@@ -36,3 +37,28 @@ class SqlLeases:
 
 def _encoded(leases: Iterable[HeldLease]) -> str:
     return orjson.dumps([list(lease) for lease in leases]).decode()
+
+
+class SqlRateShares:
+    """`RateShareStore` over SQL."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._sql = load_queries(driver.dialect)
+
+    async def renew(
+        self, process: str, figures: Mapping[str, str], *, seconds: float
+    ) -> Sequence[RateShare]:
+        rows: dict[str, Value] = {"rows": orjson.dumps(list(figures.items())).decode()}
+        batch = [
+            Statement(self._sql["rate_forget"], {**rows, "seconds": seconds}),
+            Statement(self._sql["rate_renew"], {**rows, "process": process}),
+            Statement(self._sql["rate_rows"], rows),
+        ]
+        locks = sorted(f"rate {place}" for place in figures)
+        *_, found = await self._driver.batch(batch, owner=None, locks=locks, repeatable=True)
+        return [RateShare(row[0], row[1], float(row[2]), float(row[3]), row[4]) for row in found]
+
+    async def leave(self, process: str) -> None:
+        leave = Statement(self._sql["rate_leave"], {"process": process})
+        await self._driver.batch([leave], owner=None, repeatable=True)
