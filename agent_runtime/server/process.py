@@ -86,7 +86,7 @@ class ServiceServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What was imported stays: collections that look at it again take half of a large answer.
+        # What was imported stays: collections would look at it again in every large answer.
         gc.freeze()
         if self.started:
             for server in self.servers:

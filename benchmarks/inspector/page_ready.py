@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Measure the page itself in Chromium: until it is ready, a move of the pointer, its script.
 
 The thread is that of `page_data`.  Each round is a new process of `agent-runtime view` and a new
@@ -14,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -87,7 +88,7 @@ async def _made(file: Path, steps: int, observe_at: int) -> None:
 
 
 @contextmanager
-def viewed(file: Path) -> Iterator[str]:
+def viewed(file: Path) -> Generator[str]:
     """Show a database as `agent-runtime view` does, in its own process; yield the address."""
     environ = dict(os.environ) | {"AGENT_RUNTIME_DATABASE_URL": f"file:{file.resolve()}"}
     command = [sys.executable, "-m", "agent_runtime.cli", "view", THREAD, "--no-browser"]
