@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 from collections.abc import Callable, Generator
@@ -85,6 +86,8 @@ class ServiceServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # What was imported stays: collections would look at it again in every large answer.
+        gc.freeze()
         if self.started:
             for server in self.servers:
                 for one in server.sockets:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -56,6 +57,21 @@ def run(args: argparse.Namespace) -> Report:
 
 
 async def _measured(file: Path, steps: int, rounds: int, observe_at: int) -> list[dict[str, Any]]:
+    async with opened(file, steps, observe_at) as runtime:
+        app = Starlette(routes=inspector_routes(), middleware=[Middleware(_Owner)])
+        app.state.runtime = runtime
+        base = "http://page/api/inspector/"
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url=base, timeout=60) as client:
+            return [
+                await _route(client, name, path, query, rounds)
+                for name, path, query in await _asked(client)
+            ]
+
+
+@asynccontextmanager
+async def opened(file: Path, steps: int, observe_at: int) -> AsyncGenerator[Runtime]:
+    """Open a database with the thread, which is made if it is missing."""
     settings = Settings(
         database_url=f"file:{file}",
         observational_memory=True,
@@ -66,15 +82,7 @@ async def _measured(file: Path, steps: int, rounds: int, observe_at: int) -> lis
     async with Runtime.open(settings) as runtime:
         if not await runtime.store_of().runs.list(thread_id=THREAD, limit=1):
             await _worked(runtime, steps)
-        app = Starlette(routes=inspector_routes(), middleware=[Middleware(_Owner)])
-        app.state.runtime = runtime
-        base = "http://page/api/inspector/"
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url=base, timeout=60) as client:
-            return [
-                await _route(client, name, path, query, rounds)
-                for name, path, query in await _asked(client)
-            ]
+        yield runtime
 
 
 class _Owner:

@@ -12,6 +12,7 @@ from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.observation import Observation, ObservationLine
 from agent_runtime.prompt.view import Entry, View
 from agent_runtime_storage.contract.records.log import Node
+from agent_runtime_storage.contract.records.observations import ObservationRow
 from agent_runtime_storage.contract.store import UserStore
 from agent_runtime_storage.search.query_expansion import forms_of
 from agent_runtime_storage.search.query_groups import content_words
@@ -134,10 +135,9 @@ async def explain_in(
     view = await load_view(store, thread_id, head) if view is None else view
     # All of them, since a reflection of any age may stand for it.
     rows = await store.log.observations(thread_id, ending_from=number)
-    found = [observation_of(row) for row in rows]
     forks_from = await _fork(store, thread_id, number, head)
     on_branch = forks_from is None
-    standing = _standing(number, found, view) if on_branch else ()
+    standing = _standing(number, rows, view) if on_branch else ()
     active = bool(standing) and standing[0].id in {one.id for one in view.observations}
     entry = next((one for one in view.entries if one.seq == number), None)
     whole = entry_of(node) if node.status != "open" else None
@@ -178,20 +178,17 @@ async def _fork(store: UserStore, thread_id: str, number: int, head: int | None)
     return max(shared, default=0)
 
 
-def _standing(number: int, found: Sequence[Observation], view: View) -> tuple[Observation, ...]:
+def _standing(number: int, rows: Sequence[ObservationRow], view: View) -> tuple[Observation, ...]:
     """Return the observations that stand for a node, from the one in the prompt downwards."""
-    known = {one.id: one for one in found}
+    around = {one.id: one for one in rows if one.first <= number <= one.last}
     top = next((one for one in view.observations if one.first <= number <= one.last), None)
     if top is None:
         # Ready, but not in the prompt: the newest, which a model wrote again if rules did before.
-        ready = [one for one in found if not one.level and one.first <= number <= one.last]
-        return (ready[-1],) if ready else ()
+        ready = [one for one in around.values() if not one.level]
+        return (observation_of(ready[-1]),) if ready else ()
     chain = [top]
-    while parts := [known[part] for part in chain[-1].parts if part in known]:
-        below = next((one for one in parts if one.first <= number <= one.last), None)
-        if below is None:
-            break
-        chain.append(below)
+    while (below := next((one for one in chain[-1].parts if one in around), None)) is not None:
+        chain.append(observation_of(around[below]))
     return tuple(chain)
 
 

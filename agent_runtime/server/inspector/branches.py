@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import anyio
+from anyio.lowlevel import RunVar
 
 from agent_runtime.errors import CorruptThread, NotFound
 from agent_runtime_storage.contract.records.inspection import SkeletonNode
+from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.contract.store import UserStore
 
 
@@ -31,13 +38,8 @@ class Branch:
         return self.nodes[-1].seq if self.nodes else self.head
 
 
-def walk(
-    nodes: Sequence[SkeletonNode], head: int | None, after: int, first: int = 0
-) -> list[SkeletonNode] | None:
+def walk(nodes: Sequence[SkeletonNode], head: int | None, after: int) -> list[SkeletonNode] | None:
     """Return the nodes from after `after` up to a head; None if `after` is not below the head.
-
-    Args:
-        first: leave out nodes before this one, whether it is on the branch or not.
 
     Raises:
         CorruptThread: a node in between is missing.
@@ -45,7 +47,7 @@ def walk(
     known = {node.seq: node for node in nodes}
     found: list[SkeletonNode] = []
     seq = head
-    while seq is not None and seq > after and seq >= first:
+    while seq is not None and seq > after:
         node = known.get(seq)
         if node is None or (node.parent_id is not None and node.parent_id >= seq):
             raise CorruptThread(
@@ -65,7 +67,7 @@ def walk(
 async def branch_of(
     store: UserStore, thread_id: str, head: int | None = None, *, after: int = 0, first: int = 0
 ) -> Branch:
-    """Return a branch of a thread.
+    """Return a branch of a thread; its closed nodes are read once, and kept for the next time.
 
     Args:
         head: its last closed node; None for the thread's own.
@@ -76,24 +78,72 @@ async def branch_of(
         NotFound: there is no such thread or closed node.
         CorruptThread: the branch is broken.
     """
-    top = await top_of(store, thread_id, head)
-    nodes = await store.inspection.nodes(thread_id, after=max(after, first - 1, 0))
-    found, reset = walk(nodes, top, after, first), False
-    if found is None:
-        found, reset = walk(await store.inspection.nodes(thread_id), top, 0), True
-    return Branch(thread_id, top, tuple(found or ()), reset)
-
-
-async def top_of(store: UserStore, thread_id: str, head: int | None) -> int | None:
-    """Return the last closed node of a branch: the given one, or the thread's head for None.
-
-    Raises:
-        NotFound: there is no such thread or node.
-    """
     thread = await store.threads.get(thread_id)
+    top = _top(thread, head)
+    kept = _kept_of((store.user_id, thread_id, thread.created_at, head))
+    async with kept.lock:
+        opened = await _read(store, thread_id, top, kept)
+        seqs = kept.seqs
+        place = bisect_left(seqs, after + 1)
+        reset = bool(after) and (not place or seqs[place - 1] != after)
+        begin = 0 if reset else max(place, bisect_left(seqs, first))
+        return Branch(thread_id, top, (*kept.nodes[begin:], *opened), reset)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The closed nodes of a branch, oldest first, and their numbers."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    nodes: list[SkeletonNode] = field(default_factory=list[SkeletonNode])
+    seqs: list[int] = field(default_factory=list[int])
+
+
+_Key: TypeAlias = tuple[str, str, float, int | None]
+_MOST_NODES = 100_000
+_known: RunVar[OrderedDict[_Key, _Kept]] = RunVar("branches")
+"""By owner, thread, the thread's creation and the head that was asked for; newest last."""
+
+
+def _kept_of(key: _Key) -> _Kept:
+    known = _known.get(None)
+    if known is None:
+        known = OrderedDict[_Key, _Kept]()
+        _known.set(known)
+    kept = known.setdefault(key, _Kept())
+    known.move_to_end(key)
+    size = sum(len(one.nodes) for one in known.values())
+    while size > _MOST_NODES and len(known) > 1:
+        size -= len(known.popitem(last=False)[1].nodes)
+    return kept
+
+
+async def _read(
+    store: UserStore, thread_id: str, top: int | None, kept: _Kept
+) -> Sequence[SkeletonNode]:
+    """Read the nodes of a branch that are not kept; return those that are not closed."""
+    last = kept.nodes[-1] if kept.nodes else None
+    found = None
+    if last is not None:
+        # From the last one on: a thread that was removed and imported may have another there.
+        read = await store.inspection.nodes(thread_id, after=last.seq - 1)
+        if read and read[0] == last:
+            found = walk(read[1:], top, last.seq)
+    if found is None:
+        # Walked before anything is dropped: a broken branch leaves what is kept as it is.
+        found = walk(await store.inspection.nodes(thread_id), top, 0) or []
+        kept.nodes, kept.seqs = [], []
+    closed = [node for node in found if node.status != "open"]
+    kept.nodes += closed
+    kept.seqs += [node.seq for node in closed]
+    return [node for node in found if node.status == "open"]
+
+
+def _top(thread: Thread, head: int | None) -> int | None:
+    """Return the last closed node of a branch: the given one, or the thread's head for None."""
     top = thread.head if head is None else head
     if top is not None and not 0 < top <= thread.last_seq:
         raise NotFound(
-            f"Thread {thread_id} has no node {top}.", cure="Check the number of the node."
+            f"Thread {thread.id} has no node {top}.", cure="Check the number of the node."
         )
     return top

@@ -8,16 +8,17 @@ from __future__ import annotations
 import itertools
 import operator
 import struct
+import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
-_TYPES = (("i1", "b", 8), ("i2", "h", 16), ("i4", "i", 32))
-"""Names of widths, their codes in `struct` and their bits; wider differences are doubles, which are
-exact up to 2^53.
+_CODES = {"i1": "b", "i2": "h", "i4": "i", "f8": "d"}
+"""Names of widths, from the smallest, and their codes in `array` and `struct`; what no integer of
+these holds is a double, which is exact up to 2^53.
 """
-_CODES = {**{name: code for name, code, _ in _TYPES}, "f8": "d"}
 _ALIGN = 8
 
 Table = Mapping[str, Sequence[int]]
@@ -43,16 +44,22 @@ def encode_tables(header: Mapping[str, Any], tables: Mapping[str, Table]) -> byt
 
 def _append(data: bytearray, name: str, values: Sequence[int]) -> dict[str, Any]:
     differences = [0, *map(operator.sub, itertools.islice(values, 1, None), values)][: len(values)]
-    least, most = min(differences, default=0), max(differences, default=0)
-    kind = "f8"
-    for name_of_width, _, bits in _TYPES:
-        if -(1 << bits - 1) <= least and most < 1 << bits - 1:
-            kind = name_of_width
-            break
+    kind, packed = _narrowest(differences)
+    if sys.byteorder == "big":
+        packed.byteswap()
     offset = len(data)
-    data += struct.pack(f"<{len(differences)}{_CODES[kind]}", *differences)
+    data += packed.tobytes()
     data += b"\0" * (-len(data) % _ALIGN)
     return {"name": name, "type": kind, "offset": offset, "base": values[0] if values else 0}
+
+
+def _narrowest(values: Sequence[int]) -> tuple[str, array[Any]]:
+    for kind, code in _CODES.items():
+        try:
+            return kind, array(code, values)
+        except OverflowError:
+            continue
+    raise OverflowError("a difference is too large for a double")
 
 
 def decode_tables(data: bytes) -> tuple[dict[str, Any], dict[str, dict[str, list[int]]]]:

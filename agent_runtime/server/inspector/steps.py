@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import anyio.to_thread
@@ -11,12 +11,11 @@ import orjson
 
 from agent_runtime.delegation.tool import NAME as DELEGATE
 from agent_runtime.prompt.parts import FrontParts
-from agent_runtime.server.inspector.branches import Branch, top_of, walk
+from agent_runtime.server.inspector.branches import Branch, branch_of
 from agent_runtime.server.inspector.columns import encode_tables
 from agent_runtime.server.inspector.front_parts import missing_parts
 from agent_runtime_storage.contract.records.inspection import (
     Skeleton,
-    SkeletonNode,
     SkeletonUsage,
 )
 from agent_runtime_storage.contract.store import UserStore
@@ -33,27 +32,7 @@ ERROR, QUESTION, STEERED, DELEGATED, OPEN, INTERRUPTED, RETRIED, PLANNED = (
 )
 """Flags of steps and nodes."""
 ROLES = {"user": 0, "assistant": 1, "note": 2}
-STEP_COLUMNS = [
-    "node",
-    "activation",
-    "system",
-    "observed",
-    "constraints",
-    "state",
-    "raw",
-    "prompt",
-    "counted",
-    "cached",
-    "answer",
-    "cost",
-    "at",
-    "ms",
-    "first",
-    "retries",
-    "model",
-    "flags",
-]
-NODE_COLUMNS = ["node", "role", "tokens", "calls", "at", "flags", "activation"]
+BANDS = ("system", "observed", "constraints", "state", "raw")
 Ends: TypeAlias = tuple[int, int, int, int]
 _NO_ENDS = (0, 0, 0, 0)
 _CALL_FLAGS = {
@@ -70,6 +49,9 @@ async def steps_of(
 ) -> bytes:
     """Return the steps and nodes of a branch as tables; see `encode_tables`.
 
+    Of a step: its node, its activation, the tokens of its bands, its figures and when it was; unknown
+    ones are -1.  Times are in milliseconds.
+
     Args:
         head: the branch's last closed node; None for the thread's own.
         after: leave out this node and those before it.
@@ -78,13 +60,9 @@ async def steps_of(
         NotFound: there is no such thread or closed node.
         CorruptThread: the branch is broken.
     """
-    top = await top_of(store, thread_id, head)
-    skeleton = await store.inspection.skeleton(thread_id, after=after)
-    found = walk(skeleton.nodes, top, after)
-    if reset := found is None:
-        skeleton = await store.inspection.skeleton(thread_id)
-        found = walk(skeleton.nodes, top, 0)
-    branch = Branch(thread_id, top, tuple(found or ()), reset)
+    branch = await branch_of(store, thread_id, head, after=after)
+    # Nodes first: what is read later belongs to at least these.
+    skeleton = await store.inspection.skeleton(thread_id, after=0 if branch.reset else after)
     stored = {
         one: FrontParts.from_row(orjson.loads(parts))
         for one, parts in skeleton.parts.items()
@@ -96,32 +74,40 @@ async def steps_of(
 
 
 def _tables(branch: Branch, skeleton: Skeleton, parts: Mapping[int, FrontParts]) -> bytes:
-    known = _Known.of(skeleton, parts)
-    models: dict[str, int] = {}
-    steps: list[tuple[int, ...]] = []
-    nodes: list[tuple[int, ...]] = []
-    steered = 0
-    for node in branch.nodes:
-        flags = known.flags.get(node.seq, 0) | (OPEN if node.status == "open" else 0)
-        at = round(node.created_at * 1000)
-        nodes.append(
-            (
-                node.seq,
-                ROLES.get(node.role, 2),
-                node.tokens,
-                known.calls.get(node.seq, 0),
-                at,
-                flags,
-                node.activation_id,
-            )
-        )
-        usage = known.usage.get(node.seq)
-        if usage is None:
-            steered |= flags & STEERED
-            continue
-        model = models.setdefault(usage.model, len(models))
-        steps.append(known.step(node, usage, at, flags | steered, model))
-        steered = 0
+    # By columns: a tuple for each row takes twice as long.
+    known, usage = _flags(skeleton), {one.node_id: one for one in skeleton.usage}
+    calls = Counter(node for node, _, _ in skeleton.calls)
+    flags = [known.get(one.seq, 0) | OPEN * (one.status == "open") for one in branch.nodes]
+    places: list[int] = []
+    steered: list[int] = []
+    before = 0
+    for place, node in enumerate(branch.nodes):
+        if node.seq in usage:
+            places.append(place)
+            steered.append(flags[place] | before)
+            before = 0
+        else:
+            before |= flags[place] & STEERED
+    nodes = {
+        "node": [one.seq for one in branch.nodes],
+        "role": [ROLES.get(one.role, 2) for one in branch.nodes],
+        "tokens": [one.tokens for one in branch.nodes],
+        "calls": [calls[one.seq] for one in branch.nodes],
+        "at": [round(one.created_at * 1000) for one in branch.nodes],
+        "flags": flags,
+        "activation": [one.activation_id for one in branch.nodes],
+    }
+    used = [usage[nodes["node"][place]] for place in places]
+    models = {name: number for number, name in enumerate(dict.fromkeys(one.model for one in used))}
+    steps = {
+        **{name: [nodes[name][place] for place in places] for name in ("node", "activation")},
+        **_bands(used, [branch.nodes[place].activation_id for place in places], parts),
+        **_figures(used),
+        "at": [nodes["at"][place] for place in places],
+        **_timing(used, skeleton),
+        "model": [models[one.model] for one in used],
+        "flags": steered,
+    }
     header = {
         "version": 1,
         "thread": branch.thread_id,
@@ -129,72 +115,70 @@ def _tables(branch: Branch, skeleton: Skeleton, parts: Mapping[int, FrontParts])
         "reset": branch.reset,
         "models": list(models),
     }
-    tables = {"steps": _columns(STEP_COLUMNS, steps), "nodes": _columns(NODE_COLUMNS, nodes)}
-    return encode_tables(header, tables)
+    return encode_tables(header, {"steps": steps, "nodes": nodes})
 
 
-def _columns(names: Sequence[str], rows: Sequence[tuple[int, ...]]) -> dict[str, Sequence[int]]:
-    values = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    return dict(zip(names, values, strict=True))
+def _flags(skeleton: Skeleton) -> dict[int, int]:
+    """Return the flags of the nodes that have any."""
+    flags: dict[int, int] = dict.fromkeys(skeleton.asked, QUESTION)
+    for node, tool, outcome in skeleton.calls:
+        flag = _TOOL_FLAGS.get(tool, 0) | _CALL_FLAGS.get(outcome or "", 0)
+        if flag:
+            flags[node] = flags.get(node, 0) | flag
+    for node, data in skeleton.notes:
+        if orjson.loads(data).get("source") == "steer":
+            flags[node] = flags.get(node, 0) | STEERED
+    for node, data in skeleton.answers:
+        # Few have it, and decoding all of them takes much longer.
+        if '"retries"' in data and orjson.loads(data).get("retries"):
+            flags[node] = flags.get(node, 0) | RETRIED
+    return flags
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What is known of a thread's nodes, by node."""
+def _bands(
+    used: Sequence[SkeletonUsage], activations: Sequence[int], parts: Mapping[int, FrontParts]
+) -> dict[str, Sequence[int]]:
+    ends = {one: ends_of(front) for one, front in parts.items()}
+    rows = [
+        bands(ends.get(activation, _NO_ENDS), one.counted_tokens, _reported(one))
+        for one, activation in zip(used, activations, strict=True)
+    ]
+    return dict(zip(BANDS, zip(*rows, strict=True) if rows else [()] * len(BANDS), strict=True))
 
-    usage: Mapping[int, SkeletonUsage]
-    timing: Mapping[int, Mapping[str, Any]]
-    calls: Mapping[int, int]
-    flags: Mapping[int, int]
-    ends: Mapping[int, Ends]
 
-    @classmethod
-    def of(cls, skeleton: Skeleton, parts: Mapping[int, FrontParts]) -> _Known:
-        calls: dict[int, int] = {}
-        flags: dict[int, int] = dict.fromkeys(skeleton.asked, QUESTION)
-        for node, tool, outcome in skeleton.calls:
-            calls[node] = calls.get(node, 0) + 1
-            flag = _TOOL_FLAGS.get(tool, 0) | _CALL_FLAGS.get(outcome or "", 0)
-            if flag:
-                flags[node] = flags.get(node, 0) | flag
-        # One document, because decoding thousands of small ones takes several times as long.
-        datas = orjson.loads(f"[{','.join(data for _, data in skeleton.answers)}]")
-        timing = dict(zip((node for node, _ in skeleton.answers), datas, strict=True))
-        for node, data in timing.items():
-            if data.get("retries"):
-                flags[node] = flags.get(node, 0) | RETRIED
-        for node, data in skeleton.notes:
-            if orjson.loads(data).get("source") == "steer":
-                flags[node] = flags.get(node, 0) | STEERED
-        usage = {one.node_id: one for one in skeleton.usage}
-        ends = {one: ends_of(front) for one, front in parts.items()}
-        return cls(usage, timing, calls, flags, ends)
+def _figures(used: Sequence[SkeletonUsage]) -> dict[str, Sequence[int]]:
+    return {
+        "prompt": [_reported(one) for one in used],
+        "counted": [one.counted_tokens for one in used],
+        "cached": [one.cached_tokens for one in used],
+        "answer": [one.completion_tokens for one in used],
+        "cost": [-1 if one.cost is None else one.cost for one in used],
+    }
 
-    def step(
-        self, node: SkeletonNode, usage: SkeletonUsage, at: int, flags: int, model: int
-    ) -> tuple[int, ...]:
-        """Return the row of a step, in the order of `STEP_COLUMNS`."""
-        data = self.timing.get(node.seq, {})
-        ends = self.ends.get(node.activation_id, _NO_ENDS)
-        reported = usage.prompt_tokens if usage.reported else -1
-        began, first = data.get("began_at"), data.get("first_token_at")
-        seconds = data.get("seconds")
-        return (
-            node.seq,
-            node.activation_id,
-            *bands(ends, usage.counted_tokens, reported),
-            reported,
-            usage.counted_tokens,
-            usage.cached_tokens,
-            usage.completion_tokens,
-            -1 if usage.cost is None else usage.cost,
-            at,
-            -1 if seconds is None else round(seconds * 1000),
-            -1 if first is None or began is None else max(round((first - began) * 1000), 0),
-            data.get("retries", 0),
-            model,
-            flags,
-        )
+
+def _reported(one: SkeletonUsage) -> int:
+    return one.prompt_tokens if one.reported else -1
+
+
+def _timing(used: Sequence[SkeletonUsage], skeleton: Skeleton) -> dict[str, Sequence[int]]:
+    # One document, because decoding thousands of small ones takes several times as long.
+    read = orjson.loads(f"[{','.join(data for _, data in skeleton.answers)}]")
+    known = dict(zip((node for node, _ in skeleton.answers), read, strict=True))
+    datas: list[Mapping[str, Any]] = [known.get(one.node_id, {}) for one in used]
+    return {
+        "ms": [_milliseconds(data.get("seconds")) for data in datas],
+        "first": [
+            _milliseconds(max(data["first_token_at"] - data["began_at"], 0))
+            if data.get("first_token_at") is not None and data.get("began_at") is not None
+            else -1
+            for data in datas
+        ],
+        "retries": [data.get("retries", 0) for data in datas],
+    }
+
+
+def _milliseconds(seconds: float | None) -> int:
+    return -1 if seconds is None else round(seconds * 1000)
 
 
 def ends_of(front: FrontParts) -> Ends:

@@ -13,7 +13,7 @@ class InspectionStore(Protocol):
     """What the inspector reads of one owner's threads."""
 
     async def skeleton(self, thread_id: str, *, after: int = 0) -> Skeleton:
-        """Return the shape of a thread from the nodes after one on.
+        """Return what is known of a thread's nodes from after one on.
 
         What is written meanwhile may be there in part: a later call returns it whole.
 

@@ -27,11 +27,9 @@ class SqlInspection:
 
     async def skeleton(self, thread_id: str, *, after: int = 0) -> Skeleton:
         read, key = self._scope.read, {"thread_id": thread_id, "after": after}
-        # Nodes first: what is read later belongs to at least these.
-        nodes = await self.nodes(thread_id, after=after)
+        await self._scope.require_thread(thread_id)
         events = await read("skeleton_events", **key)
         return Skeleton(
-            nodes=tuple(nodes),
             calls=tuple((n, tool, end) for n, tool, end in await read("skeleton_calls", **key)),
             usage=tuple(map(SkeletonUsage._make, await read("skeleton_usage", **key))),
             answers=tuple((node, data) for node, kind, data in events if kind == "answer"),

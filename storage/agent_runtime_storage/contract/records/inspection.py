@@ -34,10 +34,9 @@ class SkeletonUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """The shape of a thread: all its nodes after one, of every branch, and what is known of them.
+    """What is known of a thread's nodes after one, of every branch.
 
     Attributes:
-        nodes: by `seq`.
         calls: for each call of a node, its tool and its outcome (None until it is done).
         answers: for each answer with a node, the data of its `answer` event as JSON.
         notes: the same for notes and their `note` events.
@@ -45,7 +44,6 @@ class Skeleton:
         parts: the token parts of each activation; None where an older version wrote the row.
     """
 
-    nodes: tuple[SkeletonNode, ...]
     calls: tuple[tuple[int, str, str | None], ...]
     usage: tuple[SkeletonUsage, ...]
     answers: tuple[tuple[int, str], ...]
