@@ -18,6 +18,7 @@ from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
 
+
 @dataclass(frozen=True, slots=True)
 class ChildQueue:
     """Enqueues sub-agents' runs below a run of the queue; other runs have none.

@@ -132,6 +132,7 @@ async def _resumable(store: UserStore) -> tuple[Run, ...]:
     newest_first = [
         run
         for run in await store.runs.list(status=["suspended"], limit=MOST)
-        if run.stop_reason not in ("paused", AWAITING_CHILDREN) and await continuation_of(store, run) == "resume"
+        if run.stop_reason not in ("paused", AWAITING_CHILDREN)
+        and await continuation_of(store, run) == "resume"
     ]
     return tuple(reversed(newest_first))

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -37,11 +37,13 @@ from agent_runtime_storage.drivers.protocol import (
     Value,
 )
 from agent_runtime_storage.drivers.signals import WORK, Listener
-from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json
 from agent_runtime_storage.queries.run_spec import whole_spec
 from agent_runtime_storage.sql.loader import load_queries
+
+if TYPE_CHECKING:
+    from agent_runtime_storage.log.run_misses import RunMisses
 
 _LIMITED = "queue limits"
 
@@ -49,9 +51,7 @@ _LIMITED = "queue limits"
 class SqlQueue:
     """`QueueStore` over SQL."""
 
-    def __init__(
-        self, scope: OwnerScope, statements: RunStatements, misses: RunMisses
-    ) -> None:
+    def __init__(self, scope: OwnerScope, statements: RunStatements, misses: RunMisses) -> None:
         self._scope = scope
         self._statements = statements
         self._misses = misses
