@@ -67,7 +67,7 @@ class SqlUserStore:
         self.jobs: JobStore = SqlJobs(scope)
         self.files: FileStore = SqlFiles(scope)
         self.questions: QuestionStore = questions
-        queue = SqlQueue(scope, statements, misses)
+        queue = SqlQueue(scope, statements)
         self.queue: QueueStore = queue
         self.schedules: ScheduleStore = SqlSchedules(scope, queue)
         self.search: TextSearch = SqlTextSearch(scope, indexer)

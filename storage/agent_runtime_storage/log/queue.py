@@ -6,12 +6,13 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from agent_runtime_storage.contract.errors import (
     Conflict,
+    LeaseLost,
     RunCancelled,
     StoreError,
     StoreInDoubt,
@@ -42,19 +43,15 @@ from agent_runtime_storage.queries.owner import OwnerScope, encode_json
 from agent_runtime_storage.queries.run_spec import whole_spec
 from agent_runtime_storage.sql.loader import load_queries
 
-if TYPE_CHECKING:
-    from agent_runtime_storage.log.run_misses import RunMisses
-
 _LIMITED = "queue limits"
 
 
 class SqlQueue:
     """`QueueStore` over SQL."""
 
-    def __init__(self, scope: OwnerScope, statements: RunStatements, misses: RunMisses) -> None:
+    def __init__(self, scope: OwnerScope, statements: RunStatements) -> None:
         self._scope = scope
         self._statements = statements
-        self._misses = misses
 
     async def enqueue(self, run: NewQueuedRun, *, connection: Any = None) -> None:
         for what, identity in (("run", run.id), ("thread", run.thread_id)):
@@ -83,7 +80,10 @@ class SqlQueue:
     async def _why_no_child(self, parent: Lease) -> Exception:
         rows = await self._scope.read("poll", run_id=parent.run_id, epoch=parent.epoch)
         if not rows:
-            return await self._misses.lost(parent)
+            return LeaseLost(
+                f"Run {parent.run_id} was taken over by another process, or is over.",
+                cure="Do not write for it any more.",
+            )
         return RunCancelled(
             f"Run {parent.run_id} is being cancelled; it starts no child runs.",
             cure="Resume it first.",
