@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
@@ -115,10 +115,14 @@ class Delegation:
             delegating and asking the user are never given.  A sub-agent's call that needs an
             approval suspends the agent's run too; in the background it is refused.
         models: names of further models, apart from the agent's own.
+        placement: where sub-agents run: in the `process` of the agent, or, if the agent's own run
+            is one of the queue, on any worker that has the agent (`queue`).  An agent that waits
+            for such sub-agents takes no worker's slot.
     """
 
     tools: Sequence[str] | None = None
     models: Sequence[str] = ()
+    placement: Literal["process", "queue"] = "process"
 
 
 class Runnable(Generic[Output]):

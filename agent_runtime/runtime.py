@@ -358,12 +358,13 @@ class Runtime(RunControl):
             thread = agent.thread
         run_id = run_id or new_id()
         node = await node_memory.open_run(agent, store, run_id, task, thread=thread, parent=parent)
+        child = parent is not None or (lease is not None and lease.is_child)
         # With node memory each run has its own thread.
         thread = new_id() if node or not thread else thread
-        setup = await self._resolve(agent, store, thread, budget, deps, child=parent is not None)
+        setup = await self._resolve(agent, store, thread, budget, deps, child=child)
         if node is not None and isinstance(agent, Agent):
             node = await node_memory.load_node_run(node, agent, store, setup.info.takes)
-        if parent is None:
+        if not child:
             await require_room(store, setup.limits, thread)
         request = RunRequest(
             run_id=run_id,

@@ -93,6 +93,11 @@ class Assignment:
         data = orjson.dumps([*map(encodable, texts), [encodable(one) for one in self.artifacts]])
         return f"task-{hashlib.sha256(data).hexdigest()[:12]}"
 
+    @property
+    def name(self) -> str:
+        """The sub-agent's name: its role, shortened."""
+        return " ".join(self.role.split())[:60]
+
     def system(self) -> str:
         """Return the system prompt."""
         parts = [PROTOCOL, _block("role", self.role), _block("instructions", self.instructions)]

@@ -20,6 +20,7 @@ import anyio
 from agent_runtime.concurrency import Carrier, single_error
 from agent_runtime.delegation.attempts import attempt_number
 from agent_runtime.delegation.outcome import Outcome, by_reference, outcome_of_run
+from agent_runtime.delegation.placed import is_placed, place, required_queue
 from agent_runtime.delegation.request import (
     DelegationRequest,
     DelegationServices,
@@ -33,7 +34,7 @@ from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.tools.context import ToolContext
-from agent_runtime_storage.contract.records.log import Job, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Job, Run
 from agent_runtime_storage.contract.store import UserStore
 
 MOST_RUNNING = 5
@@ -92,7 +93,11 @@ def status_of(run: Run) -> TaskStatus:
             return run.status
         # A run whose process was stopped is cancelled too, but nobody requested that.
         case "cancelled":
-            return "cancelled" if run.cancel_requested else "interrupted"
+            ended = run.cancel_requested or is_placed(run)
+            return "cancelled" if ended else "interrupted"
+        case _ if is_placed(run):
+            # Another worker goes on with it.
+            return "running"
         case _:
             return "interrupted" if leases.is_dead(run) else "running"
 
@@ -114,9 +119,11 @@ async def begin_background_task(
         last, record = request.before[-1]
         if record.background and status_of(last) == "interrupted":
             again = last
-    if again is not None and not is_interrupted(again):
+    if again is not None and not is_placed(again) and not is_interrupted(again):
         # It ended before a crash; its message was sent or will be.
         return await outcome_of_run(store, again, key=request.record.key, attempt=request.attempt)
+    if request.record.placed is not None:
+        return await _place(context, services, request)
     # One at a time, or two calls of one answer would both count fewer than the limit.
     order = services.order[True]
     await order.turn(context.call_id)
@@ -143,6 +150,27 @@ async def begin_background_task(
     # A resumed run keeps its attempt number.
     attempt = request.attempt - (again is not None and again is not request.own)
     return Outcome("running", task_key=request.record.key, attempt=attempt, run_id=run.id)
+
+
+async def _place(
+    context: ToolContext, services: DelegationServices, request: DelegationRequest
+) -> Outcome:
+    """Enqueue a background task, unless this same call has done so."""
+    store, thread_id, run = context.store, context.thread_id, request.own
+    order = services.order[True]
+    await order.turn(context.call_id)
+    async with services.starting:
+        order.leave(context.call_id)
+        if run is None:
+            await _check(store, thread_id, request.record.key)
+            run = await place(context, required_queue(context), request)
+    # A call that is made again after a crash owes the same message.
+    await store.jobs.enqueue(thread_id, JOB, f"{run.id}/1", b"")
+    if (await store.runs.get(run.id)).status not in ACTIVE:
+        # Its worker may have looked for the job too early.
+        await deliver_results(store, thread_id, context.max_file_bytes)
+    key = request.record.key
+    return Outcome("running", task_key=key, attempt=request.attempt, run_id=run.id)
 
 
 async def _check(store: UserStore, thread_id: str, key: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from agent_runtime.delegation.assignment import Assignment
 from agent_runtime.delegation.attempts import earlier_runs
@@ -16,6 +18,7 @@ from agent_runtime.delegation.outcome import (
     refused_outcome,
     summary_of,
 )
+from agent_runtime.delegation.placed import ChildQueue, place, required_queue, wake_if_paused
 from agent_runtime.delegation.request import (
     DelegationRequest,
     DelegationServices,
@@ -39,7 +42,7 @@ from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.plan.model import ItemStatus as PlanStatus
 from agent_runtime.plan.planner import Planner
 from agent_runtime.tools.context import ToolContext
-from agent_runtime_storage.contract.records.log import Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from agent_runtime_storage.contract.store import UserStore
 
 _log = logging.getLogger(__name__)
@@ -56,6 +59,7 @@ async def delegate(
     *,
     background: bool = False,
     waits: bool = False,
+    placed: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Have a sub-agent do a task in its own run and thread; return how it ended.
 
@@ -70,11 +74,16 @@ async def delegate(
         waits: whether the call can wait for a person, as the tool `delegate` can.  If the
             sub-agent then asks for an approval, the outcome's status is `waiting` and the same
             call has to be made again.  Otherwise calls that need an approval are refused.
+        placed: what another worker builds the sub-agent from; if the run is one of the queue, so is
+            the sub-agent's then, and the outcome's status is `waiting` until that has ended.
     """
     try:
         # The tool's own timeout does not count the sub-agent's work, which has limits of its own.
         with context.timer.paused():
-            return await _delegate(context, assignment, background=background, waits=waits)
+            services, request = await _request(
+                context, assignment, background=background, waits=waits, placed=placed
+            )
+            return await _delegate(context, services, request)
     except (ToolError, ConfigError) as error:
         return refused_outcome(str(error), assignment.key)
     except AgentRuntimeError as error:
@@ -86,19 +95,16 @@ async def delegate(
 
 
 async def _delegate(
-    context: ToolContext, assignment: Assignment, *, background: bool, waits: bool
+    context: ToolContext, services: DelegationServices, request: DelegationRequest
 ) -> Outcome:
-    services = context.service(DelegationServices)
-    if services is None:
-        raise ConfigError("Nothing can be delegated here.", cure="Delegate in a tool of a run.")
-    if not assignment.role.strip() or not assignment.instructions.strip():
-        raise ToolError("Role and instructions must not be empty.")
-    request = await _request(context, services, assignment, background=background, waits=waits)
-    if background:
+    assignment = request.assignment
+    if request.record.background:
         return await begin_background_task(context, services, request)
     # Otherwise the run has ended, and its plan item must not be in progress again.
     if request.own is None or is_interrupted(request.own):
         await _mark(context, request, "in_progress")
+    if request.record.placed is not None:
+        return await _placed(context, services, request)
     failure: Exception | None = None
     order = services.order[False]
     await order.turn(context.call_id)
@@ -123,8 +129,32 @@ async def _delegate(
     suspended = failure is None or isinstance(failure, QuestionsOpen)
     if request.record.waits and suspended and waiting.is_suspended_below(run):
         return _waiting(context, services, request, run, run.stop_reason or "")
+    return await _observed(context, request, run, failure)
+
+
+async def _placed(
+    context: ToolContext, services: DelegationServices, request: DelegationRequest
+) -> Outcome:
+    """Return how a run of the queue ended, or that the call has to wait for it."""
+    run, store, order = request.own, context.store, services.order[False]
+    await order.turn(context.call_id)
+    if run is None:
+        if await is_pausing(store, context.run_id):
+            return _waiting(context, services, request, run, "paused")
+        run = await place(context, required_queue(context), request)
+    order.leave(context.call_id)
+    if run.status in ACTIVE:
+        await wake_if_paused(store, run)
+        return _waiting(context, services, request, run, waiting.AWAITING_CHILDREN)
+    return await _observed(context, request, run)
+
+
+async def _observed(
+    context: ToolContext, request: DelegationRequest, run: Run, failure: Exception | None = None
+) -> Outcome:
+    """Return how a run ended; a long result is stored as a file."""
     outcome = await outcome_of_run(
-        context.store, run, key=assignment.key, attempt=request.attempt, failure=failure
+        context.store, run, key=request.record.key, attempt=request.attempt, failure=failure
     )
     await _mark(context, request, _PLAN_STATUS[outcome.status], outcome)
     return await by_reference(outcome, context.store, context.thread_id, context.max_file_bytes)
@@ -132,15 +162,24 @@ async def _delegate(
 
 async def _request(
     context: ToolContext,
-    services: DelegationServices,
     assignment: Assignment,
     *,
     background: bool,
     waits: bool,
-) -> DelegationRequest:
-    """Return the request for a task.  Raises `ToolError` if it may not be delegated."""
+    placed: Mapping[str, Any] | None,
+) -> tuple[DelegationServices, DelegationRequest]:
+    """Return the services of the run, and the request for a task.
+
+    Raises:
+        ToolError, ConfigError: it may not be delegated.
+    """
+    services = context.service(DelegationServices)
+    if services is None:
+        raise ConfigError("Nothing can be delegated here.", cure="Delegate in a tool of a run.")
+    if not assignment.role.strip() or not assignment.instructions.strip():
+        raise ToolError("Role and instructions must not be empty.")
     key, store = assignment.key, context.store
-    place = services.asked[context.call_id, key]
+    index = services.asked[context.call_id, key]
     # A tool may delegate equal tasks several times in one call; by their order a repeated call
     # finds the run of each.
     services.asked[context.call_id, key] += 1
@@ -151,13 +190,19 @@ async def _request(
             cure="AGENT_RUNTIME_DELEGATION_DEPTH says how deep it may.",
         )
     waits = waits and not background and await waiting.may_wait(store, context.run_id)
+    if context.service(ChildQueue) is None or not (waits or background):
+        # Only a run of the queue that can be suspended is woken by runs below it.
+        placed = None
     record = record_delegation(
-        assignment, context.call_id, place, depth, background=background, waits=waits
+        assignment, context.call_id, index, depth, background=background, waits=waits, placed=placed
     )
     runs = await earlier_runs(store, context.thread_id, key)
-    own = next((run for run, known in runs if is_own(run, known, context, record)), None)
-    before = [one for one in runs if own is None or one[0].id != own.id]
-    return DelegationRequest(assignment, record, before, own)
+    own = next((one for one in runs if is_own(*one, context, record)), None)
+    if own is not None:
+        # It goes on where it began, whatever the agent says of placement now.
+        record = replace(record, placed=own[1].placed)
+    before = [one for one in runs if own is None or one[0].id != own[0].id]
+    return services, DelegationRequest(assignment, record, before, own and own[0])
 
 
 def _waiting(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -135,6 +135,7 @@ def record_delegation(
     *,
     background: bool = False,
     waits: bool = False,
+    placed: Mapping[str, Any] | None = None,
 ) -> DelegationRecord:
     """Return the record of a call that begins a sub-agent's run."""
     action = f"{assignment.role.strip()}: {assignment.instructions.strip()}"
@@ -148,6 +149,7 @@ def record_delegation(
         fix_applied=_short(assignment.fix_applied),
         background=background,
         waits=waits,
+        placed=placed,
     )
 
 
@@ -173,16 +175,28 @@ async def run_delegated(
 
 def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent[Any]:
     """Return the sub-agent that an assignment describes."""
+    sources = context.service(ContextSources) or ContextSources()
+    return sub_agent(assignment, context.thread_id, sources, max_steps)
+
+
+def sub_agent(
+    assignment: Assignment, thread_id: str, sources: ContextSources, max_steps: int
+) -> Agent[Any]:
+    """Return the sub-agent that an assignment of a thread's run describes.
+
+    Args:
+        sources: of the agent that delegates.
+    """
     tools: list[Tool | Callable[..., object] | McpServer] = list(assignment.tools)
     if opened := assignment.opened():
-        tools.append(open_artifact_tool(context.thread_id, opened))
+        tools.append(open_artifact_tool(thread_id, opened))
     return Agent(
         assignment.model,
         tools=tools,
         instructions=assignment.system(),
-        name=" ".join(assignment.role.split())[:60],
+        name=assignment.name,
         output_type=assignment.output_type,
-        context=(context.service(ContextSources) or ContextSources()).for_tools(tools),
+        context=sources.for_tools(tools),
         # The model chooses within the setting, not beyond it.
         max_steps=min(assignment.max_steps or max_steps, max_steps),
     )

@@ -6,7 +6,7 @@ from typing import Literal
 
 import anyio
 
-from agent_runtime.delegation.background import BackgroundTask, tasks_of
+from agent_runtime.delegation.background import BackgroundTask, deliver_results, tasks_of
 from agent_runtime.errors import ToolError
 from agent_runtime.human.posting import InboxLimits, post_message
 from agent_runtime.memory.transcript import time_of
@@ -63,6 +63,9 @@ async def _wait(context: ToolContext) -> str:
             known = await tasks_of(store, thread_id)
             if await store.inbox.pending(thread_id):
                 return "A message has arrived; you read it now."
+            if quiet:
+                # The worker of a queued task may have died before it sent the message.
+                await deliver_results(store, thread_id, context.max_file_bytes)
             # A task that has ended sends its message soon after.
             quiet = 0 if any(one.status == "running" for one in known) else quiet + 1
             await anyio.sleep(POLL_SECONDS)

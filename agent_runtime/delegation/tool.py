@@ -22,7 +22,7 @@ from agent_runtime.errors import ConfigError, NotFound, ToolError
 from agent_runtime.files.references import file_id, resolve_files
 from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.memory.recall.tool import recall
-from agent_runtime.messages import FileRef, ToolResult, call_place
+from agent_runtime.messages import FileRef, ToolResult, call_place, encodable
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import FunctionTool
@@ -50,6 +50,18 @@ def delegate_tool(agent: Agent[Any], own: Toolset, *, levels: int) -> FunctionTo
     Raises:
         ConfigError: the agent's policy names a tool that it does not have.
     """
+    return FunctionTool(
+        delegator_of(agent, own, levels=levels).delegate,
+        name=NAME,
+        # The sub-agent's run has limits of its own.
+        timeout=math.inf,
+        # After a crash it is called again, finds its run by the call, and resumes it.
+        idempotent=True,
+    )
+
+
+def delegator_of(agent: Agent[Any], own: Toolset, *, levels: int) -> Delegator:
+    """Return what is behind the tool; arguments and errors as for `delegate_tool`."""
     policy = agent.delegation if isinstance(agent.delegation, Delegation) else Delegation()
     if unknown := [name for name in policy.tools or () if not _named(name, own)]:
         raise ConfigError(
@@ -61,15 +73,7 @@ def delegate_tool(agent: Agent[Any], own: Toolset, *, levels: int) -> FunctionTo
     else:
         chosen = {one.name for name in policy.tools for one in _named(name, own)}
     allowed = {one.name: one for one in own.every() if one.name in chosen - NEVER - ALWAYS}
-
-    return FunctionTool(
-        Delegator(agent, policy, allowed, levels).delegate,
-        name=NAME,
-        # The sub-agent's run has limits of its own.
-        timeout=math.inf,
-        # After a crash it is called again, finds its run by the call, and resumes it.
-        idempotent=True,
-    )
+    return Delegator(agent, policy, allowed, levels)
 
 
 def _named(name: str, own: Toolset) -> list[Tool]:
@@ -156,7 +160,14 @@ class Delegator:
             assignment = await self._checked(context, assignment, given, output_schema)
         except (ToolError, ConfigError) as error:
             return refused_outcome(str(error), assignment.key).tool_result()
-        return _result(await delegate_task(context, assignment, background=background, waits=True))
+        placed = None
+        if self.policy.placement == "queue":
+            placed = _placed(assignment, model, [one.name for one in given], output_schema)
+        return _result(
+            await delegate_task(
+                context, assignment, background=background, waits=True, placed=placed
+            )
+        )
 
     def _allowed(self, *, background: bool) -> Mapping[str, Tool]:
         """Return the tools that may be given; no background task can wait for an approval."""
@@ -177,12 +188,37 @@ class Delegator:
             ToolError, ConfigError: an artifact or the schema is not usable.
         """
         await _check_artifacts(context, assignment.artifacts)
+        return self._equipped(assignment, given, output_schema)
+
+    def _equipped(
+        self, assignment: Assignment, given: Sequence[Tool], output_schema: dict[str, Any] | None
+    ) -> Assignment:
         if self.levels > 1:
-            # The names of the policy are of this agent's tools; the sub-agent may have fewer.
-            inner = replace(self.agent, delegation=replace(self.policy, tools=None))
-            given = (*given, delegate_tool(inner, Toolset(given), levels=self.levels - 1))
+            given = (*given, delegate_tool(self._inner, Toolset(given), levels=self.levels - 1))
         kind = schema_type(output_schema) if output_schema else None
         return replace(assignment, tools=given, output_type=kind)
+
+    @property
+    def _inner(self) -> Agent[Any]:
+        # The names of the policy are of this agent's tools; the sub-agent may have fewer.
+        return replace(self.agent, delegation=replace(self.policy, tools=None))
+
+    def placed(self, data: Mapping[str, Any]) -> tuple[Assignment, Delegator]:
+        """Return the assignment that a call placed in the queue, and what its agent delegates by.
+
+        Raises:
+            ToolError, ConfigError: this agent has not the tools, or the schema is not usable.
+        """
+        given = _given(data["tools"], self.allowed)
+        assignment = Assignment(
+            role=data["role"],
+            instructions=data["instructions"],
+            artifacts=data["artifacts"],
+            model=data["model"] or self.agent.model,
+            max_steps=data["max_steps"],
+        )
+        below = delegator_of(self._inner, Toolset(given), levels=self.levels - 1)
+        return self._equipped(assignment, given, data["output_schema"]), below
 
 
 def _given(names: Sequence[str] | None, allowed: Mapping[str, Tool]) -> tuple[Tool, ...]:
@@ -198,6 +234,24 @@ def _given(names: Sequence[str] | None, allowed: Mapping[str, Tool]) -> tuple[To
             cure=f"The tools that you can give are: {known}.",
         )
     return tuple(allowed[name] for name in wanted)
+
+
+def _placed(
+    assignment: Assignment,
+    model: str,
+    tools: Sequence[str],
+    output_schema: dict[str, Any] | None,
+) -> Mapping[str, Any]:
+    """Return what `Delegator.placed` takes, as JSON."""
+    return {
+        "role": encodable(assignment.role),
+        "instructions": encodable(assignment.instructions),
+        "artifacts": [encodable(one) for one in assignment.artifacts],
+        "model": model,
+        "max_steps": assignment.max_steps,
+        "tools": list(tools),
+        "output_schema": output_schema,
+    }
 
 
 def _check_model(model: str, known: Sequence[str]) -> None:

@@ -30,7 +30,12 @@ from agent_runtime.human.questions import (
     refusal_of,
     result_of_question,
 )
-from agent_runtime.human.waiting import AwaitingHuman, may_wait, questions_of
+from agent_runtime.human.waiting import (
+    AWAITING_CHILDREN,
+    AwaitingHuman,
+    may_wait,
+    questions_of,
+)
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import CLOSED, RunLog, finish_event
 from agent_runtime.log.run_spec import delegation_record
@@ -418,7 +423,11 @@ def _suspension(own: int, below: Sequence[AwaitingHuman]) -> Finish:
     for finish in (PAUSED, CLOSED):
         if finish.stop_reason in reasons:
             return finish
-    return _awaiting(own, below)
+    asking = [one for one in below if one.stop_reason != AWAITING_CHILDREN]
+    if own or asking:
+        return _awaiting(own, asking)
+    many = "a sub-agent" if len(below) == 1 else f"{len(below)} sub-agents"
+    return Finish("suspended", AWAITING_CHILDREN, f"It waits for {many} in the queue.")
 
 
 def _awaiting(own: int, below: Sequence[AwaitingHuman]) -> Finish:

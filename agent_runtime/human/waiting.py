@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from agent_runtime.human.questions import Question
 from agent_runtime.log.run_spec import RunSpec, delegation_record
 from agent_runtime.messages import ToolResult
-from agent_runtime_storage.contract.records.log import ACTIVE, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Run, StopReason
 from agent_runtime_storage.contract.records.questions import QuestionStatus
 from agent_runtime_storage.contract.store import UserStore
 
 MOST = 10_000
+
+
+AWAITING_CHILDREN: StopReason = "awaiting_children"
+"""Of a run that other workers' runs below it have to wake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class AwaitingHuman(ToolResult):
     Attributes:
         run_id: the suspended run of the sub-agent; empty if it has not begun.
         stop_reason: what suspended it: `awaiting_user`, `paused`, or `interrupted` if the runtime
-            closes.
+            closes; `awaiting_children` if it is one of the queue, which need not be suspended.
     """
 
     run_id: str = ""

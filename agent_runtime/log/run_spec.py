@@ -33,6 +33,7 @@ class DelegationRecord:
         action, diagnosis, fix_applied: its entry in the log of attempts.
         background: whether it is a background run.
         waits: whether the call, and every call above it, suspends when a person must be asked.
+        placed: of a run that any worker may begin, what its agent is built from.
     """
 
     key: str
@@ -44,6 +45,7 @@ class DelegationRecord:
     fix_applied: str = ""
     background: bool = False
     waits: bool = False
+    placed: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> DelegationRecord | None:
@@ -54,7 +56,8 @@ class DelegationRecord:
             return None
         known = {name: data[name] for name in (*texts, "place", "depth")}
         background, waits = data.get("background") is True, data.get("waits") is True
-        return cls(**known, background=background, waits=waits)
+        placed = _mapping(data, "placed")
+        return cls(**known, background=background, waits=waits, placed=placed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,13 @@ from agent_runtime.human.interruptions import InterruptedCall, interrupted_calls
 from agent_runtime.human.pause import PAUSE, PAUSED
 from agent_runtime.human.posting import post_message
 from agent_runtime.human.questions import Answer, OnQuestion, Question, encode_answer
-from agent_runtime.human.waiting import at_work_below, questions_of, questions_on, waiting_below
+from agent_runtime.human.waiting import (
+    AWAITING_CHILDREN,
+    at_work_below,
+    questions_of,
+    questions_on,
+    waiting_below,
+)
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import UserMessage
@@ -149,6 +155,8 @@ class RunControl:
             return [run_id]
         reached = await store.runs.cancel(run_id)
         for one in reached:
+            if await withdraw(store, one):
+                continue
             # Nobody polls for the request on behalf of a dead process.  A process that takes the
             # run over first sees the request itself.
             await end_if_dead(store, await store.runs.get(one))
@@ -285,6 +293,11 @@ class RunControl:
                 cure=f"Pause the run {run.root_run_id}, or cancel this one.",
             )
         if run.status == "suspended":
+            if run.stop_reason == AWAITING_CHILDREN:
+                raise Conflict(
+                    f"Run {run_id} waits for sub-agents of the queue, and is at no step.",
+                    cure="Pause it when they have ended, or cancel it.",
+                )
             return
         if leases.is_dead(run):
             # Nobody would read the message.

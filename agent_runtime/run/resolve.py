@@ -181,8 +181,13 @@ async def _tools(
 ) -> tuple[Toolset, outputs.OutputType | None]:
     """Return the agent's tools, and the type of its output if that is not text."""
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
-    whole = await _with_skills(_as_sub_agent(_with_plan_tool(agent, settings), settings))
+    whole = await agent_of_run(agent, settings)
     return toolset(whole, output, levels=settings.delegation_depth), output
+
+
+async def agent_of_run(agent: Agent[Any], settings: Settings) -> Agent[Any]:
+    """Return an agent with the tools that the settings and its skills give it."""
+    return await _with_skills(_as_sub_agent(_with_plan_tool(agent, settings), settings))
 
 
 def _max_steps(agent: Agent[Any], settings: Settings, *, child: bool) -> int:

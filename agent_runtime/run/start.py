@@ -145,11 +145,12 @@ async def begin_new_run(
     messages = [*request.before, *opening(old, task, setup.timezone, notes)]
     rows = _rows(messages, thread, view)
     parent = request.parent.lease if request.parent else None
+    root = parent or request.lease
     start = run_start_event(request.agent, setup, setup.max_steps)
     more = {"turns_left_out": request.left_out or None, "task_chars": shown}
     more = {name: number for name, number in more.items() if number is not None}
     start = replace(start, data={**start.data, **more})
-    events = [child_start_event(start, parent.run_id if parent else None, request.spec)]
+    events = [child_start_event(start, await _parent_of(store, request), request.spec)]
     if view is not old:
         events.append(activation_event(old, view, "start"))
     run = NewRun(
@@ -168,7 +169,7 @@ async def begin_new_run(
         task_id=rows[-1].seq if rows else thread.head,
         activation=None if view is old else activation_row(view, "start"),
         parent_run_id=parent.run_id if parent else None,
-        root_run_id=parent.root_run_id if parent else None,
+        root_run_id=root.root_run_id if root else None,
         budget=request.budget,
         events=tuple(events),
         epoch=request.lease.epoch if request.lease else None,
@@ -177,6 +178,13 @@ async def begin_new_run(
         store, thread, view, run, messages=messages, emit=request.on_event, limits=setup.limits
     )
     return log, log.view.entries[-1]
+
+
+async def _parent_of(store: UserStore, request: RunRequest) -> str | None:
+    """Return the id of the run above a run that begins."""
+    if request.lease is not None and request.lease.is_child:
+        return (await store.runs.get(request.run_id)).parent_run_id
+    return request.parent.lease.run_id if request.parent else None
 
 
 async def begin_log(

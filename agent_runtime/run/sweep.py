@@ -14,7 +14,7 @@ from typing import Literal
 
 from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import Conflict, CorruptThread, LeaseLost, NotFound
-from agent_runtime.human.waiting import questions_of
+from agent_runtime.human.waiting import AWAITING_CHILDREN, questions_of
 from agent_runtime.log import leases
 from agent_runtime.log.run_log import finish_event
 from agent_runtime.log.run_spec import RunSpec, delegation_record
@@ -132,6 +132,7 @@ async def _resumable(store: UserStore) -> tuple[Run, ...]:
     newest_first = [
         run
         for run in await store.runs.list(status=["suspended"], limit=MOST)
-        if run.stop_reason != "paused" and await continuation_of(store, run) == "resume"
+        if run.stop_reason not in ("paused", AWAITING_CHILDREN)
+        and await continuation_of(store, run) == "resume"
     ]
     return tuple(reversed(newest_first))

@@ -15,6 +15,7 @@ from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import LoggedMessage, UserMessage
 from agent_runtime.plan.planner import Planner
 from agent_runtime.run.inbox import inbox_limits
+from agent_runtime.run.queue.children import child_queue
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.context_sources.base import ContextSource, ContextSources
@@ -136,6 +137,8 @@ class ToolContexts:
         yield ContextSources(self.sources)
         yield self.seen
         yield inbox_limits(self.settings)
+        if (queue := child_queue(self.log, self.settings, self.user_context)) is not None:
+            yield queue
         yield from_settings(self.settings.protected_paths, self.settings.hidden_paths)
         if self.retriever is not None:
             yield self.retriever

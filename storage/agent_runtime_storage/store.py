@@ -56,10 +56,11 @@ class SqlUserStore:
         questions = SqlQuestions(scope)
         spending = SqlSpending(scope, statements)
         vectors = SqlVectors(scope)
+        misses = RunMisses(scope, questions, spending)
         self.user_id = user_id
         self.threads: ThreadStore = SqlThreads(scope)
         self.log: LogStore = SqlLog(scope)
-        self.runs: RunStore = SqlRuns(scope, statements, RunMisses(scope, questions, spending))
+        self.runs: RunStore = SqlRuns(scope, statements, misses)
         self.inbox: InboxStore = SqlInbox(scope)
         self.events: EventStore = SqlEvents(scope)
         self.spending: SpendingStore = spending

@@ -28,6 +28,9 @@ BY_REASON: Mapping[StopReason, tuple[str, ...]] = {
     "cancelled": (RESUME,),
     "error": (RESUME,),
     "awaiting_user": ("Then resume it with: agent-runtime resume {run}",),
+    "awaiting_children": (
+        "A worker goes on with it when they have ended. Until then: agent-runtime tree {run}",
+    ),
     "paused": (
         "Tell it something first: agent-runtime steer {run} TEXT",
         RESUME,

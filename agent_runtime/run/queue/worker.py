@@ -28,6 +28,7 @@ from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import UserMessage, decode_message, encodable
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
+from agent_runtime.run.queue.children import child_agent, deliver_end
 from agent_runtime.run.queue.enqueue import Agents, limits_of
 from agent_runtime.run.queue.schedules import start_due
 from agent_runtime.run.results import RunResult
@@ -127,6 +128,7 @@ class Worker:
         # A run that was picked must not wait for a place here while it could begin elsewhere.
         self._slots = min(slots, settings.max_runs or slots)
         self._limits = limits_of(settings)
+        self._settings = settings
         names, versions = agents.names, agents.versions
         self._known = [(agents.program, name, one) for name in names for one in versions]
         self._working: dict[HeldLease, PickedRun] = {}
@@ -234,6 +236,8 @@ class Worker:
         store = self._store.of(picked.user_id)
         try:
             await self._drive(store, picked)
+            if picked.lease.is_child:
+                await deliver_end(store, picked.lease.run_id, self._settings.max_file_bytes)
         finally:
             del self._working[key]
             self._change()
@@ -269,7 +273,11 @@ class Worker:
             return _dead_letter(picked)
         if run.cancel_requested and is_queued(run):
             return cancelled_finish()
-        agent = self._agents.of_run(run)
+        if run.parent_run_id is None:
+            agent = self._agents.of_run(run)
+        else:
+            servers = self._host.mcp
+            agent = await child_agent(store, run, self._agents, servers, self._settings)
         if agent is None:
             why = f"The worker on {leases.this_process_owner().host} may not continue it."
             await give_up(store, picked.lease, Finish("suspended", "interrupted", why))

@@ -32,8 +32,9 @@ class Waiter(Protocol):
 class QueueStore(Protocol):
     """The queued runs of one owner.
 
-    A run stays in the queue until it succeeds or is cancelled.  The commit that ends or suspends a
-    run says what becomes of it there; the answer that it waited for, that it waits for a worker.
+    A run stays in the queue until it succeeds or is cancelled; a child run until it has ended.  The
+    commit that ends or suspends a run says what becomes of it there.  A run that waits for answers
+    and for child runs is `parked`; the last of these makes it wait for a worker, once.
     """
 
     async def enqueue(self, run: NewQueuedRun, *, connection: Any = None) -> None:
@@ -45,6 +46,8 @@ class QueueStore(Protocol):
 
         Raises:
             Conflict: a run has this id already, or the thread is being deleted or imported.
+            LeaseLost: another process has taken over its parent.
+            RunCancelled: its parent is being cancelled.
             StoreError: this database joins no transaction of a caller.
         """
         ...

@@ -72,7 +72,11 @@ class SqlQuestions:
                 "agent": remember.agent,
             }
             batch.append(self._scope.statement("remember_approval", values))
-        batch.append(self._scope.statement("queue_answered", {"root_run_id": root}))
+        batch.append(
+            self._scope.statement(
+                "queue_answered", {"root_run_id": root, "run_id": question.run_id}
+            )
+        )
         try:
             await self._scope.batch(batch, thread=question.thread_id, tree=root)
         except StoreInDoubt:

@@ -10,7 +10,13 @@ from typing import Any
 
 import orjson
 
-from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInDoubt
+from agent_runtime_storage.contract.errors import (
+    Conflict,
+    LeaseLost,
+    RunCancelled,
+    StoreError,
+    StoreInDoubt,
+)
 from agent_runtime_storage.contract.leases import HeldLease
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records.log import Finish, Lease, LeaseOwner, NewEvent
@@ -21,6 +27,7 @@ from agent_runtime_storage.contract.records.queue import (
     QueueRow,
     QueueState,
 )
+from agent_runtime_storage.contract.records.spending import Budget
 from agent_runtime_storage.drivers.protocol import (
     BatchMissed,
     ConstraintFailed,
@@ -55,17 +62,32 @@ class SqlQueue:
             if connection is not None:
                 await self._join(connection, run, batch)
                 return
-            await self._scope.batch(batch, thread=run.thread_id)
+            tree = run.parent and run.parent.root_run_id
+            await self._scope.batch(batch, thread=run.thread_id, tree=tree)
         except StoreInDoubt:
             # The run's id is new, so only this batch can have written it.
             if not await self._scope.read("run_exists", run_id=run.id):
                 raise
         except BatchMissed as error:
+            if error.label == "parent" and run.parent is not None:
+                raise await self._why_no_child(run.parent) from error
             raise Conflict(
                 f"Thread {run.thread_id} is being imported or deleted.",
                 cure="Wait until that is done, or use another thread.",
             ) from error
         announce_work(self._scope.driver)
+
+    async def _why_no_child(self, parent: Lease) -> Exception:
+        rows = await self._scope.read("poll", run_id=parent.run_id, epoch=parent.epoch)
+        if not rows:
+            return LeaseLost(
+                f"Run {parent.run_id} was taken over by another process, or is over.",
+                cure="Do not write for it any more.",
+            )
+        return RunCancelled(
+            f"Run {parent.run_id} is being cancelled; it starts no child runs.",
+            cure="Resume it first.",
+        )
 
     async def statements_of(self, runs: Sequence[NewQueuedRun]) -> list[Statement]:
         """Return what enqueues runs as a part of another batch."""
@@ -93,13 +115,16 @@ class SqlQueue:
             "title": run.title,
             "metadata": encode_json(run.metadata, "thread's metadata"),
         }
+        parent, budget = run.parent, run.budget if run.parent is None else Budget()
         values: dict[str, Value] = {
             "run_id": run.id,
             "thread_id": run.thread_id,
+            "parent_run_id": parent and parent.run_id,
+            "root_run_id": parent.root_run_id if parent else run.id,
             "agent": run.agent,
             "spec": encode_json(whole_spec(run.spec, run.internal), "run's spec"),
-            "budget_tokens": run.budget.tokens,
-            "budget_cost": run.budget.cost,
+            "budget_tokens": budget.tokens,
+            "budget_cost": budget.cost,
         }
         place: dict[str, Value] = {
             "run_id": run.id,
@@ -114,10 +139,20 @@ class SqlQueue:
             "due_at": run.due_at,
             "task": run.task,
         }
-        return [
+        begun = [
             self._scope.statement("create_thread", thread),
             self._scope.statement("enqueue_run", values, rows=1),
-            self._scope.statement("enqueue", place, rows=1, miss="thread"),
+        ]
+        if parent is None:
+            return [*begun, self._scope.statement("enqueue", place, rows=1, miss="thread")]
+        above: dict[str, Value] = {"parent_run_id": parent.run_id}
+        held = {**above, "epoch": parent.epoch}
+        behind = {**above, "run_id": run.id, "thread_id": run.thread_id, "model": run.model}
+        behind["task"] = run.task
+        return [
+            self._scope.statement("hold_parent", held, rows=1, miss="parent"),
+            *begun,
+            self._scope.statement("enqueue_child", behind, rows=1, miss="thread"),
         ]
 
     async def _floor(self) -> float:
@@ -130,7 +165,7 @@ class SqlQueue:
         rows = await self._scope.read("run_place", run_id=run_id)
         if not rows:
             return False
-        thread_id = str(rows[0][0])
+        thread_id, root = map(str, rows[0])
         counts: dict[str, Value] = {
             "thread_id": thread_id, "nodes": 0, "activations": 0, "events": 1, "usage": 0,
             "expect_seq": None, "expect_activation": None,
@@ -142,9 +177,11 @@ class SqlQueue:
             *self._statements.leave_queue(run_id, thread_id, finish),
         ]
         try:
-            rows = await self._scope.batch(batch, thread=thread_id, tree=run_id)
+            rows = await self._scope.batch(batch, thread=thread_id, tree=root)
         except BatchMissed:
             return False
+        if root != run_id:
+            announce_work(self._scope.driver)
         self._scope.announce(thread_id, lambda: self._statements.appended(thread_id, batch, rows))
         return True
 

@@ -373,6 +373,7 @@ class RunStatements:
         return [
             self._scope.statement("queue_settle", settled),
             self._scope.statement("queue_forget", values),
+            self._scope.statement("queue_child_ended", values),
             self._scope.statement("queue_advance", behind),
         ]
 

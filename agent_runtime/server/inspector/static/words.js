@@ -28,7 +28,7 @@ export const isActive = run => ["queued", "running", "suspended"].includes(run.s
 export function stateOf(run) {
   if (run.status === "running") return run.alive === false ? "interrupted" : "running";
   if (run.status !== "suspended") return run.status;
-  return {awaiting_user: "waiting", paused: "paused"}[run.stop_reason] || "interrupted";
+  return {awaiting_user: "waiting", awaiting_children: "waiting", paused: "paused"}[run.stop_reason] || "interrupted";
 }
 
 export function chip(run) {

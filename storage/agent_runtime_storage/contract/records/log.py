@@ -38,6 +38,7 @@ StopReason = Literal[
     "cancelled",
     "error",
     "awaiting_user",
+    "awaiting_children",
     "paused",
     "no_progress",
     "interrupted",

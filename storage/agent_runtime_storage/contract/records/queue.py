@@ -23,6 +23,9 @@ class NewQueuedRun:
         share: runs of one share follow one another; the shares take turns.
         step: how far the run moves its share's turn on; half of it is twice the share.
         due_at: when it may begin, in seconds since the epoch; None for now.
+        parent: the lease of the run that it is below; it then joins that run's tree, gets its place
+            in the queue, and `program`, `agent`, `version`, `share`, `step`, `due_at` and `budget`
+            do not apply.
     """
 
     id: str
@@ -40,6 +43,7 @@ class NewQueuedRun:
     step: float = 1.0
     due_at: float | None = None
     budget: Budget = UNLIMITED
+    parent: Lease | None = None
 
 
 @dataclass(frozen=True, slots=True)

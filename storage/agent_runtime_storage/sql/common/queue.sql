@@ -1,10 +1,16 @@
 -- The queue of runs for workers.  A pick is one batch: ripen, expire, claim, trim, take, unclaim.
 
 -- name: enqueue_run
-INSERT INTO runs (user_id, id, thread_id, root_run_id, agent, status, max_steps, spec, epoch,
-                  budget_tokens, budget_cost, created_at, updated_at)
-VALUES (:user_id, :run_id, :thread_id, :run_id, :agent, 'queued', 0, :spec, 0,
-        :budget_tokens, :budget_cost, {now}, {now});
+INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, status, max_steps,
+                  spec, epoch, budget_tokens, budget_cost, created_at, updated_at)
+VALUES (:user_id, :run_id, :thread_id, :parent_run_id, :root_run_id, :agent, 'queued', 0,
+        :spec, 0, :budget_tokens, :budget_cost, {now}, {now});
+
+-- name: hold_parent
+-- An update, because a worker that takes the parent over must see this child, or this the worker.
+UPDATE runs SET updated_at = {now}
+WHERE user_id = :user_id AND id = :parent_run_id AND epoch = :epoch AND status = 'running'
+  AND cancel_requested = 0;
 
 -- name: enqueue
 -- A share's next tag follows its last one, and never lies before what waits now: who comes late has
@@ -24,6 +30,20 @@ SELECT t.user_id, :run_id, t.id, :program, :agent, :version, :model,
              AND o.state IN ('waiting', 'behind')), :floor{as_double})) + :step{as_double},
        :due_at{as_double}, {now}, '', :task
 FROM threads AS t WHERE t.user_id = :user_id AND t.id = :thread_id AND t.hidden = '';
+
+-- name: enqueue_child
+-- The first child has its parent's place, so that a tree which has begun ends before others begin;
+-- the next ones come one turn later each, so that many of them do not hold up the other shares.
+INSERT INTO queue (user_id, run_id, thread_id, program, agent, version, model, state, share, tag,
+                   due_at, enqueued_at, cause, task)
+SELECT t.user_id, :run_id, t.id, p.program, p.agent, p.version,
+       coalesce(nullif(:model{as_text}, ''), p.model), 'waiting', p.share,
+       p.tag + (SELECT count(*) FROM runs AS c
+                WHERE c.user_id = :user_id AND c.parent_run_id = :parent_run_id
+                  AND c.status = 'queued' AND c.id <> :run_id),
+       NULL, {now}, '', :task
+FROM queue AS p JOIN threads AS t ON t.user_id = p.user_id
+WHERE p.user_id = :user_id AND p.run_id = :parent_run_id AND t.id = :thread_id AND t.hidden = '';
 
 -- name: queue_floor
 SELECT coalesce(min(tag) - 1, 0) FROM queue WHERE state = 'waiting';
@@ -141,19 +161,29 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'runni
   AND task_id IS NULL;
 
 -- name: queue_open_questions
+-- Of the run, and of runs below it that are not in the queue themselves.
 FROM questions AS a
 JOIN runs AS b ON b.user_id = a.user_id AND b.id = a.run_id
-WHERE a.user_id = :user_id AND b.root_run_id = queue.run_id AND a.status = 'open'
-  AND a.expires_at > {now}
+WHERE a.user_id = :user_id AND a.status = 'open' AND a.expires_at > {now}
+  AND (b.id = queue.run_id OR b.root_run_id = queue.run_id AND NOT EXISTS (
+      SELECT 1 FROM queue AS k WHERE k.user_id = b.user_id AND k.run_id = b.id))
+
+-- name: queue_open_children
+-- In the queue, and not in the background.
+FROM runs AS b JOIN queue AS k ON k.user_id = b.user_id AND k.run_id = b.id
+WHERE b.user_id = :user_id AND b.parent_run_id = queue.run_id
+  AND b.status IN ('queued', 'running', 'suspended') AND NOT {queue_background_filter}
 
 -- name: queue_settle
 -- When a run stops: one that was handed over waits, one whose model is away is tried again, one that
--- asks or was paused is parked, one that failed stays for a person, with its cause.
+-- asks, waits for child runs or was paused is parked, one that failed stays for a person, with its
+-- cause.
 UPDATE queue
 SET state = CASE WHEN :status = 'failed' THEN 'dead'
                  WHEN :stop_reason IN ('paused', 'unavailable') THEN 'parked'
                  WHEN :stop_reason <> 'interrupted'
-                      AND EXISTS (SELECT 1 {queue_open_questions}) THEN 'parked'
+                      AND (EXISTS (SELECT 1 {queue_open_questions})
+                           OR EXISTS (SELECT 1 {queue_open_children})) THEN 'parked'
                  ELSE 'waiting' END,
     due_at = CASE WHEN :status = 'failed' OR :stop_reason IN ('paused', 'interrupted') THEN NULL
                   WHEN :stop_reason = 'unavailable' THEN {now} + 60
@@ -162,8 +192,25 @@ SET state = CASE WHEN :status = 'failed' THEN 'dead'
 WHERE user_id = :user_id AND run_id = :run_id AND :status IN ('failed', 'suspended');
 
 -- name: queue_forget
+-- Of a child run that failed its parent decides what is to be done.
 DELETE FROM queue
-WHERE user_id = :user_id AND run_id = :run_id AND :status IN ('succeeded', 'cancelled');
+WHERE user_id = :user_id AND run_id = :run_id
+  AND (:status IN ('succeeded', 'cancelled') OR :status = 'failed' AND EXISTS (
+      SELECT 1 FROM runs AS c
+      WHERE c.user_id = :user_id AND c.id = :run_id AND c.parent_run_id IS NOT NULL));
+
+-- name: queue_child_ended
+-- Wakes the parent with its last child.  Under the lock of the tree, which a parent that suspends
+-- holds as well: one of the two sees the other.
+UPDATE queue SET state = 'waiting', due_at = NULL, cause = 'Its child runs have ended.'
+WHERE user_id = :user_id AND state = 'parked' AND :status IN ('succeeded', 'failed', 'cancelled')
+  AND run_id = (SELECT c.parent_run_id FROM runs AS c
+                WHERE c.user_id = :user_id AND c.id = :run_id)
+  AND EXISTS (SELECT 1 FROM runs AS p
+              WHERE p.user_id = :user_id AND p.id = queue.run_id AND p.status = 'suspended'
+                AND p.stop_reason IN ('awaiting_children', 'awaiting_user'))
+  AND NOT EXISTS (SELECT 1 {queue_open_questions})
+  AND NOT EXISTS (SELECT 1 {queue_open_children});
 
 -- name: queue_advance
 -- The next run of the thread, if none of them waits or works any more.
@@ -180,8 +227,9 @@ WHERE user_id = :user_id AND run_id = (
 -- name: queue_answered
 -- Under the lock of the tree, which a run that suspends holds as well: one of the two sees the other.
 UPDATE queue SET state = 'waiting', due_at = NULL, cause = 'Its question was answered.'
-WHERE user_id = :user_id AND run_id = :root_run_id AND state = 'parked' AND due_at IS NOT NULL
-  AND NOT EXISTS (SELECT 1 {queue_open_questions});
+WHERE user_id = :user_id AND run_id IN (:root_run_id, :run_id) AND state = 'parked'
+  AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 {queue_open_questions})
+  AND NOT EXISTS (SELECT 1 {queue_open_children});
 
 -- name: withdraw_queued
 -- A run that never began has no task in the log.

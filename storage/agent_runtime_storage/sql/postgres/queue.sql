@@ -2,3 +2,6 @@
 
 -- name: queue_lock
 FOR UPDATE OF q, r, t SKIP LOCKED
+
+-- name: queue_background_filter
+coalesce((b.spec::json -> 'internal' -> 'delegation' ->> 'background')::boolean, false)

@@ -1,3 +1,6 @@
 -- The queue of runs for workers.
 
 -- name: queue_lock
+
+-- name: queue_background_filter
+coalesce(json_extract(b.spec, '$.internal.delegation.background'), 0)
