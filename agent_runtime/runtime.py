@@ -412,8 +412,7 @@ class Runtime(RunControl):
             limit, spec, task = taken.step_limit, RunSpec.of(run), taken.task
             log, seen = taken.log, taken.seen
             state = self._state(log, setup, spec, decisions, task=task, limit=limit, seen=seen)
-            state.settled, state.decided = taken.unverified, decided
-            state.sent = not taken.paused
+            state.settled, state.decided, state.sent = taken.unverified, decided, not taken.paused
             state.guard.resumed = taken.resumed
             if isinstance(agent, Workflow):
                 state.gate = replace(state.gate, asks=agent.asking)

@@ -96,7 +96,7 @@ def status_of(run: Run) -> TaskStatus:
             ended = run.cancel_requested or is_placed(run)
             return "cancelled" if ended else "interrupted"
         case _ if is_placed(run):
-            # Another worker goes on with it.
+            # Another worker continues it.
             return "running"
         case _:
             return "interrupted" if leases.is_dead(run) else "running"

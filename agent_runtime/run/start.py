@@ -16,12 +16,11 @@ from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.files.long_texts import MESSAGE_CHARS, keep_long_text
 from agent_runtime.human.gate import calls_that_asked
 from agent_runtime.human.interruptions import Rerun, Resolution, resolved_result
-from agent_runtime.human.waiting import is_waiting
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.log.run_spec import COMMAND, RunSpec, delegation_record
+from agent_runtime.log.run_spec import COMMAND, RunSpec
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -43,6 +42,7 @@ from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.results import with_used
 from agent_runtime.run.takeover import (
     check_resumable,
+    end_children,
     end_dead,
     end_if_dead,
     finish_on_error,
@@ -393,7 +393,7 @@ async def take_over(
             await name_left_commands(run, owner, log.exchange, taken.unverified)
             _apply(decided, log.exchange, taken.unverified)
         taken.seen = await SeenFiles.of_resumed(log)
-        await _end_children(store, run, _unknown_calls(log.exchange, taken.unverified), kept)
+        await end_children(store, run, _unknown_calls(log.exchange, taken.unverified), kept)
         if run.task_id is not None:
             taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
         start = run_start_event(agent, setup, taken.step_limit, made=run.steps, decided=decided)
@@ -480,27 +480,3 @@ async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
             f"Thread {run.thread_id} has continued since run {run.id} stopped.",
             cure="Start a new run on the thread instead.",
         )
-
-
-async def _end_children(
-    store: UserStore, run: Run, again: Collection[str], kept: Collection[str]
-) -> None:
-    """End the descendants that died with the process that the run is taken over from.
-
-    Args:
-        again: the ids of the calls that run again; they resume the sub-agents that they began.
-        kept: runs that are resumed in any case.
-    """
-    tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
-    ended, flow = {run.id}, RunSpec.of(run).workflow
-    # Parents begin before their children, so one pass in this order reaches whole subtrees.
-    for child in sorted(tree, key=lambda child: child.created_at):
-        record = delegation_record(child) if child.parent_run_id == run.id else None
-        if child.id in kept or (record is not None and record.call in again):
-            continue
-        if flow and child.parent_run_id == run.id and is_waiting(child):
-            # A workflow asks for its nodes again; the node's run continues with the answer.
-            continue
-        if child.parent_run_id in ended and leases.is_dead(child):
-            ended.add(child.id)
-            await end_if_dead(store, child)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
@@ -15,11 +15,12 @@ from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound, StoreErr
 from agent_runtime.events import Event
 from agent_runtime.human.approval_rules import SHELL
 from agent_runtime.human.gate import calls_that_asked
+from agent_runtime.human.waiting import is_waiting
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog, cancelled_finish, finish_event
-from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.log.run_spec import RunSpec, delegation_record
 from agent_runtime.messages import ToolResult, encodable
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.truncate import share_result_budget
@@ -217,3 +218,27 @@ async def name_left_commands(
         else:
             continue
         unverified[index] = replace(result, text=f"{result.text} {text}")
+
+
+async def end_children(
+    store: UserStore, run: Run, again: Collection[str], kept: Collection[str]
+) -> None:
+    """End the descendants that died with the process that the run is taken over from.
+
+    Args:
+        again: the ids of the calls that run again; they resume the sub-agents that they began.
+        kept: runs that are resumed in any case.
+    """
+    tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
+    ended, flow = {run.id}, RunSpec.of(run).workflow
+    # Parents begin before their children, so one pass in this order reaches whole subtrees.
+    for child in sorted(tree, key=lambda child: child.created_at):
+        record = delegation_record(child) if child.parent_run_id == run.id else None
+        if child.id in kept or (record is not None and record.call in again):
+            continue
+        if flow and child.parent_run_id == run.id and is_waiting(child):
+            # A workflow asks for its nodes again; the node's run continues with the answer.
+            continue
+        if child.parent_run_id in ended and leases.is_dead(child):
+            ended.add(child.id)
+            await end_if_dead(store, child)

@@ -1,4 +1,4 @@
-"""Sub-agents' runs in the queue: enqueue one below a run, build its agent again, deliver its end."""
+"""Sub-agents' runs in the queue: enqueue one below a run, build its agent, deliver its end."""
 
 from __future__ import annotations
 

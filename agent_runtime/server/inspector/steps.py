@@ -49,8 +49,8 @@ async def steps_of(
 ) -> bytes:
     """Return the steps and nodes of a branch as tables; see `encode_tables`.
 
-    Of a step: its node, its activation, the tokens of its bands, its figures and when it was; unknown
-    ones are -1.  Times are in milliseconds.
+    Of a step: its node, its activation, the tokens of its bands, its figures and when it was;
+    unknown ones are -1.  Times are in milliseconds.
 
     Args:
         head: the branch's last closed node; None for the thread's own.
