@@ -29,7 +29,7 @@ BY_REASON: Mapping[StopReason, tuple[str, ...]] = {
     "error": (RESUME,),
     "awaiting_user": ("Then resume it with: agent-runtime resume {run}",),
     "awaiting_children": (
-        "A worker continues it when they have ended. Until then: agent-runtime tree {run}",
+        "A worker continues it when they have ended. Until then: agent-runtime runs tree {run}",
     ),
     "paused": (
         "Tell it something first: agent-runtime steer {run} TEXT",

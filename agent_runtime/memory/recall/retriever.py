@@ -232,6 +232,7 @@ class Retriever:
                         thread_id=self.log.lease.thread_id if policy.scope == "thread" else None,
                         limit=limit,
                         wanted=lambda address: address not in hidden,
+                        own=self.log.lease.thread_id,
                         zone=policy.zone,
                         fitting=await least_fitting(self.log, self.indexer, tried)
                         if fitting

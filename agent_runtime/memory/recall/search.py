@@ -105,19 +105,20 @@ async def retrieve(
     thread_id: str | None = None,
     limit: int = 10,
     wanted: Callable[[NodeAddress], bool] | None = None,
+    own: str | None = None,
     now: float | None = None,
     zone: tzinfo = UTC,
     fitting: Fitting | None = None,
 ) -> list[SearchHit]:
     """Search the owner's threads; return the best hits first.
 
-    Only nodes on the branch of a thread's head are found.  The modes `text` and `vectors` rank by
-    that index alone.
+    Only nodes on the branch of a thread's head are found.  `text` and `vectors` rank by one index.
 
     Args:
         vector: of the query, by the embedder `model`; without it the mode is `text`.
         thread_id: the only thread to search; None for all.
         wanted: whether a node may be returned; None for all.
+        own: leaves out threads of sub-agents other than this one, as no user has seen them.
         now: when the query was written, in seconds since the epoch; by default now.
         zone: of its author; both decide which days "yesterday" or "on 3 May" mean.
         fitting: if given, nothing is returned unless a hit fits the query (see `relevance`).
@@ -151,7 +152,26 @@ async def retrieve(
     ]
     if fitting is not None and not await _fits(store, query, places, best, fitting):
         return []
+    if own is not None:
+        places = await _of_users(store, places, limit, own)
     return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
+
+
+async def _of_users(
+    store: UserStore, places: Sequence[HitPlace], limit: int, own: str
+) -> list[HitPlace]:
+    """Return the first places that are not in the threads of sub-agents, or in the own one."""
+    found: list[HitPlace] = []
+    of_child = {own: False}
+    for place in places:
+        if len(found) >= limit:
+            break
+        if place.thread_id not in of_child:
+            runs = await store.runs.list(thread_id=place.thread_id, limit=1)
+            of_child[place.thread_id] = bool(runs) and runs[0].parent_run_id is not None
+        if not of_child[place.thread_id]:
+            found.append(place)
+    return found
 
 
 async def _candidates(

@@ -175,6 +175,37 @@ async def test_other_threads_are_recalled_only_with_scope_user(world: Open) -> N
         assert "40,000 kroner" in opened[0]
 
 
+@pytest.mark.backends("file")
+async def test_what_sub_agents_saw_is_not_recalled_in_other_threads(world: Open) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return FACTS[0]
+
+    def work(request: ModelRequest) -> Scripted:
+        return say("Done.") if any(m.role == "tool" for m in request.messages) else call("look")
+
+    child = Agent(ScriptedModel(work), name="child", tools=[look])
+
+    @tool
+    async def delegate(context: ToolContext) -> str:
+        """Ask a sub-agent."""
+        return (await context.run_agent(child, "Look.")).output
+
+    def script(request: ModelRequest) -> Scripted:
+        if not any(message.text == "Delegate it." for message in request.messages):
+            return say("Noted.")
+        return say("Ok.") if any(m.role == "tool" for m in request.messages) else call("delegate")
+
+    settings = {"semantic_recall_scope": "user", "semantic_recall_mode": "text"}
+    async with world(script, semantic_recall_top_k=5, **settings) as one:
+        await one.say("Delegate it.", agent=Agent(tools=[delegate]))
+        await one.say("The Bergen bridge is blue, and its budget is public.", thread="own")
+        await one.say(QUESTION, thread="other")
+        assert {thread for thread, _ in one.found()} == {"own"}
+        assert "kroner" not in one.note()
+
+
 @tool
 def nothing() -> str:
     """Do nothing."""
