@@ -485,6 +485,9 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "queue.enqueue": {
         "the run": lambda user, to: user.queue.enqueue(_queued(to.run, OWN)),
         "the thread": lambda user, to: user.queue.enqueue(_queued("own-queued", to.thread)),
+        "below the run": lambda user, to: user.queue.enqueue(
+            dataclasses.replace(_queued("own-queued", OWN), parent=to.lease)
+        ),
     },
     "queue.withdraw": {
         "": lambda user, to: user.queue.withdraw(
