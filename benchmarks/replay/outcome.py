@@ -16,8 +16,14 @@ from agent_runtime.prompt.view import Entry
 from benchmarks.replay.recordings import RecordedCall, Said, Step
 
 HIDDEN = re.compile(r"(\d+) earlier messages of this thread are not shown[.;]")
+STEER = "The user says, while you work: "
+"""How the runtime introduces what a user says to a run at work."""
 _OBSERVED = re.compile(r"<observed \w+ nodes (\d+) to (\d+)>\n")
 _CUT = "characters are left out here"
+_LONG = re.compile(
+    r"\n\[\.\.\. (?P<all>[\d,]+) characters in all, of which the first (?P<part>[\d,]+) stand "
+    r'here; recall\("upload:[0-9a-f-]{36}"\) opens the whole text \.\.\.\]'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +82,27 @@ class Outcome:
 
 def note(said: Said) -> Piece:
     """Return the log's form of a message that came in."""
-    steer = "The user says, while you work: " if said.kind == "steer" else ""
+    steer = STEER if said.kind == "steer" else ""
     return Piece("note", steer + said.text)
+
+
+def note_within(shown: str, text: str) -> str:
+    """Return the form in which a message that came in stands in a text; empty if it does not.
+
+    Of a message that would fill the window, the beginning and its length stand there.
+    """
+    if text in shown:
+        return text
+    said = text.removeprefix(STEER)
+    intro = text[: len(text) - len(said)]
+    for long in _LONG.finditer(shown):
+        part, whole = (int(long[name].replace(",", "")) for name in ("part", "all"))
+        # One that is posted is cut without what introduces it, one for a small window with it.
+        for before, rest in ((intro, said), ("", text)):
+            form = before + rest[:part] + long[0]
+            if whole == len(rest) and shown[: long.end()].endswith(form):
+                return form
+    return ""
 
 
 def stands_for(block: Sequence[PromptMessage], piece: Piece, notes: Sequence[str]) -> bool:
@@ -93,7 +118,7 @@ def stands_for(block: Sequence[PromptMessage], piece: Piece, notes: Sequence[str
         if not known and _CUT not in shown.text:
             return False
     rides = bool(calls) or not notes
-    return rides and all(note in block[-1].text for note in notes)
+    return rides and all(note_within(block[-1].text, note) for note in notes)
 
 
 def observed_nodes(front: Sequence[PromptMessage]) -> list[tuple[int, int]]:
@@ -118,7 +143,7 @@ def same(entry: Entry, piece: Piece) -> bool:
         case UserMessage(text):
             return piece.role == "user" and text == piece.text
         case Note(text):
-            return piece.role == "note" and text == piece.text
+            return piece.role == "note" and note_within(text, piece.text) == text
         case AssistantMessage() as answer:
             if piece.role != "assistant" or answer.text != piece.text:
                 return False

@@ -43,6 +43,7 @@ from benchmarks.replay.outcome import (
     Outcome,
     Piece,
     note,
+    note_within,
     observed_nodes,
     same,
     stands_for,
@@ -253,7 +254,7 @@ class Player:
             end = len(messages) - used
             last = messages[end - 1]
             if piece.role == "note":
-                if last.role == "user" and piece.text in last.text and not riding:
+                if last.role == "user" and note_within(last.text, piece.text) and not riding:
                     pieces, used = pieces + 1, used + 1
                 else:
                     riding.append(piece.text)

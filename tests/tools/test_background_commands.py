@@ -71,7 +71,9 @@ def lines(text: str) -> list[str]:
 
 async def test_a_command_is_followed_from_look_to_look(desk: Desk, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
-    begun = await desk.start("echo one; read x < go; echo two; read x < go; echo three; exit 3")
+    # Opened for both, once: an `open` that waits may be interrupted, and the shell then gives up.
+    steps = "echo one; read x <&3; echo two; read x <&3; echo three; exit 3"
+    begun = await desk.start(f"exec 3<>go; {steps}")
     assert begun.startswith(f"{HANDLE} is running for 0 s.")
     one = desk.session.background[HANDLE]
     await until(lambda: one.output.size == 4)

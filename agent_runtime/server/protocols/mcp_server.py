@@ -139,9 +139,10 @@ async def _ended(turns: UserTurns, run_id: str, ctx: Context[Any, Any]) -> None:
     run, turn = await turns.now(run_id)
     if run.status not in ("queued", "running"):
         return
-    reports = 0
+    reports = 1
     step = run.steps
     async with turns.parts(turn) as given:
+        await ctx.report_progress(reports, message=f"step {step}: at work")
         async for part in given:
             if isinstance(part, parts.StepBegun):
                 step = part.step

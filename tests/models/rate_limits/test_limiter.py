@@ -87,7 +87,7 @@ async def test_the_others_do_not_wait_for_a_next_response_that_hangs(
 
 
 async def test_requests_wait_until_the_reset() -> None:
-    limiter = await known(said(0, most=2, reset=0.001))
+    limiter = await known(said(0, most=2, reset=0.5))
     tickets = [limiter.enter("a", NEED) for _ in range(3)]
     assert gone(tickets) == [False, False, False]
     await tickets[1].turn()

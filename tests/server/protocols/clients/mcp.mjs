@@ -21,7 +21,15 @@ await first.close();
 const client = await connected();
 const progress = [];
 const wait = { name: "task_result", arguments: { run_id: started.run_id } };
-const waiting = client.callTool(wait, undefined, { onprogress: (one) => progress.push(one) });
+let follows;
+const following = new Promise((resolve) => (follows = resolve));
+const onprogress = (one) => {
+  progress.push(one);
+  follows();
+};
+const waiting = client.callTool(wait, undefined, { onprogress });
+// Else the question may come before the server follows the run, and is all that it reports.
+await following;
 await fetch(`${url}/gate`, { method: "POST" });
 const asking = value(await waiting);
 const question = asking.questions[0];
