@@ -16,6 +16,7 @@ import click
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
 from agent_runtime.cli.display.view import view_options
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.parameters.env_file import env_file_option
 from agent_runtime.cli.report.next_steps import after_error
 from agent_runtime.cli.terminal import (
@@ -80,7 +81,7 @@ GROUPS = {
 """The commands as `--help` shows them."""
 
 
-class _Commands(click.Group):
+class _Commands(CommandGroup):
     """A group that imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

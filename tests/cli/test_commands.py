@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -132,3 +133,35 @@ def test_a_task_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 def test_an_empty_pipe_is_not_a_task(tmp_path: Path) -> None:
     done = run_command("run", cwd=tmp_path)
     assert done.returncode == exits.USAGE and "The task is empty" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["runn"], "No such command 'runn'. Did you mean `agent-runtime run`?"),
+        (["zzz"], "`agent-runtime --help` lists them."),
+        (["plan", "last"], "No such command 'last'. There are: show, versions."),
+        (["mcp", "lst"], "Did you mean `agent-runtime mcp list`?"),
+    ],
+)
+def test_an_unknown_command_names_those_that_exist(arguments: list[str], hint: str) -> None:
+    result = CliRunner().invoke(main, arguments, prog_name="agent-runtime")
+    assert result.exit_code == exits.USAGE
+    assert hint in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_help_shows_the_whole_summary_of_each_command(width: int) -> None:
+    groups = 0
+    for name in NAMES:
+        command = main.get_command(click.Context(main), name)
+        if not isinstance(command, click.Group):
+            continue
+        groups += 1
+        result = CliRunner().invoke(main, [name, "--help"], terminal_width=width)
+        assert result.exit_code == exits.SUCCESS
+        shown = " ".join(result.output.split())
+        for one in command.commands.values():
+            summary = " ".join((one.help or "").split("\n\n")[0].split())
+            assert summary.split(". ")[0].rstrip(".") in shown
+    assert groups > 5

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option, json_object_option
 from agent_runtime.cli.terminal import say, shorten, write_json, write_row
 from agent_runtime_config.urls import redact_url
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from agent_runtime_storage.contract.reports import Problem, StoreSizes, StoreStatus
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def db() -> None:
     """Maintain the database of AGENT_RUNTIME_DATABASE_URL, across all of its owners."""
 

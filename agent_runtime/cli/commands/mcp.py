@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.mcp_service.serve import serve
 from agent_runtime.cli.options import confirm, json_lines_option, yes_option
 from agent_runtime.cli.parameters.mcp import approve, show
@@ -33,7 +34,7 @@ project_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def mcp() -> None:
     """Define, try and trust MCP servers, whose tools agents get; serve the agent as one."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_runtime.cli.files import replacing
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.parameters.ids import LAST_NODE, THREAD, NodeType
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
@@ -59,7 +60,7 @@ model_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def memory() -> None:
     """Show a thread's memory, observe or reflect now, or export it."""
 

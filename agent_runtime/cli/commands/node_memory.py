@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import (
     age_option,
     confirm,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from agent_runtime.memory.node.upkeep import StoredNodeMemory
 
 
-@click.group("node-memory", invoke_without_command=True)
+@click.group("node-memory", cls=CommandGroup, invoke_without_command=True)
 @json_lines_option
 @click.pass_context
 def node_memory(ctx: click.Context, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.parameters.ids import THREAD
 from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import say, time_text, write_json, write_output, write_row
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def plan() -> None:
     """Show the plan of a thread, as its branch has it."""
 

@@ -11,6 +11,7 @@ from agent_runtime.cli import session
 from agent_runtime.cli.agents import build_agent, is_of_command
 from agent_runtime.cli.commands.resume import respecified
 from agent_runtime.cli.display.figures import cost_text
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.parameters.ids import RUN, THREAD, short_id
 from agent_runtime.cli.parameters.run_options import RunOptions
@@ -39,7 +40,7 @@ WAYS = {
 """How to continue a run that is not active."""
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option("--thread", type=THREAD, help="Only the runs of this thread.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @json_lines_option

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.parameters.ids import LAST, LEAST, THREAD, short_id
 from agent_runtime.cli.runtime_calls import with_runtime
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tasks() -> None:
     """List, cancel or steer the background tasks of agents."""
 

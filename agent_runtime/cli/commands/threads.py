@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_runtime.cli.commands import transfer
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.parameters.ids import THREAD, short_id
 from agent_runtime.cli.runtime_calls import with_runtime, with_store
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 RESULT_CHARS = 400
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--all", "every", is_flag=True, help="Include those of sub-agents.")
 @json_lines_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.parameters.ids import RUN, short_id
 from agent_runtime.cli.runtime_calls import with_runtime
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _STATES = ("delayed", "waiting", "behind", "working", "parked", "dead")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def queue() -> None:
     """Look at the queue of runs; retry, cancel or forget one."""
 

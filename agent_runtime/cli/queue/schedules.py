@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.parameters.ids import NEW_THREAD
 from agent_runtime.cli.parameters.run_options import RunOptions, run_options
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from agent_runtime_storage.contract.records.schedules import Missed, ScheduleRow
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def schedules() -> None:
     """Enqueue runs by the clock: add, list, pause, resume or remove a schedule."""
 

@@ -6,12 +6,13 @@ import dataclasses
 
 import click
 
+from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import Age, json_lines_option
 from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import printable, say, time_text, write_json, write_row
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tokens() -> None:
     """Make, list and revoke the tokens of the service's users.
 
