@@ -10,6 +10,8 @@ from agent_runtime_storage.urls import Backend
 
 BACKENDS: tuple[Backend, ...] = ("file", "libsql-http", "libsql-ws", "postgres")
 STORAGE = Path(__file__).parents[1] / "storage"
+LONG = {STORAGE / "test_isolation.py"}
+"""Tests of the store that take a minute on libSQL, which has the SQL of files."""
 
 
 def backends_for(path: Path) -> list[pytest.ParameterSet]:
@@ -18,5 +20,6 @@ def backends_for(path: Path) -> list[pytest.ParameterSet]:
     The store hides which database it has.  Its own tests run on all but the second transport to
     libSQL, whose drivers have tests of their own; tests of what is above it on one of each dialect.
     """
-    slow = {"libsql-ws"} if path.is_relative_to(STORAGE) else {"libsql-http", "libsql-ws"}
+    own = path.is_relative_to(STORAGE) and path not in LONG
+    slow = {"libsql-ws"} if own else {"libsql-http", "libsql-ws"}
     return [pytest.param(one, marks=[pytest.mark.slow] * (one in slow)) for one in BACKENDS]
