@@ -24,6 +24,7 @@ from agent_runtime.errors import (
     ModelRejected,
     ModelUnavailable,
     PromptTooLarge,
+    UnsupportedTask,
 )
 from agent_runtime.files.attach import keep_made
 from agent_runtime.human.pause import PAUSED, pause_requested
@@ -172,9 +173,11 @@ class AgentLoop:
                             continue
                         self.ignored.add(event.name)
                     self.log.tell(state.timing.live_event(event))
-            raise ModelProtocolError(
-                f"{model.name} ended its stream without an answer.", lost=counted + 1
-            )
+            ended = f"{model.name} ended its stream without an answer."
+            raise ModelProtocolError(ended, lost=counted + 1)
+        except UnsupportedTask:
+            pending.calling = False  # Nothing was sent.
+            raise
         except ModelError as error:
             state.timing.failed(error)
             # The error counts the last attempt itself, if that may be billed.
@@ -238,8 +241,7 @@ class AgentLoop:
         if retriever is None:
             return False
         recalled = await retriever.recall(most=self.state.reservation.room.limit // RECALL_SHARE)
-        # Not earlier: by now the new message has its vector, so indexing does not pay for it again.
-        retriever.wake()
+        retriever.wake()  # Not earlier: now the new message has its vector, which is paid once.
         return recalled
 
     async def shorter_prompt(self, refused: ModelOverflow) -> Prompt:

@@ -48,6 +48,8 @@ async def test_another_task_ends_as_unsupported(tmp_path: Path, folder: Path) ->
             await runtime.run(agent, "Write a poem", thread="t")
         runs = await runtime.store.of(settings.user).runs.list(thread_id="t")
     assert [(run.status, run.stop_reason) for run in runs] == [("failed", "unsupported")]
+    # Nothing was sent, so nothing may be billed.
+    assert [(run.settled.tokens, run.unsettled.tokens) for run in runs] == [(0, 0)]
 
 
 async def test_people_see_the_words_of_an_answer_and_not_its_state(
