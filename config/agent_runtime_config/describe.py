@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agent_runtime_config.environment import default_text, value_text, variable_of
 from agent_runtime_config.settings import Settings
 from agent_runtime_config.sources import Sources, read_sources
+from agent_runtime_config.subjects import subjects
 from agent_runtime_config.urls import redact_url
 
 
@@ -32,7 +33,7 @@ class SettingRow:
 def describe_settings(
     settings: Settings, environ: Mapping[str, str] | None = None
 ) -> list[SettingRow]:
-    """Return every setting with its value and where it comes from.
+    """Return every setting with its value and where it comes from, ordered by subject.
 
     Args:
         environ: what the settings were loaded from; None for the process's environment.
@@ -44,9 +45,10 @@ def describe_settings(
             default=default_text(field),
             value=_shown(field, getattr(settings, field)),
             origin=_origin(field, settings, sources),
-            meaning=info.description or "",
+            meaning=Settings.model_fields[field].description or "",
         )
-        for field, info in Settings.model_fields.items()
+        for fields in subjects().values()
+        for field in fields
     ]
 
 

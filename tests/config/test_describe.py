@@ -10,7 +10,8 @@ import pytest
 
 from agent_runtime_config import ConfigError, Settings, describe_settings, load_settings
 from agent_runtime_config import settings_table as table
-from agent_runtime_config.docs import BEGIN, END, main, settings_sections, subjects, with_table
+from agent_runtime_config.docs import BEGIN, END, main, settings_sections, with_table
+from agent_runtime_config.subjects import subjects
 from agent_runtime_config.urls import redact_url
 
 
@@ -22,9 +23,10 @@ def _row(environ: dict[str, str], name: str) -> tuple[str, str]:
 
 def test_every_setting_is_described_with_its_meaning() -> None:
     rows = describe_settings(Settings(), {})
-    assert [row.variable for row in rows] == [
+    assert sorted(row.variable for row in rows) == sorted(
         f"AGENT_RUNTIME_{field.upper()}" for field in Settings.model_fields
-    ]
+    )
+    assert rows[0].variable == "AGENT_RUNTIME_MODEL"
     assert all(row.meaning.endswith(".") and row.origin == "default" for row in rows)
     # The documentation shows the default database without anyone's home folder.
     moved = {"AGENT_RUNTIME_DATABASE_URL"}
