@@ -118,7 +118,7 @@ class Settings(
         "no agent can.",
     )
     delegation_parallel: Count = Field(
-        default=8, description="How many sub-agents of a run work at once; the others wait."
+        default=8, description="How many sub-agents work at once in a run's process; others wait."
     )
     background_timeout: Limit = Field(
         default=1800.0,
