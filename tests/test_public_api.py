@@ -149,6 +149,7 @@ def _homes() -> dict[str, str]:
     return dict(re.findall(r'^    "(\w+)": "([\w.]+)",$', source, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_every_public_name_imports_on_its_own_and_by_a_star() -> None:
     # A fresh interpreter for each module is enough: its first name loads it, whichever that is.
     modules: dict[str, list[str]] = {}

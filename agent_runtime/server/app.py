@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Literal
 
+import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from agent_runtime.errors import ConfigError
+from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.api import files, memory, questions, runs, service, threads
 from agent_runtime.server.guard import Guard
@@ -90,10 +92,13 @@ def create_app(
         async with Runtime.open(settings, program=app.program, agents=app.of_run) as opened:
             starlette.state.runtime = opened
             live_of(opened)
-            try:
-                yield
-            finally:
-                state.closing.set()
+            async with anyio.create_task_group() as group:
+                # The first run, and the first prompt that the inspector shows, would wait for it.
+                group.start_soon(load_vocabulary)
+                try:
+                    yield
+                finally:
+                    state.closing.set()
 
     made = Starlette(
         routes=_routes(app, a2a),

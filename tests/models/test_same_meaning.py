@@ -17,7 +17,7 @@ from agent_runtime.testing.providers.openai import OpenAI, Quirky
 from agent_runtime.testing.providers.responses import Responses
 from tests.models.scenario import Played, play
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 WIRES: dict[str, Callable[[], Played]] = {
     "chat": lambda: Played(OpenAI(), "openai/gpt-4o", "/v1"),
@@ -65,7 +65,6 @@ async def test_a_wire_means_what_litellm_means(tmp_path: Path, name: str) -> Non
     await compare(name, WIRES[name], tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", QUIRKS)
 async def test_a_quirk_means_what_litellm_means(tmp_path: Path, name: str) -> None:
     await compare(name, lambda: Played(Compatible(QUIRKS[name]), "openai/test", "/v1"), tmp_path)

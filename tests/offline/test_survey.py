@@ -233,6 +233,7 @@ async def test_names_that_are_not_utf8_are_counted_and_reported_as_unread(tmp_pa
     assert "No such file" in report.unread["bad\\udcff.txt"]
 
 
+@pytest.mark.slow
 async def test_figures_of_a_folder_with_too_many_entries_say_they_are_partial(
     large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

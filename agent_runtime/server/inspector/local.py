@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.parse import quote
 
+import anyio
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -21,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_runtime.errors import NotFound
+from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.access import store_of
 from agent_runtime.server.api.memory import search
@@ -209,4 +211,7 @@ async def serve_page(
         # Addresses hold the token, so requests are not logged.
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
         server = ServiceServer(config, app, lambda _: opened(access))
-        await server.serve(sockets=[listener])
+        async with anyio.create_task_group() as group:
+            # The first prompt that is shown would wait for it.
+            group.start_soon(load_vocabulary)
+            await server.serve(sockets=[listener])

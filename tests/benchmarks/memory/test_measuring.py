@@ -71,6 +71,7 @@ async def test_without_memory_less_is_known(conversations: list[Conversation]) -
     assert all(target.met for target in report.targets) and len(report.targets) == 2
 
 
+@pytest.mark.slow
 async def test_recall_finds_facts_that_observations_omit(conversations: list[Conversation]) -> None:
     # In a window this small, rules condense until the oldest facts are dropped.
     chosen = options("--runs", "1", "--contexts", "memory", "--recall", "--window", "3000")

@@ -24,6 +24,7 @@ from benchmarks.peers.targets import targets
 OTHER_COLUMNS = ("net_ms", "peak_mb", "startup_ms", "startup_cpu_ms")
 
 
+@pytest.mark.slow
 def test_the_floors_and_this_runtime_are_compared(tmp_path: Path) -> None:
     report = tmp_path / "report"
     arguments = ["peers", "--only", "httpx", "--steps", "3", "--rounds", "1"]
