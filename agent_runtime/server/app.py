@@ -92,9 +92,7 @@ def create_app(
         async with Runtime.open(settings, program=app.program, agents=app.of_run) as opened:
             starlette.state.runtime = opened
             live_of(opened)
-            async with anyio.create_task_group() as group:
-                # The first run, and the first prompt that the inspector shows, would wait for it.
-                group.start_soon(load_vocabulary)
+            async with _vocabulary():
                 try:
                     yield
                 finally:
@@ -111,6 +109,14 @@ def create_app(
         made.state.runtime = runtime
         live_of(runtime)
     return made
+
+
+@asynccontextmanager
+async def _vocabulary() -> AsyncGenerator[None]:
+    """Load the vocabulary meanwhile: the first run, or prompt on the page, would wait for it."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(load_vocabulary)
+        yield
 
 
 def _routes(app: Registry, a2a: bool) -> list[BaseRoute]:
