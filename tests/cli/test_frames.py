@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from agent_runtime.cli.display.live import LiveRegion
+from agent_runtime.cli.display.rows import Row
 from agent_runtime.cli.display.screen import SPINNERS, LiveProgress
 from agent_runtime.cli.display.view import View
 from agent_runtime.cli.terminal import cells
@@ -195,6 +197,18 @@ def test_a_window_that_changes_leaves_no_stale_row(before: int, after: int) -> N
             watched.printed = watched.above()
         watched.show(one)
     watched.finish()
+
+
+def test_rows_that_are_too_long_by_the_time_they_are_shown_leave_no_stale_row() -> None:
+    """A frame is laid out by the size from before a change that the terminal knows already."""
+    terminal = Emulator(60, 30)
+    region = LiveRegion(color=False, size=lambda: (100, 30), write=terminal.write)
+    rows = [Row(text, text) for text in ("now", "w" * 99)]
+    for number in range(3):
+        rows[0] = Row(f"now {number}", f"now {number}")
+        region.frame([], rows)
+    region.erase([Row("done", "done")])
+    assert [row for row in terminal.rows if row] == ["done"]
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ ERASE = "\r\x1b[K\x1b[C\x1b[J\r"
 The row first, and the rest from its second column: tmux takes an erasure from the screen's first
 cell for the end of a screen, and moves all rows to its scrollback, with each frame.
 """
+CUT, WRAP = "\x1b[?7l", "\x1b[?7h"
+"""Between them, a row that is too long ends at the edge of the window."""
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Between them, terminals that know them show nothing, so that no half of a frame is seen."""
 
@@ -80,6 +82,8 @@ class LiveRegion:
         rows = region[: self.height]
         below = "\r\n".join(row.shown(color=self._color) for row in rows)
         if len(rows) > 1:
+            # The window may be narrower by now than these rows, which would wrap.
+            below = f"{CUT}{below}{WRAP}"
             below += f"\x1b[{len(rows) - 1}A"
         above = "".join(f"{row.shown(color=self._color)}\r\n" for row in printed)
         # A window that changed may have cut or moved what was painted.
