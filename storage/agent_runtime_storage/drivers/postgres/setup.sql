@@ -96,8 +96,10 @@ SELECT 1 FROM (SELECT agent_runtime.guard_all()) AS g;
 -- name: settings
 -- For each connection.  No sequential scans: connections cache plans, a plan that was made while a
 -- table was small would read all of it for ever, and every query has an index.  No JIT: compiling a
--- query takes longer than running it.
-SELECT set_config('search_path', :path, false),
+-- query takes longer than running it.  The server process's own id differs from what the connection
+-- was told where a pooler lies between.
+SELECT pg_backend_pid()::bigint,
+       set_config('search_path', :path, false),
        set_config('statement_timeout', :statement_timeout, false),
        set_config('lock_timeout', :lock_timeout, false),
        set_config('idle_in_transaction_session_timeout', :idle_timeout, false),
@@ -105,3 +107,6 @@ SELECT set_config('search_path', :path, false),
        set_config('enable_seqscan', 'off', false),
        set_config('jit', 'off', false),
        set_config('row_security', 'on', false);
+
+-- name: server_process
+SELECT pg_backend_pid()::bigint;
