@@ -2,8 +2,8 @@
 
 It fills a database with nodes, calls, events, usage, runs and texts of a thousand owners, one of
 whom has a tenth of the threads and one thread with a tenth of the nodes.  Each operation of the
-store is asked for its statements, which then run under EXPLAIN (ANALYZE, BUFFERS), with the plan
-for their values and with the one that a connection caches for all; the worse one counts.
+store is asked for its statements, which then run under EXPLAIN (ANALYZE, BUFFERS), under the
+settings of the store's connections.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ async def _measure(url: str, size: Size) -> list[dict[str, Any]]:
                         "statements": len(plans),
                         "pages": sum(plan.pages for plan in plans),
                         "ms": round(sum(plan.milliseconds for plan in plans), 2),
+                        "planning_ms": round(sum(plan.planning for plan in plans), 2),
                         "dearest": worst.statement,
                         "its_pages": worst.pages,
                         "indexes": " ".join(worst.indexes),

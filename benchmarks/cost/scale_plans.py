@@ -54,9 +54,10 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The worse of a statement's two plans: for its values, and for any.
+    """A statement's plan, under the settings of the store's connections.
 
     Attributes:
+        planning: the milliseconds that the planner took.
         pages: read by the statement, in the cache or not.
         scans: tables of more than `SMALL` pages that it reads from start to end.
         indexes: that it uses itself, without those of functions.
@@ -66,6 +67,7 @@ class Plan:
     statement: str
     pages: int
     milliseconds: float
+    planning: float
     scans: tuple[str, ...]
     indexes: tuple[str, ...]
     rows: int
@@ -93,25 +95,18 @@ class Explainer:
 
     def plans(self, recorded: Recorded) -> list[Plan]:
         """Return a plan for each statement, in their order, each after those before it."""
-        found: dict[int, Plan] = {}
-        for mode in ("force_custom_plan", "force_generic_plan"):
-            with self._connection.transaction(force_rollback=True):
-                self._settle(recorded.owner, mode)
-                for place, statement in enumerate(recorded.statements):
-                    plan = self._explain(statement, f"{mode}_{place}")
-                    best = found.get(place)
-                    if best is None or plan.pages > best.pages:
-                        found[place] = plan
-        return [found[place] for place in sorted(found)]
+        with self._connection.transaction(force_rollback=True):
+            self._settle(recorded.owner)
+            return [self._explain(statement) for statement in recorded.statements]
 
-    def _settle(self, owner: str | None, mode: str) -> None:
+    def _settle(self, owner: str | None) -> None:
         # As each connection of the store has them.
         given = translate(setup_queries()["settings"])
         own = {"path": "agent_runtime, public"}
         values = [own.get(name, "0") for name in given.names]
         with psycopg.RawCursor(self._connection) as cursor:
             cursor.execute(given.sql, values)
-        settings = {"plan_cache_mode": mode, "agent_runtime.user_id": owner or ""}
+        settings = {"agent_runtime.user_id": owner or ""}
         if owner is None:
             settings["agent_runtime.system"] = "on"
         else:
@@ -119,24 +114,19 @@ class Explainer:
         for name, value in settings.items():
             self._connection.execute("SELECT set_config(%s, %s, true)", [name, value])
 
-    def _explain(self, statement: Statement, name: str) -> Plan:
+    def _explain(self, statement: Statement) -> Plan:
         text = translate(statement.sql)
         values = [statement.params[key] for key in text.names]
         types = [_TYPES.get(type(value), "unknown") for value in values]
         declared = composed.SQL(f"({', '.join(types)})" if types else "")  # pyright: ignore[reportArgumentType]
         body = composed.SQL(text.sql.decode())  # pyright: ignore[reportArgumentType]
-        prepare = composed.SQL("PREPARE {} {} AS {}").format(
-            composed.Identifier(name), declared, body
-        )
         cursor = self._connection.cursor()
-        cursor.execute(prepare)
+        cursor.execute(composed.SQL("PREPARE asked {} AS {}").format(declared, body))
         arguments = composed.SQL(", ").join(map(composed.Literal, values))
         given = composed.SQL("({})").format(arguments) if values else composed.SQL("")
-        explain = composed.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {}{}").format(
-            composed.Identifier(name), given
-        )
-        [row] = cursor.execute(explain).fetchall()
-        self._connection.execute(composed.SQL("DEALLOCATE {}").format(composed.Identifier(name)))
+        explain = composed.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE asked {}")
+        [row] = cursor.execute(explain.format(given)).fetchall()
+        cursor.execute("DEALLOCATE asked")
         [report] = cast("list[dict[str, Any]]", row[0])
         root = report["Plan"]
         nodes = list(_nodes(root))
@@ -152,6 +142,7 @@ class Explainer:
             self._names.get(statement.sql, "?"),
             root["Shared Hit Blocks"] + root["Shared Read Blocks"],
             report["Execution Time"],
+            report["Planning Time"],
             tuple(sorted(scans)),
             tuple(sorted(indexes)),
             round(root["Actual Rows"]),

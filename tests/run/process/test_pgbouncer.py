@@ -145,7 +145,7 @@ async def test_a_session_of_a_pooler_hears_others_and_itself_once(
             while "topic" not in heard:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         # Its own words have gone round within the process; the server's echo is not taken for
-        # another's, although the pooler has told other process ids.
+        # another's, although the pooler gives other process ids.
         assert heard == ["own", "topic"]
     finally:
         await first.close()
