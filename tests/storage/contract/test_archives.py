@@ -423,12 +423,28 @@ async def life(
         await store.close()
 
 
+@pytest.mark.backends("file")
 @pytest.mark.parametrize("what", ["archive_thread", "restore_thread"])
-async def test_who_dies_at_any_step_leaves_the_thread_or_the_archive_and_is_finished_by_the_next(
+async def test_who_dies_at_any_step_leaves_the_thread_or_the_archive(
     store: Store, user: UserStore, database_url: str, tmp_path: Path, what: str
 ) -> None:
+    await _die_at_each_step(store, user, database_url, tmp_path / "objects", what)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.backends("postgres", "libsql-http", "libsql-ws")
+@pytest.mark.parametrize("what", ["archive_thread", "restore_thread"])
+async def test_who_dies_at_any_step_of_a_server_leaves_the_thread_or_the_archive(
+    store: Store, user: UserStore, database_url: str, tmp_path: Path, what: str
+) -> None:
+    await _die_at_each_step(store, user, database_url, tmp_path / "objects", what)
+
+
+async def _die_at_each_step(
+    store: Store, user: UserStore, database_url: str, objects: Path, what: str
+) -> None:
     before, records = await rows_of(database_url), await exported(user)
-    objects = tmp_path / "objects"
     steps = 0
     while True:
         if what == "restore_thread":
