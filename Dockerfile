@@ -6,7 +6,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY agent_runtime agent_runtime
 COPY storage storage
 COPY config config
-RUN uv venv /opt/agent-runtime && uv pip install --no-cache --python /opt/agent-runtime .
+ARG EXTRAS=server,workers
+RUN uv venv /opt/agent-runtime && uv pip install --no-cache --python /opt/agent-runtime ".[$EXTRAS]"
 
 FROM python:3.13-slim
 RUN useradd --create-home --uid 10001 agent && mkdir /work /state && chown agent:agent /work /state

@@ -8,7 +8,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   │   ├── ObjectsUnavailable
 │   │   └── StoreInDoubt
 │   ├── MigrationError
-│   ├── NotFound
+│   ├── NotFound: ThreadArchived
 │   ├── CorruptThread: ObjectLost
 │   ├── CorruptDocument: UnknownVersion
 │   ├── DimensionMismatch
@@ -69,6 +69,7 @@ from agent_runtime_storage.contract.errors import (
     StoreInDoubt,
     StoreReadOnly,
     StoreUnavailable,
+    ThreadArchived,
     ThreadBusy,
     ThreadExists,
     UnknownScheme,
@@ -120,6 +121,7 @@ __all__ = [
     "StoreInDoubt",
     "StoreReadOnly",
     "StoreUnavailable",
+    "ThreadArchived",
     "ThreadBusy",
     "ThreadExists",
     "ToolError",

@@ -34,6 +34,7 @@ from agent_runtime_config.fields import (
     VariableNames,
 )
 from agent_runtime_config.groups.context_settings import ContextSettings
+from agent_runtime_config.groups.database_settings import DatabaseSettings
 from agent_runtime_config.groups.model_settings import RoleSettings
 from agent_runtime_config.groups.queue_settings import QueueSettings
 from agent_runtime_config.groups.service_settings import ServiceSettings
@@ -45,8 +46,9 @@ from agent_runtime_config.urls import redact_url
 
 
 class Settings(
-    RoleSettings, WebSettings, ContextSettings, ServiceSettings, TelemetrySettings, QueueSettings
-):
+    RoleSettings, WebSettings, ContextSettings, ServiceSettings, TelemetrySettings, QueueSettings,
+    DatabaseSettings,
+):  # fmt: skip
     """The settings of a runtime, as an immutable value.
 
     The constructor does not read the environment; `load_settings` does.  `None` means unset: no
@@ -80,9 +82,6 @@ class Settings(
         "`http(s):…` or (with the extra `libsql`) `ws(s):…`; or Postgres, as `postgresql:…`. "
         "Where it is unset, `DATABASE_URL` counts if it names Postgres; else it is a file in the "
         "user's folder for state, which `XDG_STATE_HOME` moves.",
-    )
-    database_auth_token: SecretStr | None = Field(
-        default=None, description="The token that a libSQL server asks for."
     )
     object_store_url: ObjectStoreUrl | None = Field(
         default=None,

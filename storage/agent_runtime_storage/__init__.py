@@ -29,6 +29,7 @@ from agent_runtime_storage.contract.errors import (
     StoreInDoubt,
     StoreReadOnly,
     StoreUnavailable,
+    ThreadArchived,
     ThreadBusy,
     ThreadExists,
     UnknownScheme,
@@ -82,6 +83,7 @@ from agent_runtime_storage.contract.records.search import (
 from agent_runtime_storage.contract.records.spending import Amount, Budget, Limits, Spending
 from agent_runtime_storage.contract.records.usage import Usage, UsageTotal
 from agent_runtime_storage.contract.reports import (
+    ArchivedThread,
     CopiedThread,
     OwnerSize,
     Problem,
@@ -102,6 +104,7 @@ __all__ = [
     "Activation",
     "Amount",
     "ApprovalRow",
+    "ArchivedThread",
     "Budget",
     "BudgetExceeded",
     "CallDone",
@@ -182,6 +185,7 @@ __all__ = [
     "TextOf",
     "TextSearch",
     "Thread",
+    "ThreadArchived",
     "ThreadBusy",
     "ThreadExists",
     "ThreadSize",

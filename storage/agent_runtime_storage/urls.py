@@ -29,6 +29,8 @@ _BACKENDS: dict[str, Backend] = {
     "postgres": "postgres",
     "postgresql": "postgres",
 }
+CONNECTIONS = 8
+"""The most connections to Postgres at a time, unless the caller says another number."""
 _USE_FILE = "Use a local file, such as `file:agent_runtime.db`."
 
 
@@ -97,7 +99,11 @@ def _path_of_file_url(url: str) -> str:
 
 
 async def open_driver(
-    url: str, *, synchronous: Synchronous = "full", auth_token: str | None = None
+    url: str,
+    *,
+    synchronous: Synchronous = "full",
+    auth_token: str | None = None,
+    connections: int = CONNECTIONS,
 ) -> Driver:
     """Connect to the database that the URL names; see `open_store`."""
     match backend_of(url):
@@ -122,7 +128,7 @@ async def open_driver(
         case "postgres":
             from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 
-            return await PostgresDriver.open(url)
+            return await PostgresDriver.open(url, connections=connections)
 
 
 async def open_store(
@@ -132,6 +138,7 @@ async def open_store(
     auth_token: str | None = None,
     objects: str | None = None,
     migrate: bool = True,
+    connections: int = CONNECTIONS,
 ) -> Store:
     """Open the database that the URL names, create or upgrade its schema, and return the store.
 
@@ -151,6 +158,7 @@ async def open_store(
             `az:` or `abfss:`.  None uses a folder next to a database file; with a server it stores
             these bodies in the database, as other machines cannot read a folder of this one.
         migrate: whether to bring the schema up to date; without it only `maintenance` can be used.
+        connections: to Postgres: the most at a time; listening takes one more.
 
     Raises:
         UnknownScheme, StoreUnavailable (and its subclasses), MigrationError, StoreError.
@@ -160,7 +168,9 @@ async def open_store(
     from agent_runtime_storage.queries.migrations import apply_migrations as bring_up_to_date
     from agent_runtime_storage.store import SqlStore
 
-    driver = await open_driver(url, synchronous=synchronous, auth_token=auth_token)
+    driver = await open_driver(
+        url, synchronous=synchronous, auth_token=auth_token, connections=connections
+    )
     try:
         if migrate:
             await bring_up_to_date(driver)

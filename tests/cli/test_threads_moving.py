@@ -62,6 +62,16 @@ class Desk:
         done = self.run("run", TASK, "--workspace", "work", "--thread", "first")
         assert done.exit_code == 0, done.stderr
 
+    @classmethod
+    def set_up(cls, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+        """Make it the current folder, with no other settings than its database."""
+        monkeypatch.chdir(folder)
+        for name in os.environ:
+            if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
+                monkeypatch.delenv(name)
+        monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
+        return cls(folder)
+
     def run(self, *arguments: str, stdin: str = "") -> Result:
         """Run the command in the folder, within this process."""
         return CliRunner().invoke(main, arguments, input=stdin, env=self.environ)
@@ -85,7 +95,7 @@ class Desk:
         process = subprocess.Popen(
             [sys.executable, "-c", HOLD, how],
             cwd=self.folder,
-            env=clean_environ({"PYTHONPATH": _paths()}),
+            env=clean_environ({"PYTHONPATH": python_path()}),
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -95,19 +105,15 @@ class Desk:
         return process
 
 
-def _paths() -> str:
+def python_path() -> str:
+    """Return the `PYTHONPATH` of a program that uses the packages."""
     return os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
 
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A folder with one thread, `first`."""
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
-    return Desk(tmp_path)
+    return Desk.set_up(tmp_path, monkeypatch)
 
 
 def test_an_export_is_imported_as_a_new_thread_and_looks_the_same(desk: Desk) -> None:

@@ -86,7 +86,7 @@ class Runner:
             "env": self.environment,
             "toml": self.configuration,
             "json": lambda block: json.loads(block.text),
-            "yaml": lambda block: yaml.safe_load(block.text),
+            "yaml": lambda block: list(yaml.safe_load_all(block.text)),
             "ts": self.script,
             "text": self.text,
         }

@@ -13,13 +13,15 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from agent_runtime_config import load_settings
+from agent_runtime.cli import main
+from agent_runtime_config import Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-KNOWN = {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
+KNOWN = {"FROM", "ARG", "RUN", "WORKDIR", "COPY", "ENV", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
 TOOLS = ("pip", "uv ", "apt", "gcc", "curl", "git")
 
 
@@ -68,9 +70,10 @@ def test_what_runs_is_no_root_and_has_no_build_tools() -> None:
 def test_the_services_are_known_and_their_settings_are_valid() -> None:
     yaml: Any = importlib.import_module("yaml")
     document = yaml.safe_load((ROOT / "compose.yaml").read_text())
-    assert document.keys() == {"services", "volumes"}
+    assert document.keys() == {"x-environment", "services", "volumes"}
     services = document["services"]
     known = {"image", "build", "environment", "volumes", "healthcheck", "depends_on"}
+    known |= {"command", "deploy", "ports", "profiles", "restart", "stop_grace_period"}
     for service in services.values():
         assert service.keys() <= known
         assert ("image" in service) != ("build" in service)
@@ -81,12 +84,44 @@ def test_the_services_are_known_and_their_settings_are_valid() -> None:
     agent = services["agent"]
     assert (ROOT / agent["build"] / "Dockerfile").is_file()
     assert services["postgres"]["healthcheck"]["test"][:2] == ["CMD", "pg_isready"]
-    environ = {
-        name: re.sub(r"\$\{\w+(:-)?\}", "", text) for name, text in agent["environment"].items()
-    }
-    settings = load_settings(environ | {"AGENT_RUNTIME_MODEL": "openai/gpt-5"})
     database = services["postgres"]["environment"]
-    assert settings.database_url == f"postgresql://agent:@postgres:5432/{database['POSTGRES_DB']}"
+    for name in ("agent", "service", "worker"):
+        settings = _settings_of(services[name])
+        assert settings.database_url == (
+            f"postgresql://agent:@postgres:5432/{database['POSTGRES_DB']}"
+        )
+        # Every process reads and writes the same objects.
+        assert settings.object_store_url == "file:/state/objects"
+        assert "state:/state" in services[name]["volumes"]
+
+
+def _settings_of(service: Any) -> Settings:
+    """Return the settings of a service's environment, without secrets."""
+    environ = {
+        name: re.sub(r"\$\{\w+(:-)?\}", "", text) for name, text in service["environment"].items()
+    }
+    return load_settings(environ | {"AGENT_RUNTIME_MODEL": "openai/gpt-5"})
+
+
+def test_the_service_and_its_workers_are_commands_and_end_in_time() -> None:
+    yaml: Any = importlib.import_module("yaml")
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    # Without a profile only the database starts, and `run` names what it needs.
+    assert [name for name, one in services.items() if "profiles" not in one] == ["postgres"]
+    assert services["worker"]["deploy"]["replicas"] == 3
+    for name in ("service", "worker"):
+        service = services[name]
+        command, *arguments = service["command"]
+        known = main.get_command(click.Context(main), command)
+        assert known is not None
+        with known.make_context(command, list(arguments)) as context:
+            assert context.params["app"] is None
+        settings = _settings_of(service)
+        seconds = float(service["stop_grace_period"].removesuffix("s"))
+        assert seconds > settings.drain_timeout + settings.pause_timeout + 10
+    [port] = services["service"]["ports"]
+    assert port == "127.0.0.1:8420:8420"
+    assert "http://127.0.0.1:8420/ready" in services["service"]["healthcheck"]["test"][-1]
 
 
 def _docker_works() -> bool:

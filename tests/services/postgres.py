@@ -152,20 +152,23 @@ class PostgresServer(Service, Postgres):
 
     Args:
         settings: of the configuration, added to `SETTINGS`.
+        on_disk: for a database that would fill the memory.
     """
 
     # An immediate shutdown: its data are removed next, so writing them out is wasted time.
     stop_signal = signal.SIGQUIT
 
-    def __init__(self, logs: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, logs: Path, settings: dict[str, str] | None = None, *, on_disk: bool = False
+    ) -> None:
         self._bin = find_binaries()
         self.user = ordinary_user()
-        Service.__init__(self, "postgres", logs)
+        Service.__init__(self, "postgres", logs, on_disk=on_disk)
         shutil.copytree(_fresh_cluster(), self.folder / "data")
         configuration = SETTINGS | (settings or {}) | {"port": str(self.port)}
         with (self.folder / "data" / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in configuration.items())
-        _chown(self.folder, self.user)
+        give_to(self.folder, self.user)
         login = f"{SUPERUSER}:{quote(PASSWORD, safe='')}"
         Postgres.__init__(self, f"postgresql://{login}@127.0.0.1:{self.port}/postgres")
 
@@ -207,7 +210,7 @@ def _reachable(binaries: Path) -> Path:
     libraries = package.with_name(f"{package.name}.libs")
     if libraries.exists():
         shutil.copytree(libraries, copy / libraries.name, symlinks=True)
-    _chown(copy, user)
+    give_to(copy, user)
     return copy / package.name / install.name / "bin"
 
 
@@ -231,7 +234,7 @@ def _fresh_cluster() -> Path:
     user = ordinary_user()
     folder = _scratch("postgres-cluster")
     (folder / "password").write_text(PASSWORD)
-    _chown(folder, user)
+    give_to(folder, user)
     command = [str(find_binaries() / "initdb"), "-D", str(folder / "data"), "-U", SUPERUSER]
     command += ["-A", "scram-sha-256", f"--pwfile={folder / 'password'}", "--no-sync"]
     command += ["--no-instructions", "--no-locale", "-E", "UTF8", "-c", "scram_iterations=64"]
@@ -268,7 +271,7 @@ def remove_scratch() -> None:
     find_binaries.cache_clear()
 
 
-def _chown(folder: Path, user: str | None) -> None:
+def give_to(folder: Path, user: str | None) -> None:
     """Make a user the owner of a folder and all its contents."""
     if user is None:
         return

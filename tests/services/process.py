@@ -47,9 +47,9 @@ class Service(ABC):
     user: str | None = None
     """The user that runs it; None for the user of the tests."""
 
-    def __init__(self, name: str, logs: Path) -> None:
+    def __init__(self, name: str, logs: Path, *, on_disk: bool = False) -> None:
         self.name = name
-        self.folder = temporary_folder(name)
+        self.folder = temporary_folder(name, on_disk=on_disk)
         self.log = logs / f"{self.folder.name}.log"
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -166,13 +166,16 @@ class Service(ABC):
         return self.log.read_text("utf-8", "replace")[-LOG_TAIL:] if self.log.exists() else ""
 
 
-def temporary_folder(name: str) -> Path:
+def temporary_folder(name: str, *, on_disk: bool = False) -> Path:
     """Return a new folder for files of a server, in memory where the machine has room.
 
     On a disk, to copy a Postgres database takes four times as long; a killed process loses no file
     in memory.
+
+    Args:
+        on_disk: for files that would fill the memory.
     """
-    roomy = IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= MEMORY_BYTES
+    roomy = not on_disk and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= MEMORY_BYTES
     return Path(tempfile.mkdtemp(prefix=f"agent-runtime-{name}-", dir=IN_MEMORY if roomy else None))
 
 

@@ -316,6 +316,7 @@ async def _open(
         auth_token=token.get_secret_value() if token else None,
         objects=settings.object_store_url,
         migrate=migrate,
+        connections=settings.database_connections,
     )
     try:
         yield store

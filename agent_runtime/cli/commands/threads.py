@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_runtime.cli.commands import transfer
+from agent_runtime.cli.commands import archiving, transfer
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.parameters.ids import THREAD, short_id
@@ -34,11 +34,15 @@ RESULT_CHARS = 400
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--all", "every", is_flag=True, help="Include those of sub-agents.")
+@click.option("--archived", is_flag=True, help="List archived threads, the last archived first.")
 @json_lines_option
 @click.pass_context
-def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
-    """List threads, this folder's first; delete, export and import threads."""
+def threads(ctx: click.Context, limit: int, every: bool, archived: bool, as_json: bool) -> None:
+    """List threads, this folder's first; archive, delete, export and import threads."""
     if ctx.invoked_subcommand is not None:
+        return
+    if archived:
+        archiving.list_archived(limit, as_json=as_json)
         return
     # All are read and cut only afterwards, because those of other folders come last.
     found = here_first(with_store(lambda store: store.threads.list(limit=MOST, children=every)))[
@@ -62,6 +66,8 @@ for command in (
     transfer.prune,
     transfer.export_thread,
     transfer.import_thread,
+    archiving.archive,
+    archiving.restore,
 ):
     threads.add_command(command)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def remove(threads: tuple[str, ...], force: bool, yes: bool, as_json: bool) -> N
     """Delete threads for good, with all their data and their sub-agents' threads."""
     wanted = list(dict.fromkeys(threads))
     with_store(lambda store: _require(store, wanted))
-    confirm(f"Delete {_count(len(wanted), 'thread')} for good?", yes=yes)
+    confirm(f"Delete {count_of(len(wanted), 'thread')} for good?", yes=yes)
     for thread_id in wanted:
         deleted = with_runtime(
             lambda runtime, one=thread_id: runtime.threads.delete(one, force=force)
@@ -63,12 +64,12 @@ def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     """
     found = with_store(lambda store: store.upkeep.idle_threads(seconds=age, limit=_MOST))
     for thread in found if dry_run or not (as_json or yes) else ():
-        _write_idle(thread, as_json=as_json)
+        write_idle(thread, as_json=as_json)
     if dry_run:
-        say(f"{_count(len(found), 'thread')} would be deleted.")
+        say(f"{count_of(len(found), 'thread')} would be deleted.")
         return
     if found:
-        confirm(f"Delete {_count(len(found), 'thread')} for good?", yes=yes)
+        confirm(f"Delete {count_of(len(found), 'thread')} for good?", yes=yes)
     with_store(lambda store: _prune(store, found, as_json))
 
 
@@ -115,9 +116,12 @@ def import_thread(file: IO[bytes], rename: str | None, as_json: bool) -> None:
 
 
 async def _require(store: UserStore, threads: Sequence[str]) -> None:
-    """Check that all threads exist, before the first one is deleted."""
+    """Check that all threads exist, archived or not, before the first one is deleted."""
+    from agent_runtime.errors import ThreadArchived
+
     for thread_id in threads:
-        await store.threads.get(thread_id)
+        with suppress(ThreadArchived):
+            await store.threads.get(thread_id)
 
 
 async def _prune(store: UserStore, threads: Sequence[Thread], as_json: bool) -> None:
@@ -136,6 +140,8 @@ async def _prune(store: UserStore, threads: Sequence[Thread], as_json: bool) -> 
         _write_deleted(thread.id, deleted, as_json=as_json)
     if cleaned := await store.upkeep.clean_up():
         say(f"Cleaned up after interrupted work: {', '.join(cleaned)}.")
+    if stray := await store.upkeep.clean_up_archives():
+        say(f"Deleted what {count_of(stray, 'interrupted archive')} left.")
     if not threads:
         say("There is nothing to delete.")
 
@@ -181,10 +187,11 @@ def _write_deleted(thread_id: str, deleted: Sequence[str], *, as_json: bool) -> 
         return
     write_row(thread_id)
     if len(deleted) > 1:
-        say(f"With it were deleted {_count(len(deleted) - 1, 'thread')} of sub-agents.")
+        say(f"With it were deleted {count_of(len(deleted) - 1, 'thread')} of sub-agents.")
 
 
-def _write_idle(thread: Thread, *, as_json: bool) -> None:
+def write_idle(thread: Thread, *, as_json: bool) -> None:
+    """Write a line for a thread that is not used."""
     if as_json:
         write_json({"thread": thread.id, "title": thread.title, "updated_at": thread.updated_at})
     else:
@@ -192,5 +199,6 @@ def _write_idle(thread: Thread, *, as_json: bool) -> None:
         write_row(f"{short_id(thread.id)}  {time_text(thread.updated_at)}  {title}".rstrip())
 
 
-def _count(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
+    """Return a number with its noun."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

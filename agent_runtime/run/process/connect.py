@@ -18,4 +18,5 @@ def store_connector(settings: Settings) -> partial[Awaitable[Store]]:
         synchronous=settings.synchronous,
         auth_token=token.get_secret_value() if token else None,
         objects=settings.object_store_url,
+        connections=settings.database_connections,
     )

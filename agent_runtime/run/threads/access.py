@@ -1,4 +1,4 @@
-"""Read, branch, follow and delete threads; see `Runtime.threads`."""
+"""Read, branch, follow, archive and delete threads; see `Runtime.threads`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ import anyio
 from agent_runtime.errors import Conflict, ThreadBusy
 from agent_runtime.log import branches
 from agent_runtime.log.leases import is_dead
-from agent_runtime.messages import LoggedMessage, ToolResult, decode_message, decode_result
+from agent_runtime.messages import (
+    LoggedMessage,
+    ToolResult,
+    decode_message,
+    decode_result,
+    searchable_body,
+)
 from agent_runtime.run.takeover import end_if_dead
 from agent_runtime_storage.contract.records.log import EventRow, Node, Thread
 from agent_runtime_storage.contract.records.usage import UsageTotal
+from agent_runtime_storage.contract.reports import ArchivedThread
 from agent_runtime_storage.contract.store import Store, UserStore
 
 STOP_SECONDS = 30.0
@@ -173,6 +180,49 @@ class Threads:
             async for event in events:
                 yield event
 
+    # Archive
+
+    async def archive(
+        self, thread: str, *, unchanged_since: float | None = None, user: str | None = None
+    ) -> ArchivedThread:
+        """Move a thread, with its sub-agents' threads, to the object store.
+
+        It is listed by `archived` and comes back, row by row, by `restore`. A call that failed or
+        was cut short can be repeated.
+
+        Args:
+            unchanged_since: archive only a thread that was last updated before this moment.
+
+        Raises:
+            NotFound: there is no such thread.
+            ThreadBusy: a run of it is not over.
+            Conflict: it was updated since, belongs to a sub-agent, or is waited for.
+            ConfigError: there is no object store.
+        """
+        return await self._of(user).upkeep.archive_thread(thread, unchanged_since=unchanged_since)
+
+    async def restore(self, thread: str, *, user: str | None = None) -> list[str]:
+        """Move an archived thread back; return its id, then those of its sub-agents' threads.
+
+        Everything is as it was: approvals, runs and memory too.
+
+        Raises:
+            NotFound: there is no such archived thread.
+            Conflict: it is not archived, or something has taken its place.
+            ObjectLost: the archive is damaged; nothing was restored.
+        """
+        return await self._of(user).upkeep.restore_thread(thread, texts=_text_of)
+
+    async def archived(
+        self, *, limit: int = 50, before: ArchivedThread | None = None, user: str | None = None
+    ) -> list[ArchivedThread]:
+        """Return archived threads, the last archived first.
+
+        Args:
+            before: the last one of the page before.
+        """
+        return await self._of(user).upkeep.archived_threads(limit=limit, before=before)
+
     # Deletion
 
     async def delete(
@@ -226,6 +276,14 @@ async def _check_cursor(store: UserStore, thread: str, after: int) -> None:
             f"Thread {thread} has {last} events, fewer than the cursor {after}.",
             cure="The thread was deleted and its id used again: follow it from the start, 0.",
         )
+
+
+def _text_of(kind: str, body: bytes) -> str:
+    """Return the text by which search finds a node or result; empty for any other body."""
+    try:
+        return searchable_body("node" if kind == "node" else "call", body)
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _message_of(node: Node) -> ThreadMessage:

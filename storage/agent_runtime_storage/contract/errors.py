@@ -123,6 +123,14 @@ class NotFound(StoreError):
     """
 
 
+class ThreadArchived(NotFound):
+    """The thread is in the archive: its content is in the object store.
+
+    Cause: `threads archive` was run for it, or for all that were unused for long.
+    Cure: restore it (`agent-runtime threads restore`), or use another id.
+    """
+
+
 class CorruptThread(StoreError):
     """The chain of nodes is broken: an ancestor is missing, or it runs in a circle.
 

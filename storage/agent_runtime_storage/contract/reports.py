@@ -87,6 +87,33 @@ class StoreSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchivedThread:
+    """A thread whose content is in the object store.
+
+    Attributes:
+        created_at, updated_at: the thread's own times.
+        place: the folder of its parts in the object store.
+        digests: the SHA-256 of each part, one after the other.
+        threads: how many threads are archived with it, itself and those of its sub-agents.
+        records: the lines of JSON.
+        bytes: of these lines.
+        stored_bytes: of the compressed parts.
+    """
+
+    thread_id: str
+    title: str
+    created_at: float
+    updated_at: float
+    archived_at: float
+    place: str
+    digests: bytes
+    threads: int
+    records: int
+    bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class CopiedThread:
     """The outcome for a thread, with those of its sub-agents, in a copy of a database.
 

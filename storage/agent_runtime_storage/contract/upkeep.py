@@ -6,7 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from typing import Any, Protocol
 
 from agent_runtime_storage.contract.records.log import TextOf, Thread, Vet
-from agent_runtime_storage.contract.reports import Problem, StoreSizes, StoreStatus
+from agent_runtime_storage.contract.reports import (
+    ArchivedThread,
+    Problem,
+    StoreSizes,
+    StoreStatus,
+)
 
 
 class Upkeep(Protocol):
@@ -18,7 +23,8 @@ class Upkeep(Protocol):
         """Delete a thread and the threads of its runs' sub-agents; return the ids of all.
 
         Everything that belongs to them is deleted: nodes, results, events, usage, inbox, jobs,
-        runs, vectors, text index, files, objects and documents.  From the first transaction on
+        runs, vectors, text index, files, objects and documents, or the archive of an archived
+        thread.  From the first transaction on
         nobody sees the thread; the rows of a large one are deleted in pieces, and calling this
         again, or `clean_up`, finishes a deletion that a crash interrupted.
 
@@ -46,6 +52,100 @@ class Upkeep(Protocol):
         """Delete the remains of interrupted imports and deletions; return the ids of the threads.
 
         An import or deletion counts as interrupted after 5 minutes without progress.
+        """
+        ...
+
+    async def archive_thread(
+        self, thread_id: str, *, unchanged_since: float | None = None
+    ) -> ArchivedThread:
+        """Move a thread, and the threads of its sub-agents, to the object store.
+
+        Everything that belongs to them goes with them, as an export; what is left is one small row,
+        and what was spent on each day.  The id stays taken.  Nobody sees a state between: until
+        the archive is whole and recorded the thread is in the database, and from then on it is
+        archived.  After a crash or a failure call this again; it finishes what was begun.  A thread
+        that is archived already is returned as it is.
+
+        Cancellation: nothing was archived, or all of it was.
+
+        Args:
+            unchanged_since: archive only a thread that was last updated before this moment.
+
+        Raises:
+            NotFound: there is no such thread.
+            ThreadBusy: one of its runs is not over: it runs, waits, or is suspended.
+            Conflict: it was updated since, is a sub-agent's, has a run in the queue or a job at
+                work, or a message of it waits on another thread.
+            ConfigError: there is no object store.
+            ObjectsUnavailable, StoreFull: the object store cannot be written.
+        """
+        ...
+
+    async def restore_thread(self, thread_id: str, *, texts: TextOf | None = None) -> list[str]:
+        """Move an archived thread back into the database; return its id, then those of sub-agents.
+
+        Every row is as it was; the text index is made again, from `texts` as by `import_thread`.
+        The archive is deleted.  After a crash or a failure the thread is still archived, and
+        calling this again restores it.
+
+        It trusts what it reads, unlike an import: the database keeps a digest of every part, so
+        these are the rows that this database held.
+
+        Raises:
+            NotFound: there is no such archived thread.
+            Conflict: it is not archived, or something has taken its place.
+            ObjectLost: a part is missing, or is not what was written; nothing was restored.
+            ConfigError: there is no object store.
+        """
+        ...
+
+    async def archivable_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
+        """Return threads without update for `seconds` whose runs are all over, oldest first.
+
+        Threads of sub-agents are left out: they are archived with the thread that they worked for.
+        """
+        ...
+
+    async def archived_threads(
+        self, *, limit: int = 50, before: ArchivedThread | None = None
+    ) -> list[ArchivedThread]:
+        """Return archived threads, the last archived first.
+
+        Args:
+            before: the last one of the page before.
+        """
+        ...
+
+    async def archived_thread(self, thread_id: str) -> ArchivedThread:
+        """Return an archived thread; raise `NotFound` if there is none."""
+        ...
+
+    def archive_parts(self, thread_id: str) -> AsyncGenerator[bytes]:
+        """Yield the parts of an archived thread as they are stored: zstd frames of JSON lines.
+
+        Raises:
+            NotFound: there is no such archived thread.
+            ObjectLost: a part is missing, or is not what was written.
+        """
+        ...
+
+    async def adopt_archive(self, archived: ArchivedThread, parts: AsyncGenerator[bytes]) -> bool:
+        """Store an archived thread of another database of the same owner, with its parts.
+
+        Returns:
+            Whether it was stored; not where there is a thread, archived or not, of its id.
+
+        Raises:
+            ConfigError: there is no object store.
+            ObjectLost: as `archive_parts` of the other database.
+        """
+        ...
+
+    async def clean_up_archives(self) -> int:
+        """Delete what interrupted archives left in the object store a day ago or earlier.
+
+        Returns:
+            How many archives they belonged to.
         """
         ...
 

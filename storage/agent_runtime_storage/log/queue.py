@@ -241,7 +241,9 @@ class SqlWorkQueue:
         batch = [
             self._statement("queue_ripen", {}),
             self._statement("queue_expire", {}),
+            self._statement("queue_in_order", {}),
             self._statement("queue_claim", claimed),
+            self._statement("queue_as_usual", {}),
             *([self._statement("queue_trim", {**named, **limited})] if is_limited else ()),
             self._statement("queue_take_threads", named),
             self._statement("queue_take_runs", taken),

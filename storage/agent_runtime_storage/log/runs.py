@@ -14,6 +14,7 @@ import orjson
 from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInDoubt
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records.log import (
+    ACTIVE,
     Commit,
     LateObservation,
     Lease,
@@ -314,8 +315,10 @@ class SqlRuns:
             name = "runs_of_parent"
         elif root_run_id is not None:
             name = "runs_of_root"
+        elif thread_id is not None:
+            name = "runs_of_thread"
         else:
-            name = "runs" if thread_id is None else "runs_of_thread"
+            name = "runs_not_over" if status and set(status) <= set(ACTIVE) else "runs"
         rows = await self._scope.read(
             name,
             thread_id=thread_id,

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInDoubt, ThreadBusy
+from agent_runtime_storage.contract.errors import (
+    Conflict,
+    StoreError,
+    StoreInDoubt,
+    ThreadArchived,
+    ThreadBusy,
+)
 from agent_runtime_storage.contract.names import name_problem, title_problem
 from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.drivers.protocol import BatchMissed
@@ -40,6 +46,9 @@ class SqlThreads:
         try:
             _, rows = await self._scope.batch([create, read], thread=thread_id, repeatable=True)
         except BatchMissed as error:
+            missing = await self._scope.no_thread(thread_id)
+            if isinstance(missing, ThreadArchived):
+                raise missing from error
             # The row is there, so nothing was inserted, but hidden.
             raise Conflict(
                 f"Thread {thread_id} is being imported or deleted.",
@@ -50,7 +59,7 @@ class SqlThreads:
     async def get(self, thread_id: str) -> Thread:
         rows = await self._scope.read("thread", thread_id=thread_id)
         if not rows:
-            raise not_found("thread", thread_id)
+            raise await self._scope.no_thread(thread_id)
         return to_thread(rows[0])
 
     async def list(

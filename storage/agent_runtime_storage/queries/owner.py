@@ -8,7 +8,13 @@ from typing import Any, cast
 
 import orjson
 
-from agent_runtime_storage.contract.errors import Conflict, NotFound, ObjectLost, StoreError
+from agent_runtime_storage.contract.errors import (
+    Conflict,
+    NotFound,
+    ObjectLost,
+    StoreError,
+    ThreadArchived,
+)
 from agent_runtime_storage.drivers.protocol import (
     ConstraintFailed,
     Driver,
@@ -130,7 +136,16 @@ class OwnerScope:
 
     async def require_thread(self, thread_id: str) -> None:
         if not await self.read("thread_exists", thread_id=thread_id):
-            raise not_found("thread", thread_id)
+            raise await self.no_thread(thread_id)
+
+    async def no_thread(self, thread_id: str) -> NotFound:
+        """Return the error for a thread that is not there: it may be archived."""
+        if not await self.read("archive", thread_id=thread_id):
+            return not_found("thread", thread_id)
+        return ThreadArchived(
+            f"Thread {thread_id} is archived.",
+            cure=f"Restore it: `agent-runtime threads restore {thread_id}`.",
+        )
 
     async def require_run(self, run_id: str) -> None:
         if not await self.read("run_exists", run_id=run_id):

@@ -50,6 +50,7 @@ BODIES: Mapping[str, tuple[int, ...]] = {
     "blob": (0,),
     "run": _RUN,
     "runs": _RUN,
+    "runs_not_over": _RUN,
     "runs_of_thread": _RUN,
     "runs_of_parent": _RUN,
     "runs_of_parent_thread": _RUN,

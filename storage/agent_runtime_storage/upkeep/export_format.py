@@ -44,13 +44,19 @@ class Column:
     Attributes:
         kind: the type of the value; a `blob` is a body that is never inline in its row.
         optional: whether the value may be null.
-        since: the version of the section from which on records have it; before, it is 0.
+        since: the version of the section from which on records have it; before, it is null if it
+            may be, else "" or 0.
     """
 
     name: str
     kind: ColumnKind
     optional: bool = False
     since: int = 1
+
+    @property
+    def before(self) -> str | int | None:
+        """The value in records that are older than the column."""
+        return None if self.optional else "" if self.kind == "text" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +100,10 @@ RUNS = Section(
         "budget_cost:int? tree_reserved_tokens:int tree_reserved_cost:int "
         "tree_settled_tokens:int tree_settled_cost:int tree_unsettled_tokens:int "
         "tree_unsettled_cost:int own_reserved_tokens:int own_reserved_cost:int "
-        "created_at:float updated_at:float finished_at:float? worked_seconds:float@2"
+        "created_at:float updated_at:float finished_at:float? worked_seconds:float@2 "
+        "commit_id:text@3"
     ),
-    version=2,
+    version=3,
 )
 LOG = Section("log", _columns("thread:text"))
 SECTIONS = (
@@ -118,8 +125,10 @@ SECTIONS = (
     Section(
         "activations",
         _columns(
-            "id:int anchor:int? run_id:text? cause:text body:body prefix:blob created_at:float"
+            "id:int anchor:int? run_id:text? cause:text body:body prefix:blob created_at:float "
+            "parts:text?@2"
         ),
+        version=2,
     ),
     Section(
         "observations",
@@ -149,8 +158,9 @@ SECTIONS = (
         "jobs",
         _columns(
             "id:text kind:text key:text payload:body status:text attempts:int due_at:float "
-            "detail:text created_at:float finished_at:float?"
+            "detail:text created_at:float finished_at:float? token:text@2"
         ),
+        version=2,
     ),
     Section(
         "files",
@@ -320,7 +330,7 @@ def read_fields(section: Section, record: ExportRecord, line: int) -> Fields:
     for column in section.columns:
         if column.name not in record and record["version"] >= column.since:
             fields.fail(f"a record of {section.name} has no {column.name}.")
-        value = record.get(column.name, 0)
+        value = record.get(column.name, column.before)
         if value is None and column.optional:
             fields.values[column.name] = None
         elif column.kind in BODY_KINDS:

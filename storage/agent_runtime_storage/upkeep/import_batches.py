@@ -43,8 +43,17 @@ class ImportBatches:
         guard = self._scope.statement("import_touch", {"token": token}, rows=count, miss="taken")
         await self._scope.batch([guard, *statements], thread=thread_id)
 
-    async def require_free(self, thread_id: str) -> None:
-        """Raise `ThreadExists` if the thread exists, hidden or not."""
+    async def require_free(self, thread_id: str, *, restores: str | None = None) -> None:
+        """Raise `ThreadExists` if the thread exists, hidden or not, or is archived.
+
+        Args:
+            restores: the archived thread that is being restored.
+        """
+        if thread_id != restores and await self._scope.read("archive", thread_id=thread_id):
+            raise ThreadExists(
+                f"Thread {thread_id} is archived.",
+                cure="Import it under another id, or delete the archived thread first.",
+            )
         for row in await self._scope.read("family", thread_id=thread_id):
             if row[0] != thread_id:
                 continue

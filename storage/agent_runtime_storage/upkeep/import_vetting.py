@@ -147,6 +147,7 @@ def _end(values: dict[str, Any]) -> None:
         values |= {"status": "cancelled", "detail": _OVER}
     reason = "completed" if values["status"] == "succeeded" else "imported"
     values |= {"stop_reason": reason, "spec": spec, "open_node": None, "cancel_requested": False}
+    values["commit_id"] = ""
     if values["finished_at"] is None:
         values["finished_at"] = values["updated_at"]
     for unit in ("tokens", "cost"):

@@ -68,7 +68,9 @@ class Importer:
         texts: TextOf | None,
         vet: Vet | None,
         trusted: bool,
+        restores: str | None = None,
     ) -> None:
+        self._restores = restores
         self.token = f"import {secrets.token_hex(8)}"
         self._ended = False
         self._store = store
@@ -137,11 +139,12 @@ class Importer:
         if len(self._rows) >= _CHUNK_ROWS or self._bytes >= _CHUNK_BYTES:
             await self._flush()
 
-    async def finish(self, lines: int) -> None:
+    async def finish(self, lines: int, also: Sequence[Statement] = ()) -> None:
         """Check that the export is complete, and make the threads visible in one transaction.
 
         Args:
             lines: the number of records.
+            also: further statements of that transaction.
 
         Raises:
             InvalidExport, Conflict: as for `take`.
@@ -158,14 +161,15 @@ class Importer:
                 "not every thread has its log.", line=lines, cure=BROKEN_EXPORT_CURE
             )
         # Only now, as a run's open node and a thread's head refer to nodes that came after them.
-        statements = [*self._open_nodes(), *(self._show(member) for member in self._state.members)]
+        shown = [self._show(member) for member in self._state.members]
+        statements = [*self._open_nodes(), *shown, *also]
         await self._write(self._state.members[0], statements, lines)
 
     async def _begin(self, fields: Fields) -> None:
         """Insert a thread, hidden."""
         await self._flush()
         new = self._state.name_thread(fields)
-        await self._store.require_free(new)
+        await self._store.require_free(new, restores=self._restores)
         if not self._trusted:
             # A withdrawn import deletes what belongs to its threads.
             await self._store.require_no_documents(new)

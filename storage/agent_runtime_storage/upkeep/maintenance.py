@@ -20,7 +20,8 @@ from agent_runtime_storage.contract.reports import (
     ThreadSize,
 )
 from agent_runtime_storage.drivers.protocol import Driver, Row, Vacuuming, Value
-from agent_runtime_storage.objects.object_store import Objects
+from agent_runtime_storage.objects.archive_parts import list_places, part_keys
+from agent_runtime_storage.objects.object_store import Objects, in_parallel
 from agent_runtime_storage.objects.parts import Parted
 from agent_runtime_storage.queries.migrations import schema_state
 from agent_runtime_storage.sql.loader import load_queries
@@ -30,6 +31,10 @@ _MOST = 100
 _PAGE = 500
 _ABANDONED_SECONDS = 300.0
 _RESTORE = "Restore the database from a backup; `threads export` saves what can still be read."
+_RESTORE_OBJECTS = (
+    "Set AGENT_RUNTIME_OBJECT_STORE_URL to where they were written, or restore the objects from a "
+    "backup."
+)
 _REPORT = "Report it, and how it happened; the thread's content is not affected."
 _MIGRATE = "Run `agent-runtime db migrate`."
 
@@ -73,6 +78,9 @@ _CHECKS = (
     _Check(
         "check_orphan_blobs", "notice", "{} large bodies are used by nothing any more",
         "Nothing needs to be done: they go with the thread.",
+    ),
+    _Check(
+        "check_archived", "damage", "it is archived in {}, and there as well", _REPORT,
     ),
     _Check(
         "check_hidden", "notice", "`{}` was interrupted, and no process continues it",
@@ -160,7 +168,12 @@ class SqlMaintenance:
                 )
                 for row in rows
             ]
-        return [*problems, *await self._check_parts(), *await self._check_objects()]
+        return [
+            *problems,
+            *await self._check_parts(),
+            *await self._check_archives(),
+            *await self._check_objects(),
+        ]
 
     async def sizes(self, *, threads: int = 10) -> StoreSizes:
         await self._require_schema()
@@ -209,6 +222,37 @@ class SqlMaintenance:
                     )
         return problems
 
+    async def _check_archives(self) -> list[Problem]:
+        """Compare archived threads with the parts in the object store."""
+        if self._objects is None:
+            return []
+        problems: list[Problem] = []
+        after, rest = "", await list_places(self._objects)
+        while rows := await self._all("archives_of_all", after=after, limit=_PAGE):
+            for user_id, thread_id, place, digests, size in rows:
+                after = str(place)
+                sizes = {part.key: part.bytes for part in rest.pop(after, ())}
+                keys = part_keys(after, digests)
+                if not sizes:
+                    # Archived since the listing.
+                    infos = await in_parallel(self._objects.info, keys)
+                    sizes = {key: info.bytes for key, info in infos.items() if info}
+                if sizes.keys() >= set(keys) and sum(sizes.values()) == size:
+                    continue
+                if len(problems) < _MOST:
+                    detail = f"the archived thread lacks parts, or has others, in {after}"
+                    problems.append(
+                        Problem("damage", str(user_id), str(thread_id), detail, _RESTORE_OBJECTS)
+                    )
+        if rest:
+            detail = f"{len(rest)} archives in the object store belong to no row"
+            cure = (
+                "They are being written, or were cut short; `agent-runtime threads prune` deletes "
+                "an owner's after a day."
+            )
+            problems.append(Problem("notice", "", "", detail, cure))
+        return problems
+
     async def _check_objects(self) -> list[Problem]:
         if self._objects is None:
             return []
@@ -223,8 +267,7 @@ class SqlMaintenance:
                             missing.user_id,
                             missing.thread_id,
                             f"object {missing.key} {state} in {self._objects.shown}",
-                            "Set AGENT_RUNTIME_OBJECT_STORE_URL to where it was written, or "
-                            "restore the objects from a backup.",
+                            _RESTORE_OBJECTS,
                         )
                     )
         count = 0

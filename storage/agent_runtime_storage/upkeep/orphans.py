@@ -17,6 +17,7 @@ import orjson
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.contract.records.objects import ObjectInfo
 from agent_runtime_storage.drivers.protocol import Driver
+from agent_runtime_storage.objects.archive_parts import is_archive_key
 from agent_runtime_storage.objects.documents import is_document_key
 from agent_runtime_storage.objects.object_store import Objects, in_parallel
 from agent_runtime_storage.sql.loader import load_queries
@@ -56,7 +57,12 @@ async def find_orphans(
     before = time.time() - age
     async with aclosing(objects.list()) as chunks:
         async for chunk in chunks:
-            bodies = [info for info in chunk if not is_document_key(info.key)]
+            # Those of archives are compared with their own rows.
+            bodies = [
+                info
+                for info in chunk
+                if not is_document_key(info.key) and not is_archive_key(info.key)
+            ]
             old = [info for info in bodies if info.modified <= before]
             # After the listing, so that a row which was committed since is seen.
             known = await _known(driver, [info.key for info in old])

@@ -83,6 +83,18 @@ class Retention:
             cure="Cancel its run, then try again.",
         )
 
+    async def delete_recorded(self, thread_id: str, first: Sequence[Statement]) -> None:
+        """Delete a thread in the transaction of other statements, which come first.
+
+        Raises:
+            NotFound: there is no such thread.
+            BatchMissed: a statement missed, also one of the deletion.
+            StoreInDoubt: whether anything was written is not known.
+        """
+        family = await self._family(thread_id)
+        await self._delete(thread_id, family, before=first)
+        await self._deleted(thread_id, family)
+
     async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
         rows = await self._scope.read("idle_threads", seconds=seconds, limit=max(limit, 0))
         return [to_thread(row) for row in rows]
@@ -130,6 +142,7 @@ class Retention:
         *,
         unchanged_since: float | None = None,
         abandoned: bool = False,
+        before: Sequence[Statement] = (),
     ) -> None:
         threads = _json(family)
         # A token of this call: a second deletion takes over by its own, and this one then misses.
@@ -152,6 +165,7 @@ class Retention:
             miss="changed",
         )
         first = [
+            *before,
             hide,
             self._purge("require_whole_family", threads, rows=1, miss="family"),
             self._purge("require_idle_family", threads, rows=1, miss="busy"),

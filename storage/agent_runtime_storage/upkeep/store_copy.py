@@ -1,18 +1,21 @@
-"""Copy all threads and documents of all owners to another database, of any backend."""
+"""Copy all threads, also archived ones, and documents of all owners to another database."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
+from agent_runtime_config.errors import ConfigError
 from agent_runtime_storage.contract.errors import Conflict, NotFound, StoreError
 from agent_runtime_storage.contract.records.log import TextOf
 from agent_runtime_storage.contract.records.objects import ObjectStore
-from agent_runtime_storage.contract.reports import CopiedThread
+from agent_runtime_storage.contract.reports import ArchivedThread, CopiedThread
 from agent_runtime_storage.contract.store import Store, UserStore
 from agent_runtime_storage.objects.documents import list_document_keys
 from agent_runtime_storage.upkeep.export_format import ExportRecord
 from agent_runtime_storage.upkeep.transfer import export_checksum
+
+_PAGE = 500
 
 
 async def copy_store(
@@ -41,6 +44,9 @@ async def copy_store(
                 family, copied = await _copy(origin, place, thread_id, texts)
                 done.update(family)
                 yield copied
+        async with aclosing(_archived(origin)) as archives:
+            async for archived in archives:
+                yield await _copy_archive(origin, place, archived)
     if source.objects is None:
         return
     async with aclosing(list_document_keys(source.objects)) as keys:
@@ -83,6 +89,38 @@ async def _copy(
         f"The copy of thread {thread_id} is not what was exported.",
         cure="Leave the source as it is, and report this.",
     )
+
+
+async def _archived(origin: UserStore) -> AsyncGenerator[ArchivedThread]:
+    before: ArchivedThread | None = None
+    while page := await origin.upkeep.archived_threads(limit=_PAGE, before=before):
+        for archived in page:
+            yield archived
+        before = page[-1]
+
+
+async def _copy_archive(
+    origin: UserStore, place: UserStore, archived: ArchivedThread
+) -> CopiedThread:
+    """Copy an archived thread as it is stored, and return the outcome."""
+    user_id, thread_id = origin.user_id, archived.thread_id
+    try:
+        there = await place.upkeep.archived_thread(thread_id)
+    except NotFound:
+        there = None
+    if there is not None:
+        if there.digests == archived.digests:
+            return CopiedThread(user_id, thread_id, "there")
+        detail = "The target has another archived thread of this id."
+        return CopiedThread(user_id, thread_id, "conflict", detail)
+    try:
+        adopted = await place.upkeep.adopt_archive(archived, origin.upkeep.archive_parts(thread_id))
+    except (NotFound, ConfigError) as error:
+        return CopiedThread(user_id, thread_id, "conflict", error.message)
+    if adopted:
+        return CopiedThread(user_id, thread_id, "copied")
+    detail = "The target has a thread of this id."
+    return CopiedThread(user_id, thread_id, "conflict", detail)
 
 
 async def _copy_document(

@@ -13,10 +13,11 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from agent_runtime_storage.contract.errors import Conflict, InvalidExport, StoreError
+from agent_runtime_storage.contract.errors import Conflict, InvalidExport, NotFound, StoreError
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records.log import TextOf, Thread, Vet
 from agent_runtime_storage.contract.records.search import VectorItem
+from agent_runtime_storage.contract.reports import ArchivedThread
 from agent_runtime_storage.drivers.protocol import Row, Value
 from agent_runtime_storage.log.threads import thread_busy
 from agent_runtime_storage.objects.bodies import THREAD_BYTES
@@ -29,6 +30,7 @@ from agent_runtime_storage.objects.documents import (
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.search.full_text import TextIndexer
 from agent_runtime_storage.search.vectors import SqlVectors
+from agent_runtime_storage.upkeep.archives import Archives
 from agent_runtime_storage.upkeep.export_format import (
     LOG,
     RUNS,
@@ -64,17 +66,54 @@ class SqlUpkeep:
         self._batches = ImportBatches(scope, vectors, indexer)
         self._retention = Retention(scope)
         self._reindexing = Reindexing(scope, indexer)
+        self._archives = Archives(scope, self._retention, self._batches, self.export_thread)
 
     async def delete_thread(
         self, thread_id: str, *, unchanged_since: float | None = None
     ) -> list[str]:
-        return await self._retention.delete_thread(thread_id, unchanged_since=unchanged_since)
+        try:
+            return await self._retention.delete_thread(thread_id, unchanged_since=unchanged_since)
+        except NotFound:
+            if not await self._archives.delete(thread_id):
+                raise
+            return [thread_id]
 
     async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
         return await self._retention.idle_threads(seconds=seconds, limit=limit)
 
     async def clean_up(self) -> list[str]:
         return await self._retention.clean_up()
+
+    async def archive_thread(
+        self, thread_id: str, *, unchanged_since: float | None = None
+    ) -> ArchivedThread:
+        return await self._archives.archive(thread_id, unchanged_since=unchanged_since)
+
+    async def restore_thread(self, thread_id: str, *, texts: TextOf | None = None) -> list[str]:
+        return await self._archives.restore(thread_id, texts=texts)
+
+    async def archivable_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
+        return await self._archives.archivable(seconds=seconds, limit=limit)
+
+    async def archived_threads(
+        self, *, limit: int = 50, before: ArchivedThread | None = None
+    ) -> list[ArchivedThread]:
+        return await self._archives.list(limit=limit, before=before)
+
+    async def archived_thread(self, thread_id: str) -> ArchivedThread:
+        archived = await self._archives.find(thread_id)
+        if archived is None:
+            raise not_found("archived thread", thread_id)
+        return archived
+
+    def archive_parts(self, thread_id: str) -> AsyncGenerator[bytes]:
+        return self._archives.parts(thread_id)
+
+    async def adopt_archive(self, archived: ArchivedThread, parts: AsyncGenerator[bytes]) -> bool:
+        return await self._archives.adopt(archived, parts)
+
+    async def clean_up_archives(self) -> int:
+        return await self._archives.clean_up()
 
     async def reindex(self, texts: TextOf, *, limit: int = 100) -> int:
         return await self._reindexing.some(texts, limit=limit)
@@ -142,7 +181,7 @@ class SqlUpkeep:
         threads = orjson.dumps([str(row[0]) for row in family]).decode()
         rows = await self._scope.read("export_stamp", threads=threads)
         if not any(row[0] == thread_id and row[1] == "" for row in rows):
-            raise not_found("thread", thread_id)
+            raise await self._scope.no_thread(thread_id)
         for busy, run_id in await self._scope.read("family_at_work", threads=threads):
             raise thread_busy(str(busy), str(run_id))
         return sorted(rows, key=lambda row: row[0] != thread_id)

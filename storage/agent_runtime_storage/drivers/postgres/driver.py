@@ -6,7 +6,6 @@ import asyncio
 import functools
 import hashlib
 import random
-import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,11 +15,10 @@ from typing import Any, Generic, TypeVar
 import anyio
 import orjson
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGresult
 
 from agent_runtime_config.urls import redact_url
-from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.drivers.postgres.conninfo import CONNECT_SECONDS, parse_url
 from agent_runtime_storage.drivers.postgres.error_mapping import (
     RETRYABLE_STATES,
     STALE_STATEMENT_STATES,
@@ -44,6 +42,7 @@ from agent_runtime_storage.drivers.postgres.pipeline import (
     ServerError,
 )
 from agent_runtime_storage.drivers.postgres.pool import ConnectionPool
+from agent_runtime_storage.drivers.postgres.pooling import require_own_connections
 from agent_runtime_storage.drivers.postgres.results import Rows
 from agent_runtime_storage.drivers.postgres.setup import (
     APP_ROLE,
@@ -73,21 +72,11 @@ from agent_runtime_storage.sql.loader import load_queries
 _CLASH_TRIES = 8
 _SHORTEST_WAIT = 0.05
 _LONGEST_WAIT = 1.0
-_CONNECT_SECONDS = 10
 # While opening, a wrong host or port is more likely than a server that restarts.
 _OPENING_SECONDS = 5.0
 _MIGRATIONS = "migrations"
 # A migration may build an index over all rows, or wait for another process that does.
 _MIGRATION_SECONDS = 3600
-_DEFAULTS: Mapping[str, str | int] = {
-    "application_name": "agent_runtime",
-    "client_encoding": "utf8",
-    "connect_timeout": _CONNECT_SECONDS,
-    # Notice a peer that vanished after a minute; the system's default is two hours.
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-}
 
 
 _T = TypeVar("_T")
@@ -123,7 +112,7 @@ class PostgresDriver:
         self, url: str, *, connections: int, statement_seconds: float, patience: float
     ) -> None:
         self._shown = redact_url(url)
-        self._conninfo = _parse_url(url, self._shown)
+        self._conninfo = parse_url(url, self._shown)
         self._statement_seconds = statement_seconds
         self._patience = patience
         self._prepared = Prepared("agent_runtime", uses_role=False)
@@ -404,7 +393,7 @@ class PostgresDriver:
 
     async def _connect_session(self) -> PipelineSession:
         connection = await self._connect()
-        session = PipelineSession(connection, self._statement_seconds + _CONNECT_SECONDS)
+        session = PipelineSession(connection, self._statement_seconds + CONNECT_SECONDS)
         milliseconds = round(self._statement_seconds * 1000)
         settings = {
             "path": self._prepared.path,
@@ -414,7 +403,9 @@ class PostgresDriver:
             "idle_timeout": str(milliseconds),
         }
         try:
-            await session.run([query_command(setup_queries()["settings"], settings, prepare=False)])
+            setting = query_command(setup_queries()["settings"], settings, prepare=False)
+            [result] = await session.run([setting])
+            session.settled(int.from_bytes(result.get_value(0, 0) or b"", signed=True))
         except ConnectionLost as lost:
             raise map_connect(str(lost), self._shown) from None
         except BaseException:
@@ -423,11 +414,17 @@ class PostgresDriver:
         return session
 
     async def _prepare(self) -> None:
+        pooling = _Operation(self._require_own_connections, repeatable=True)
+        await self._perform(pooling, abandon=True)
         operation = _Operation(lambda session: self._setup(session).prepare(), repeatable=True)
         self._prepared = await self._perform(operation, abandon=True)
         # The connection that ran the setup still has the old search path.
         self._connections.close()
         self._connections = ConnectionPool(self._connect_session, self._connections.limit)
+
+    async def _require_own_connections(self, session: PipelineSession) -> None:
+        if session.pooled:
+            await require_own_connections(self._connect_session, self._shown)
 
     def _setup(self, session: PipelineSession) -> Setup:
         async def ask(sql: str, params: Mapping[str, Value]) -> list[Row]:
@@ -441,25 +438,6 @@ class PostgresDriver:
         sql = NOTIFY_OF_WORK if WORK in topics else NOTIFY
         # Not by `_perform`, which refuses work once the driver closes: the last topics go then.
         await self._attempt(_run([query_command(sql, sent)], repeatable=True))
-
-
-def _parse_url(url: str, shown: str) -> str:
-    unreadable = StoreError(
-        f"The database URL {shown} cannot be read.",
-        cure="Write postgresql://user:password@host:port/database; in user and password write "
-        "special characters as %XX.",
-    )
-    try:
-        parameters = conninfo_to_dict(url)
-    except psycopg.Error:
-        # libpq's message quotes the part of the URL that it cannot parse.
-        raise unreadable from None
-    # If a password has an unescaped `@` or `/`, libpq takes a part of it for one of these, and
-    # would show it in its error.
-    named = {name: str(parameters.get(name) or "") for name in ("host", "port", "dbname")}
-    if "@" in named["host"] + named["dbname"] or not re.fullmatch(r"[\d,]*", named["port"]):
-        raise unreadable
-    return make_conninfo("", **{**_DEFAULTS, **parameters})
 
 
 def _lock_key(owner: str | None, name: str) -> int:

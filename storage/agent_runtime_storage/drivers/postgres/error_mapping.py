@@ -24,7 +24,7 @@ from agent_runtime_storage.drivers.protocol import ConstraintFailed
 RETRYABLE_STATES = frozenset({"40P01", "40001"})
 # The server has lost a prepared statement (behind a pooler, say), or a migration has changed the
 # columns that it returns ("cached plan must not change result type").
-STALE_STATEMENT_STATES = frozenset({"26000", "0A000"})
+STALE_STATEMENT_STATES = frozenset({"26000", "42P05", "0A000"})
 
 # The first prefix that fits wins, so a state comes before its class.
 _BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
@@ -81,6 +81,18 @@ _BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
         StoreError,
         "The server does not know something that the statement names",
         "If it is the type vector, install pgvector 0.8 or newer, then open the store again.",
+    ),
+    (
+        "42P05",
+        StoreError,
+        "A connection of the server's has prepared statements of another client",
+        "If a pooler lies between, such as PgBouncer, set its pool_mode to session.",
+    ),
+    (
+        "26000",
+        StoreError,
+        "A connection of the server's has lost its prepared statements",
+        "If a pooler lies between, such as PgBouncer, set its pool_mode to session.",
     ),
     (
         "58",

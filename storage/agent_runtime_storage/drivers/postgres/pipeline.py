@@ -66,8 +66,15 @@ class PipelineSession:
         self._prepared: OrderedDict[tuple[bytes, tuple[int, ...]], bytes] = OrderedDict()
         self._numbers = itertools.count()
         self.born = self.used = time.monotonic()
+        # Of the server process; a pooler tells a number of its own, until `settled` is called.
         self.pid = connection.info.backend_pid
+        self.pooled = False
         self._pgconn.enter_pipeline_mode()
+
+    def settled(self, pid: int) -> None:
+        """Take over what the server says is the id of its process."""
+        self.pooled = pid != self.pid
+        self.pid = pid
 
     @property
     def usable(self) -> bool:

@@ -96,12 +96,20 @@ SELECT 1 FROM (SELECT agent_runtime.guard_all()) AS g;
 -- name: settings
 -- For each connection.  No sequential scans: connections cache plans, a plan that was made while a
 -- table was small would read all of it for ever, and every query has an index.  No JIT: compiling a
--- query takes longer than running it.
-SELECT set_config('search_path', :path, false),
+-- query takes longer than running it.  No plans for any values: with many threads the planner takes
+-- owner and thread for independent, and one thread for a row or two, so such a plan reads all of a
+-- long thread.  The server process's own id differs from what the connection
+-- was given where a pooler lies between.
+SELECT pg_backend_pid()::bigint,
+       set_config('search_path', :path, false),
        set_config('statement_timeout', :statement_timeout, false),
        set_config('lock_timeout', :lock_timeout, false),
        set_config('idle_in_transaction_session_timeout', :idle_timeout, false),
        set_config('default_transaction_isolation', 'read committed', false),
        set_config('enable_seqscan', 'off', false),
        set_config('jit', 'off', false),
+       set_config('plan_cache_mode', 'force_custom_plan', false),
        set_config('row_security', 'on', false);
+
+-- name: server_process
+SELECT pg_backend_pid()::bigint;

@@ -49,13 +49,16 @@ FROM tree AS t {ordered_join} threads AS o ON o.user_id = :user_id AND o.id = t.
 
 -- name: tree_events
 -- By thread, so that a page has no gaps.
-{tree_below}
+-- The cursors first, so that the index finds the events after them.
+{tree_below}, place (id, thread_id, after) AS MATERIALIZED (
+    SELECT t.id, t.thread_id, coalesce((SELECT CAST(a.value ->> 1 AS bigint)
+                                        FROM {each_json}(:after{as_jsonb}) AS a
+                                        WHERE a.value ->> 0 = t.thread_id), 0)
+    FROM tree AS t
+)
 SELECT e.thread_id, e.id, e.run_id, e.kind, e.node_id, e.data, e.created_at
-FROM tree AS t {ordered_join} events AS e
-    ON e.user_id = :user_id AND e.thread_id = t.thread_id AND e.run_id = t.id
-    AND e.id > coalesce((SELECT CAST(a.value ->> 1 AS bigint)
-                         FROM {each_json}(:after{as_jsonb}) AS a
-                         WHERE a.value ->> 0 = t.thread_id), 0)
+FROM place AS t {ordered_join} events AS e
+    ON e.user_id = :user_id AND e.thread_id = t.thread_id AND e.run_id = t.id AND e.id > t.after
 ORDER BY e.thread_id, e.id LIMIT :limit;
 
 -- name: usage_of_tree

@@ -1,7 +1,10 @@
 -- Check and measure a database as a whole.  These queries read the rows of all owners.
 
 -- name: owners
-SELECT DISTINCT user_id FROM threads WHERE hidden = '' ORDER BY user_id;
+SELECT user_id FROM threads WHERE hidden = ''
+UNION
+SELECT user_id FROM archives
+ORDER BY user_id;
 
 -- name: check_parents
 SELECT n.user_id, n.thread_id, n.id, n.parent_id
@@ -134,6 +137,11 @@ WHERE NOT EXISTS (
     WHERE b.user_id = unused.user_id AND b.thread_id = unused.thread_id
       AND substr(b.object, 1, 6) = 'parts/')
 GROUP BY user_id, thread_id LIMIT :limit;
+
+-- name: check_archived
+SELECT a.user_id, a.thread_id, a.place
+FROM archives AS a JOIN threads AS t ON t.user_id = a.user_id AND t.id = a.thread_id
+WHERE t.hidden = '' LIMIT :limit;
 
 -- name: check_hidden
 SELECT user_id, id, hidden FROM threads

@@ -1,4 +1,5 @@
--- The queue of runs for workers.  A pick is one batch: ripen, expire, claim, trim, take, unclaim.
+-- The queue of runs for workers.  A pick is one batch: ripen, expire, claim (in the order of the
+-- tags), trim, take, unclaim.
 
 -- name: enqueue_run
 INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, status, max_steps,

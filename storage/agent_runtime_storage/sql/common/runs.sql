@@ -20,6 +20,9 @@ LEFT JOIN blobs AS b
 EXISTS (SELECT 1 FROM threads AS t
         WHERE t.user_id = r.user_id AND t.id = r.thread_id AND t.hidden = '')
 
+-- name: visible_thread_filter
+EXISTS (SELECT 1 FROM threads WHERE user_id = :user_id AND id = :thread_id AND hidden = '')
+
 -- name: run
 {run_select}
 WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
@@ -31,24 +34,28 @@ WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
   AND (:status{as_text} IS NULL OR r.status IN (SELECT value FROM {each_text}(:status{as_jsonb})))
   AND (:before{as_text} IS NULL OR (r.created_at, r.id) < (
       SELECT o.created_at, o.id FROM runs AS o WHERE o.user_id = :user_id AND o.id = :before))
-  AND {visible_run_filter}
 ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
 
 -- name: runs
 {run_select}
-WHERE r.user_id = :user_id AND {run_filter};
+WHERE r.user_id = :user_id AND {visible_run_filter} AND {run_filter};
+
+-- name: runs_not_over
+-- The condition on the status is that of the partial index `runs_active`.
+{run_select}
+WHERE r.user_id = :user_id AND r.status IN ('queued', 'running', 'suspended') AND {visible_run_filter} AND {run_filter};
 
 -- name: runs_of_thread
 {run_select}
-WHERE r.user_id = :user_id AND r.thread_id = :thread_id AND {run_filter};
+WHERE r.user_id = :user_id AND r.thread_id = :thread_id AND {visible_thread_filter} AND {run_filter};
 
 -- name: runs_of_parent
 {run_select}
-WHERE r.user_id = :user_id AND r.parent_run_id = :parent_run_id AND {run_filter};
+WHERE r.user_id = :user_id AND r.parent_run_id = :parent_run_id AND {visible_run_filter} AND {run_filter};
 
 -- name: runs_of_root
 {run_select}
-WHERE r.user_id = :user_id AND r.root_run_id = :root_run_id AND {run_filter};
+WHERE r.user_id = :user_id AND r.root_run_id = :root_run_id AND {visible_run_filter} AND {run_filter};
 
 -- name: run_exists
 SELECT 1 FROM runs AS r WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};

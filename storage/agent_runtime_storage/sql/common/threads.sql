@@ -12,8 +12,11 @@ FROM threads WHERE user_id = :user_id AND id = :thread_id AND hidden = '';
 SELECT 1 FROM threads WHERE user_id = :user_id AND id = :thread_id AND hidden = '';
 
 -- name: create_thread
+-- The id of an archived thread stays taken, so that it can be restored.
 INSERT INTO threads (user_id, id, title, metadata, created_at, updated_at)
-VALUES (:user_id, :thread_id, :title, :metadata, {now}, {now})
+SELECT :user_id, :thread_id, :title, :metadata, {now}, {now}
+WHERE NOT EXISTS (
+    SELECT 1 FROM archives WHERE user_id = :user_id AND thread_id = :thread_id)
 ON CONFLICT (user_id, id) DO NOTHING;
 
 -- name: update_thread

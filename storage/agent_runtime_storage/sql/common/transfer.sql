@@ -121,7 +121,7 @@ ORDER BY x.id LIMIT :limit;
 -- A claim belongs to a process that uses this database; in the copy the job is ready again.
 SELECT x.id, x.kind, x.key, x.payload, {section_columns},
        CASE x.status WHEN 'claimed' THEN 'ready' ELSE x.status END, x.attempts, x.due_at,
-       x.detail, x.created_at, x.finished_at
+       x.detail, x.created_at, x.finished_at, x.token
 FROM jobs AS x {section_blob_columns}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
 ORDER BY x.id;
@@ -185,13 +185,13 @@ INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, sta
                   epoch, budget_tokens, budget_cost, tree_reserved_tokens, tree_reserved_cost,
                   tree_settled_tokens, tree_settled_cost, tree_unsettled_tokens,
                   tree_unsettled_cost, own_reserved_tokens, own_reserved_cost, created_at,
-                  updated_at, finished_at, worked_seconds)
+                  updated_at, finished_at, worked_seconds, commit_id)
 VALUES (:user_id, :id, :thread_id, :parent_run_id, :root_run_id, :agent, :status, :stop_reason,
         :detail, :task_id, :steps, :max_steps, :cancel_requested, :spec, :output, :output_blob,
         :epoch, :budget_tokens, :budget_cost, :tree_reserved_tokens, :tree_reserved_cost,
         :tree_settled_tokens, :tree_settled_cost, :tree_unsettled_tokens,
         :tree_unsettled_cost, :own_reserved_tokens, :own_reserved_cost, :created_at,
-        :updated_at, :finished_at, :worked_seconds);
+        :updated_at, :finished_at, :worked_seconds, :commit_id);
 
 -- name: import_nodes
 INSERT INTO nodes (user_id, thread_id, id, parent_id, kind, status, role, run_id, activation_id,
@@ -207,9 +207,9 @@ VALUES (:user_id, :thread_id, :node_id, :position, :tool, :status, :outcome, :bo
 
 -- name: import_activations
 INSERT INTO activations (user_id, thread_id, id, anchor, run_id, cause, body, blob, prefix_blob,
-                         created_at)
+                         created_at, parts)
 VALUES (:user_id, :thread_id, :id, :anchor, :run_id, :cause, :body, :body_blob, :prefix_blob,
-        :created_at);
+        :created_at, :parts);
 
 -- name: import_observations
 INSERT INTO observations (user_id, thread_id, id, level, parent_id, first_id, last_id, parts,
@@ -239,9 +239,9 @@ VALUES (:user_id, :thread_id, :id, :run_id, :kind, :body, :body_blob, :created_a
 
 -- name: import_jobs
 INSERT INTO jobs (user_id, id, thread_id, kind, key, payload, blob, status, attempts, due_at,
-                  detail, created_at, finished_at)
+                  detail, created_at, finished_at, token)
 VALUES (:user_id, :id, :thread_id, :kind, :key, :payload, :payload_blob, :status, :attempts,
-        :due_at, :detail, :created_at, :finished_at);
+        :due_at, :detail, :created_at, :finished_at, :token);
 
 -- name: import_files
 INSERT INTO files (user_id, thread_id, id, kind, origin, name, media_type, bytes, blob, created_at)
@@ -298,7 +298,7 @@ SELECT x.id, x.parent_run_id, x.root_run_id, x.agent, x.status, x.stop_reason, x
        x.tree_settled_tokens, x.tree_settled_cost, x.tree_unsettled_tokens, x.tree_unsettled_cost,
        x.own_reserved_tokens, x.own_reserved_cost, x.created_at, x.updated_at, x.finished_at,
        -- A process that died worked at least until it last wrote.
-       x.worked_seconds + coalesce({greatest}(x.updated_at - x.working_since, 0), 0)
+       x.worked_seconds + coalesce({greatest}(x.updated_at - x.working_since, 0), 0), x.commit_id
 FROM runs AS x
 {output_blob}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
@@ -313,7 +313,7 @@ ORDER BY x.id LIMIT :limit;
 
 -- name: export_activations
 SELECT x.id, x.anchor, x.run_id, x.cause, x.body, {section_columns},
-       {no_bytes}, coalesce(p.object, p.codec, 'lost'), p.data, x.created_at
+       {no_bytes}, coalesce(p.object, p.codec, 'lost'), p.data, x.created_at, x.parts
 FROM activations AS x {section_blob_columns} {prefix_blob}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
 ORDER BY x.id;

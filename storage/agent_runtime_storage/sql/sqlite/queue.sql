@@ -1,5 +1,11 @@
 -- The queue of runs for workers.
 
+-- name: queue_in_order
+SELECT 1;
+
+-- name: queue_as_usual
+SELECT 1;
+
 -- name: queue_lock
 
 -- name: queue_background_filter

@@ -7,4 +7,4 @@ WHERE r.user_id = :user_id AND r.parent_run_id IN (
     SELECT p.id FROM runs AS p WHERE p.user_id = :user_id AND p.thread_id = :parent_thread_id)
   AND (:task_key IS NULL OR coalesce(json_extract(r.spec, '$.internal.delegation.key'),
                 json_extract(r.spec, '$.delegation.key')) = :task_key)
-  AND {run_filter};
+  AND {visible_run_filter} AND {run_filter};
