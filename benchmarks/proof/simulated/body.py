@@ -133,6 +133,7 @@ class Body:
                 expect_seq=thread.last_seq,
                 nodes=(NewNode(seq, thread.head, "message", "user", b"task", 1, 0),),
                 task_id=seq,
+                root_run_id=picked.lease.root_run_id,
                 epoch=picked.lease.epoch,
             )
         )

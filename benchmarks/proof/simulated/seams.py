@@ -21,7 +21,7 @@ from agent_runtime_storage.contract.records.log import LeaseOwner
 from agent_runtime_storage.log import runs
 from benchmarks.proof.simulated.scheduler import Pause, Process, Scheduler, Task
 
-WORKER_POLL = 9.0
+WORKER_POLL = 15.0
 KEEPER_POLL = 4.0
 """Longer than the product's, so that a world has fewer idle looks; both are far below a lease."""
 

@@ -32,6 +32,9 @@ from benchmarks.proof.simulated.seams import Seams
 BEGIN = 1_800_000_000.0
 SETTLE_SECONDS = 3000.0
 """How long everything may take to end when nothing disturbs it any more."""
+LATE_SECONDS = 60.0
+WOKEN = 0.35
+"""The chance of each worker to hear a word of new work that is not lost."""
 DRAIN_SECONDS = 12.0
 
 
@@ -173,9 +176,12 @@ class World:
             self.scheduler.run(lambda: False, end)
             self._heal()
             deadline = self.scheduler.now + SETTLE_SECONDS
-            self.scheduler.run(lambda: judge.left == 0, deadline)
-            # Late words and writes must not undo the end.
-            self.scheduler.run(lambda: False, self.scheduler.now + 60.0)
+            while True:
+                self.scheduler.run(lambda: judge.left == 0, deadline)
+                # Late words and writes must not undo the end.
+                self.scheduler.run(lambda: False, self.scheduler.now + LATE_SECONDS)
+                if judge.left == 0 or self.scheduler.now >= deadline:
+                    break
             judge.conclude()
         except Hopeless:
             judge.say("the world was given up")
@@ -212,7 +218,7 @@ class World:
         waiters = self.database.waiters
         if self.size.sampled == 1:
             for waiter in list(waiters.values()):
-                if self.chance.random() < 0.6:
+                if self.chance.random() < WOKEN:
                     waiter.wake(self.chance.random() * 0.1)
         elif waiters:
             # One of them, as tokens do.
