@@ -240,7 +240,9 @@ class SqlWorkQueue:
         is_limited = limits != QueueLimits()
         batch = [
             self._statement("queue_ripen", {}),
-            self._statement("queue_expire", {}),
+            self._statement("queue_lost", named),
+            self._statement("queue_revoke", named),
+            self._statement("queue_expire", named),
             self._statement("queue_in_order", {}),
             self._statement("queue_claim", claimed),
             self._statement("queue_as_usual", {}),

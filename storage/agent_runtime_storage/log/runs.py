@@ -354,7 +354,10 @@ class SqlRuns:
             "seconds": seconds,
         }
         thread, root = await self._place(run_id)
+        taken = {"run_id": run_id, "instance": owner.instance}
         batch = [
+            self._scope.statement("hold_run", {"run_id": run_id}),
+            self._scope.statement("queue_taken_over", taken),
             self._scope.statement("take_run", values, rows=1, miss="run"),
             self._scope.statement("take_thread", {"run_id": run_id}, rows=1, miss="thread"),
             self._scope.statement("queue_working", {"run_id": run_id}),
@@ -363,7 +366,7 @@ class SqlRuns:
         queued = True
         try:
             rows = await self._scope.batch(batch, thread=thread, tree=root)
-            queued = bool(rows[2])
+            queued = bool(rows[4])
         except StoreInDoubt:
             # Another process would have written its own name to the next epoch.
             run = await self.get(run_id)

@@ -67,6 +67,8 @@ class SqlSchedules:
     async def start(
         self, schedule: ScheduleRow, runs: Sequence[NewQueuedRun], *, next_at: float
     ) -> bool:
+        # A clock that was set back, or a schedule that was resumed, can come to a time again.
+        runs = [run for run in runs if not await self._scope.read("run_exists", run_id=run.id)]
         values: dict[str, Value] = {
             "id": schedule.id,
             "was": schedule.next_at,

@@ -121,6 +121,28 @@ async def test_many_workers_start_each_time_once(settings: Settings) -> None:
 
 
 @pytest.mark.backends("file")
+async def test_a_time_that_was_started_before_is_passed_over(settings: Settings) -> None:
+    app = App(agents={"news": Agent(ScriptedModel([say("ok")]))}, name="lib")
+    async with Runtime.open(settings) as runtime:
+        await runtime.schedules.add(
+            "s", "* * * * *", app.named("news"), "Look.", app=app, user="ann", missed="all"
+        )
+        schedules = runtime.store.of("ann").schedules
+        before = datetime.now(UTC).timestamp() - 120
+        first = next_time("* * * * *", "UTC", before)
+        await schedules.pause("s", paused=False, next_at=first)
+        count = await start_due(runtime.store)
+
+        # As where the clock was set back, and the schedule was resumed then.
+        await schedules.pause("s", paused=False, next_at=first)
+        await start_due(runtime.store)
+
+        [row] = await schedules.list()
+        assert row.next_at > row.now - 1
+        assert count <= len(await runtime.queue.list(user="ann")) <= count + 1
+
+
+@pytest.mark.backends("file")
 async def test_schedules_are_paused_removed_and_checked(settings: Settings) -> None:
     async with Runtime.open(settings) as runtime:
         schedules, store = runtime.schedules, runtime.store_of()

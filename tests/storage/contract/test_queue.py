@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -23,7 +25,7 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.contract.errors import StoreError, StoreInDoubt
 from agent_runtime_storage.contract.leases import HeldLease
 from agent_runtime_storage.contract.records.questions import NewQuestion
 from agent_runtime_storage.contract.records.queue import (
@@ -32,7 +34,10 @@ from agent_runtime_storage.contract.records.queue import (
     QueueLimits,
     QueueState,
 )
+from agent_runtime_storage.drivers.protocol import BatchMissed, Statement
+from agent_runtime_storage.store import SqlStore
 from tests.storage.helpers import OTHER, OWNER, begin, exchange, message, new_run
+from tests.support.stores import driver_of
 
 KNOWN = [("app", "coder", "")]
 FREE = QueueLimits()
@@ -200,10 +205,101 @@ async def test_an_expired_lease_is_due_and_its_owner_writes_nothing(
 
     [taken] = await pick(store, owner=OTHER)
 
-    assert (taken.lease.epoch, taken.takeovers) == (2, 1)
+    # Revoked, and given.
+    assert (taken.lease.epoch, taken.takeovers) == (lost.lease.epoch + 2, 1)
     with pytest.raises(LeaseLost):
         await stop(user, lost.lease, Finish("succeeded", "completed"))
     assert await states(user) == {"r1": "working"}
+
+
+async def test_a_lease_that_a_pick_found_expired_is_not_renewed(
+    store: Store, user: UserStore
+) -> None:
+    await enqueue(user, "late", version="1")
+    await enqueue(user, "next", "another")
+    one = QueueLimits(per_user=1)
+    known = [("app", "coder", "1")]
+    [late] = await pick(store, seconds=0.0, known=known, limits=one)
+    held = HeldLease(user.user_id, "late", late.lease.epoch)
+
+    # Another worker, which does not have its version, picks what the limit has room for now.
+    assert ids(await pick(store, owner=OTHER, limits=one)) == ["next"]
+
+    assert await store.leases.renew([held], seconds=60.0) == set()
+    assert await store.leases.poll([held]) == {}
+    with pytest.raises(LeaseLost):
+        await user.runs.commit(late.lease, Commit(steps=1))
+
+
+async def test_a_sweep_that_takes_a_run_from_a_dead_worker_counts_as_a_takeover(
+    store: Store, user: UserStore
+) -> None:
+    await enqueue(user, "r1")
+    worker, sweeper = replace(OWNER, instance="worker"), replace(OTHER, instance="sweeper")
+    found: list[int] = []
+    for _ in range(3):
+        [picked] = await pick(store, owner=worker)
+        found.append(picked.takeovers)
+        # By the worker itself, when it goes on with what it has picked.
+        mine = await user.runs.take_lease("r1", worker, seconds=60.0, replaces=picked.lease.epoch)
+        swept = await user.runs.take_lease("r1", sweeper, seconds=60.0, replaces=mine.epoch)
+        await stop(user, swept, Finish("suspended", "interrupted"))
+    await user.runs.get("r1")
+
+    assert found == [0, 1, 2]
+
+
+async def test_a_weighty_share_with_one_run_at_a_time_holds_up_nobody(
+    store: Store, user: UserStore
+) -> None:
+    await enqueue(user, "plain", share="plain")
+    await enqueue(user, "h0", share="heavy", step=0.25)
+    order: list[str] = []
+    for number in range(1, 8):
+        order += ids(await pick(store, 1))
+        # The one before is at work, and nothing else of its share waits.
+        await enqueue(user, f"h{number}", share="heavy", step=0.25)
+
+    assert order.index("plain") == 3
+
+
+async def test_turns_go_on_where_nobody_waits(store: Store, user: UserStore) -> None:
+    for number in range(9):
+        await enqueue(user, f"a{number}", share="first")
+    await pick(store, 9)
+    for number in range(4):
+        await enqueue(user, f"b{number}", share="late")
+        await enqueue(user, f"c{number}", share="first")
+
+    assert Counter(run_id[0] for run_id in ids(await pick(store, 4))) == {"b": 2, "c": 2}
+
+
+async def test_a_commit_that_arrives_after_its_second_try_is_written_once(
+    store: Store, user: UserStore
+) -> None:
+    await enqueue(user, "r1")
+    [picked] = await pick(store)
+    written: list[Sequence[Statement]] = []
+    driver = driver_of(store)
+
+    class Doubtful(SimpleNamespace):
+        """Loses the first batch on its way, and keeps it."""
+
+        async def batch(self, statements: Sequence[Statement], **more: Any) -> Any:
+            written.append(statements)
+            if len(written) == 1:
+                raise StoreInDoubt("The connection broke.", cure="Look.")
+            return await driver.batch(statements, **more)
+
+    doubtful: Any = Doubtful(
+        dialect=driver.dialect, signals=driver.signals, read=driver.read, close=driver.close
+    )
+    late = SqlStore(doubtful).of(user.user_id)
+    await late.runs.commit(picked.lease, Commit(steps=1, events=(NewEvent("step"),)))
+
+    with pytest.raises(BatchMissed):
+        await driver.batch(written[0], owner=user.user_id)
+    assert [event.kind for event in await user.events.list("t-r1")] == ["step"]
 
 
 async def test_takeovers_count_from_the_last_step(store: Store, user: UserStore) -> None:

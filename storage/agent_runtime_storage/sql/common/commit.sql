@@ -2,7 +2,8 @@
 
 -- name: commit_guard
 -- A writer that lost the lease misses here, before it writes anything.  So does the second try of a
--- commit in doubt, if the first one was written: :after_commit is then no longer the newest.
+-- commit in doubt, if the first one was written: :after_commit is then no longer the newest.  And so
+-- does the first one, if a slow server comes to it after the second.
 UPDATE runs
 SET commit_id = :commit_id, steps = coalesce(:steps, steps),
     own_reserved_tokens = own_reserved_tokens + :own_tokens,
@@ -10,6 +11,7 @@ SET commit_id = :commit_id, steps = coalesce(:steps, steps),
     updated_at = {now}
 WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'running'
   AND thread_id = :thread_id AND root_run_id = :root_run_id
+  AND commit_id <> :commit_id
   AND (:after_commit{as_text} IS NULL OR commit_id = :after_commit);
 
 -- name: newest_commit

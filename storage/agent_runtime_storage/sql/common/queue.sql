@@ -14,8 +14,9 @@ WHERE user_id = :user_id AND id = :parent_run_id AND epoch = :epoch AND status =
   AND cancel_requested = 0;
 
 -- name: enqueue
--- A share's next tag follows its last one, and never lies before what waits now: who comes late has
--- saved nothing up.  Of a thread's runs only the first waits; thousands of others are not looked at.
+-- A share's next tag follows its last one, at work or not, or a share that never has more than one
+-- waiting would always come first by its weight; and never lies before what waits now: who comes late
+-- has saved nothing up.  Of a thread's runs only the first waits; thousands of others are not looked at.
 INSERT INTO queue (user_id, run_id, thread_id, program, agent, version, model, state, share, tag,
                    due_at, enqueued_at, cause, task)
 SELECT t.user_id, :run_id, t.id, :program, :agent, :version, :model,
@@ -28,7 +29,8 @@ SELECT t.user_id, :run_id, t.id, :program, :agent, :version, :model,
        {greatest}(:floor{as_double}, coalesce((
            SELECT max(o.tag) FROM queue AS o
            WHERE o.user_id = t.user_id AND o.share = :share
-             AND o.state IN ('waiting', 'behind')), :floor{as_double})) + :step{as_double},
+             AND o.state IN ('waiting', 'behind', 'working')), :floor{as_double}))
+           + :step{as_double},
        :due_at{as_double}, {now}, '', :task
 FROM threads AS t WHERE t.user_id = :user_id AND t.id = :thread_id AND t.hidden = '';
 
@@ -47,7 +49,9 @@ FROM queue AS p JOIN threads AS t ON t.user_id = p.user_id
 WHERE p.user_id = :user_id AND p.run_id = :parent_run_id AND t.id = :thread_id AND t.hidden = '';
 
 -- name: queue_floor
-SELECT coalesce(min(tag) - 1, 0) FROM queue WHERE state = 'waiting';
+-- With nobody waiting the turns go on from what works, and not from the beginning.
+SELECT coalesce((SELECT min(tag) - 1 FROM queue WHERE state = 'waiting'),
+                (SELECT max(tag) FROM queue WHERE state = 'working'), 0);
 
 -- name: queue_ripen
 -- What was put off, and what waited for an answer that did not come in time.
@@ -60,18 +64,35 @@ SET state = 'waiting', due_at = NULL,
     tag = {greatest}(tag, coalesce((SELECT min(o.tag) FROM queue AS o WHERE o.state = 'waiting'), 0))
 FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
 
--- name: queue_expire
+-- name: queue_lost
+-- Marks what the next two statements are for.  It locks the runs, so that none is renewed meanwhile.
 WITH lost AS MATERIALIZED (
-    SELECT r.user_id, r.run_id,
-           (SELECT sum(o.steps){as_bigint} FROM runs AS o
-            WHERE o.user_id = n.user_id AND o.root_run_id = n.root_run_id) AS steps
-    FROM queue AS r {ordered_join} runs AS n ON n.user_id = r.user_id AND n.id = r.run_id
-    WHERE r.state = 'working' AND n.status = 'running' AND n.lease_until <= {now} {skip_locked})
+    SELECT r.user_id, r.id
+    FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+    WHERE q.state = 'working' AND r.status = 'running' AND r.lease_until <= {now} {skip_locked})
+UPDATE queue SET claim = :claim
+FROM lost WHERE queue.user_id = lost.user_id AND queue.run_id = lost.id;
+
+-- name: queue_revoke
+-- Its worker may live and be late.  If it could still renew the lease, the run would be at work
+-- beside the one that is picked in its place, and count at no limit.
+UPDATE runs SET epoch = epoch + 1
+FROM queue AS q
+WHERE q.claim = :claim AND q.state = 'working' AND runs.user_id = q.user_id AND runs.id = q.run_id;
+
+-- name: queue_tree_steps
+(SELECT sum(o.steps){as_bigint} FROM runs AS n
+ JOIN runs AS o ON o.user_id = n.user_id AND o.root_run_id = n.root_run_id
+ WHERE n.user_id = queue.user_id AND n.id = queue.run_id)
+
+-- name: queue_one_more
+takeovers = CASE WHEN {queue_tree_steps} > steps_seen THEN 1 ELSE takeovers + 1 END,
+    steps_seen = {queue_tree_steps}
+
+-- name: queue_expire
 UPDATE queue
-SET state = 'waiting', cause = 'The lease of its worker expired.',
-    takeovers = CASE WHEN lost.steps > steps_seen THEN 1 ELSE takeovers + 1 END,
-    steps_seen = lost.steps
-FROM lost WHERE queue.user_id = lost.user_id AND queue.run_id = lost.run_id;
+SET state = 'waiting', claim = '', cause = 'The lease of its worker expired.', {queue_one_more}
+WHERE claim = :claim AND state = 'working';
 
 -- name: queue_claim
 -- Locks all that the rest of the batch writes, and skips what others hold, so a pick waits for
@@ -146,6 +167,19 @@ SELECT q.user_id, q.run_id, q.thread_id, r.root_run_id, r.epoch, q.takeovers, q.
 FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
 WHERE q.claim = :claim AND q.state = 'working' AND r.status = 'running'
 ORDER BY q.tag, q.enqueued_at;
+
+-- name: hold_run
+-- First, because commits and picks lock the run before its place in the queue.
+UPDATE runs SET updated_at = updated_at WHERE user_id = :user_id AND id = :run_id;
+
+-- name: queue_taken_over
+-- Before the run's own row changes.  Whoever takes a run from another process has taken it over,
+-- as a pick would have.
+UPDATE queue SET {queue_one_more}
+WHERE user_id = :user_id AND run_id = :run_id AND state = 'working' AND EXISTS (
+    SELECT 1 FROM runs AS t
+    WHERE t.user_id = :user_id AND t.id = :run_id AND t.status = 'running'
+      AND t.lease_instance <> :instance);
 
 -- name: queue_working
 -- Another process than a worker may resume a run that is in the queue; it counts as at work.

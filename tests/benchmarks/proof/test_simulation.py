@@ -1,0 +1,169 @@
+"""Simulated worlds over the real statements; and tests of their judge.
+
+Each rule of the queue is disabled once, and the judge has to notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import pytest
+
+from agent_runtime.run.queue import worker
+from agent_runtime_storage.sql import loader
+from benchmarks.proof.simulated import judge
+from benchmarks.proof.simulated.worlds import run_worlds
+
+Change = Callable[[dict[str, str]], None]
+
+
+def problems_of(seeds: range, found: str = "") -> list[str]:
+    """Return the problems of the seeds, until one is as sought."""
+    problems: list[str] = []
+    for verdict in run_worlds(seeds):
+        problems += verdict.problems
+        if found and any(found in problem for problem in problems):
+            break
+    return problems
+
+
+def test_no_rule_is_broken_in_a_few_worlds() -> None:
+    assert problems_of(range(3)) == []
+
+
+@pytest.mark.slow
+def test_no_rule_is_broken_in_many_worlds() -> None:
+    assert problems_of(range(100, 300)) == []
+
+
+def test_a_seed_repeats_its_world() -> None:
+    first, second = (next(iter(run_worlds([7]))) for _ in range(2))
+
+    assert first.happened == second.happened
+
+
+# Mutants: of the statements, and of the worker
+
+
+def keep_the_epoch(sql: dict[str, str]) -> None:
+    """Give a lease without a new number."""
+    for name in ("queue_take_runs", "queue_revoke"):
+        sql[name] = sql[name].replace("epoch = epoch + 1", "epoch = max(epoch, 1)")
+
+
+def let_the_late_renew(sql: dict[str, str]) -> None:
+    """Leave an expired lease to a worker that is late."""
+    sql["queue_revoke"] = sql["queue_revoke"].replace("epoch = epoch + 1", "epoch = epoch")
+
+
+def forget_the_fence(sql: dict[str, str]) -> None:
+    """Do not compare epochs when a step is written."""
+    sql["commit_guard"] = sql["commit_guard"].replace("epoch = :epoch", ":epoch = :epoch")
+
+
+def ignore_the_thread(sql: dict[str, str]) -> None:
+    """Pick runs whose thread another one holds."""
+    free = "(t.active_run IS NULL OR t.active_run = q.run_id)"
+    sql["queue_claim"] = sql["queue_claim"].replace(free, "1 = 1")
+    free = "(threads.active_run IS NULL OR threads.active_run = q.run_id)"
+    sql["queue_take_threads"] = sql["queue_take_threads"].replace(free, "1 = 1")
+
+
+def ignore_the_limits(sql: dict[str, str]) -> None:
+    """Do not count what a pick itself has claimed."""
+    sql["queue_trim"] = "SELECT 1 WHERE :claim IS NULL AND :per_user + :per_agent + :per_model"
+
+
+def ignore_the_turns(sql: dict[str, str]) -> None:
+    """Pick the newest first."""
+    sql["queue_claim"] = sql["queue_claim"].replace(
+        "ORDER BY q.tag, q.enqueued_at", "ORDER BY q.tag DESC, q.enqueued_at DESC"
+    )
+
+
+def take_live_leases(sql: dict[str, str]) -> None:
+    """Hold a lease for lost a while before it expires."""
+    sql["queue_lost"] = sql["queue_lost"].replace("r.lease_until <=", "r.lease_until - 20 <=")
+
+
+def wake_a_parent_early(sql: dict[str, str]) -> None:
+    """Wake the run above with each child, not with the last."""
+    whole = sql["queue_child_ended"]
+    sql["queue_child_ended"] = whole[: whole.rindex("AND NOT EXISTS")].rstrip()
+
+
+def wake_a_parent_twice(sql: dict[str, str]) -> None:
+    """Wake the run above even if it is at work."""
+    sql["queue_child_ended"] = (
+        sql["queue_child_ended"]
+        .replace("state = 'parked'", "state IN ('parked', 'working')")
+        .replace("p.status = 'suspended'", "1 = 1")
+        .replace("p.stop_reason IN ('awaiting_children', 'awaiting_user')", "1 = 1")
+    )
+
+
+def never_wake_a_parent(sql: dict[str, str]) -> None:
+    """Leave the run above suspended."""
+    sql["queue_child_ended"] = sql["queue_child_ended"].replace("= 'parked'", "= 'dead'")
+
+
+def never_advance_a_thread(sql: dict[str, str]) -> None:
+    """Leave the next run of a thread behind."""
+    sql["queue_advance"] = sql["queue_advance"].replace("SET state = 'waiting'", "SET cause = ''")
+
+
+def repeat_a_tick(sql: dict[str, str]) -> None:
+    """Enqueue at a time of a schedule whoever has moved it on."""
+    sql["advance_schedule"] = sql["advance_schedule"].replace(
+        "next_at = :next_at,", "next_at = :was,"
+    )
+
+
+def count_no_takeover(sql: dict[str, str]) -> None:
+    """Do not count how often a run was lost."""
+    sql["queue_expire"] = sql["queue_expire"].replace("takeovers + 1", "takeovers")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (keep_the_epoch, "was given with epoch"),
+        (let_the_late_renew, "in the queue and running"),
+        (forget_the_fence, "wrote for"),
+        (ignore_the_thread, "holds its thread"),
+        (ignore_the_limits, "work at once"),
+        (ignore_the_turns, "were picked"),
+        (take_live_leases, "whose lease is live"),
+        (wake_a_parent_early, "was woken before"),
+        (wake_a_parent_twice, "in the queue and running"),
+        (never_wake_a_parent, "is suspended at the end"),
+        (never_advance_a_thread, "is queued at the end"),
+        (repeat_a_tick, "was started twice"),
+        (count_no_takeover, "takeovers"),
+    ],
+)
+def test_the_judge_notices_each_disabled_rule(
+    change: Change, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = loader.load_queries("sqlite")
+    sql = dict(true)
+    change(sql)
+    assert sql != dict(true)
+    mutated: Mapping[str, str] = MappingProxyType(sql)
+    for module in ("queries.owner", "log.queue", "log.leases", "log.schedules"):
+        monkeypatch.setattr(f"agent_runtime_storage.{module}.load_queries", lambda _: mutated)
+    monkeypatch.setattr(judge, "_NAMES", {mutated[name]: name for name in judge.WATCHED})
+    monkeypatch.setattr(judge, "_RIPEN", mutated["queue_ripen"])
+
+    problems = problems_of(range(60), found)
+
+    assert any(found in problem for problem in problems), problems[:5]
+
+
+def test_the_judge_notices_a_worker_that_goes_on_after_the_third_takeover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "MOST_TAKEOVERS", 4)
+
+    assert any("is worked on after 3" in one for one in problems_of(range(60), "worked on after"))
