@@ -1,4 +1,4 @@
-"""The queue: a worker's steps against a plain process', time to the first step, 10,000 that wait."""
+"""The queue: steps of a worker and of a plain process, time to the first step, 10,000 runs."""
 # ruff: noqa: ASYNC110 - it waits for what other processes do
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Cluster:
         members: every process that was started.
     """
 
-    def __init__(self, folder: Path, pause: float | None = None) -> None:
+    def __init__(self, folder: Path, pause: float = 0.05) -> None:
         self.folder = folder
         self.journal = folder / "journal"
         self.members: list[Member] = []
@@ -191,7 +191,7 @@ class Cluster:
             "CLUSTER_JOURNAL": str(self.journal),
             "CLUSTER_MODEL": place.model,
             "CLUSTER_MEMBER": name,
-            **({} if self._pause is None else {"CLUSTER_PAUSE": str(self._pause)}),
+            "CLUSTER_PAUSE": str(self._pause),
             **place.environment,
             **environment,
         }
