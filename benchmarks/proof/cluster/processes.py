@@ -134,7 +134,7 @@ class Cluster:
         members: every process that was started.
     """
 
-    def __init__(self, folder: Path, pause: float = 0.05) -> None:
+    def __init__(self, folder: Path, pause: float = 0.3) -> None:
         self.folder = folder
         self.journal = folder / "journal"
         self.members: list[Member] = []
