@@ -35,7 +35,10 @@ NAME = "node"
 NETWORKS = ("10.77.1.0/30", "10.77.2.0/30")
 HUBS, ADDRESSES = ("10.77.1.1", "10.77.2.1"), ("10.77.1.2", "10.77.2.2")
 CLOCKS = (HOUR, -HOUR)
-PROGRAMS = ("ip", "unshare", "nsenter", "hostname")
+PROGRAMS = ("ip", "unshare", "nsenter", "setpriv", "hostname")
+MORTAL = ("setpriv", "--pdeathsig", "KILL")
+"""Begins a command that ends with the process that starts it."""
+MODULE = "benchmarks.proof.cluster.hosts"
 
 
 def disturb_hosts(plan: Plan, folder: Path) -> Outcome:
@@ -46,7 +49,7 @@ def disturb_hosts(plan: Plan, folder: Path) -> Outcome:
     """
     _require()
     with _networks() as (hub, *others):
-        command = ["ip", "netns", "exec", hub, sys.executable, "-m", __spec__.name]
+        command = [*MORTAL, "ip", "netns", "exec", hub, sys.executable, "-m", MODULE]
         command += [str(folder), orjson.dumps(asdict(plan)).decode(), *others]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     found = orjson.loads(done.stdout)
@@ -75,7 +78,8 @@ def _require() -> None:
 @contextmanager
 def _networks() -> Generator[Sequence[str]]:
     """Yield the names of three networks, the first of which reaches the others."""
-    names = [f"cluster-{secrets.token_hex(3)}-{part}" for part in ("hub", "a", "b")]
+    prefix = f"cluster-{secrets.token_hex(3)}"
+    names = [f"{prefix}-{part}" for part in ("hub", "a", "b")]
     hub = names[0]
     with ExitStack() as stack:
         for name in names:
@@ -101,7 +105,7 @@ def _ip(*arguments: str) -> None:
 @contextmanager
 def _host(network: str) -> Generator[int]:
     """Start a host in a network: a process whose namespaces others enter; yield its id."""
-    command = ["ip", "netns", "exec", network]
+    command = [*MORTAL, "ip", "netns", "exec", network]
     command += ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["sh", "-c", f"hostname {NAME} && exec sleep infinity"]
     with subprocess.Popen(command) as process:
