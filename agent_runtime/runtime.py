@@ -395,14 +395,19 @@ class Runtime(RunControl):
         *,
         deps: Any,
         decisions: Decisions,
+        inherited: bool = False,
     ) -> RunResult[Any]:
-        """Take over a run and drive it to its end; `ThreadBusy` if it changed since it was read."""
+        """Take over a run and drive it to its end; `ThreadBusy` if it changed since it was read.
+
+        Args:
+            inherited: whether this process holds the run above.
+        """
         agent = checked_runnable(agent)
         check_kind(run, agent)
         child = run.parent_run_id is not None
         budget = (await store.runs.get(run.root_run_id)).budget if child else run.budget
         setup = await self._resolve(agent, store, run.thread_id, budget, deps, child=child)
-        check_free(run)
+        check_free(run, inherited=inherited)
         await check_answered(store, run)
         decided = await decisions.of(store, run)
         with leases.at_work(run.id), traced_again(run, agent.name, self.settings):
@@ -446,7 +451,9 @@ class Runtime(RunControl):
         self, log: RunLog, setup: RunSetup, spec: RunSpec, decisions: Decisions, *,
         task: Entry | None, limit: int, seen: SeenFiles | None = None,
     ) -> RunState:  # fmt: skip
-        resume = child_resumption(log, partial(self._resume, deps=setup.deps, decisions=decisions))
+        resume = child_resumption(
+            log, partial(self._resume, deps=setup.deps, decisions=decisions, inherited=True)
+        )
         tools = ToolContexts(
             log=log,
             deps=setup.deps,

@@ -90,6 +90,11 @@ def is_dead(run: Run) -> bool:
     return not run.lease_live
 
 
+def is_own(run: Run) -> bool:
+    """Return whether this process had the run's lease last."""
+    return run.owner is not None and run.owner.instance == marker.instance()
+
+
 def is_gone(owner: LeaseOwner) -> bool:
     """Return whether an owner is a process of this machine that is known to have ended."""
     here = this_process_owner()

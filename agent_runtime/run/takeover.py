@@ -39,6 +39,8 @@ from agent_runtime_storage.contract.store import UserStore
 
 END_SECONDS = 10.0
 """How long recording the end of a cancelled or failed run may take."""
+LEFT_SECONDS = 0.2
+"""How often a run below one that was taken over is looked at until it can be resumed."""
 DEAD_RESULT_TOKENS = 4000
 """The tokens that an exchange's results may show when its run ends without its model."""
 
@@ -192,8 +194,30 @@ def check_own(run: Run) -> None:
         )
 
 
-def check_free(run: Run) -> None:
-    """Refuse to take over a run that a live process works on. Raises `ThreadBusy`."""
+async def left_by_others(store: UserStore, run: Run) -> Run:
+    """Return a run below one that this process has taken over, once it can be resumed.
+
+    Its former process has lost it with the run above, and stops it as soon as it notices.  If that
+    process stands still, or is one of another machine that has died, the lease expires: only a
+    little later than that of the run above, which was renewed with it.
+    """
+    while run.status in ACTIVE and run.lease_live and not leases.is_dead(run):
+        if leases.is_own(run):
+            break
+        await anyio.sleep(LEFT_SECONDS)
+        run = await store.runs.get(run.id)
+    return run
+
+
+def check_free(run: Run, *, inherited: bool = False) -> None:
+    """Refuse to take over a run that a live process works on. Raises `ThreadBusy`.
+
+    Args:
+        inherited: whether this process holds the run above.  Then an expired lease is enough, also
+            of a process of this machine that stands still.
+    """
+    if inherited and not run.lease_live and not leases.is_own(run):
+        return
     if run.status in ACTIVE and not leases.is_dead(run):
         raise ThreadBusy(
             f"Run {run.id} is already running.",

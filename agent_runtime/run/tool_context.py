@@ -17,6 +17,7 @@ from agent_runtime.plan.planner import Planner
 from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.queue.children import child_queue
 from agent_runtime.run.results import RunResult
+from agent_runtime.run.takeover import left_by_others
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.context_sources.base import ContextSource, ContextSources
 from agent_runtime.tools.timer import ToolTimer
@@ -179,6 +180,7 @@ def child_resumption(
     async def resumed(
         run: Run, child: Runnable[Any], /, *, on_event: Callable[[Event], None] | None = None
     ) -> RunResult[Any]:
+        run = await left_by_others(log.store, run)
         return await resume(log.store, run, child, child_listener(log, on_event))
 
     return resumed

@@ -163,7 +163,7 @@ async def judge(course: Course, kills: int, lives: int, seconds: float) -> Outco
         nodes = await store.log.branch(THREAD, head) if head else []
         faults = [*_check_plan(course, versions), *_check_work(course, facts)]
         faults += _check_delegations(course, nodes, runs)
-        faults += [fault for run in runs for fault in await _check_run(store, run)]
+        faults += [fault for run in runs for fault in await check_run(store, run)]
     books = differences(runs, usage, facts)
     faults += _check_books(root, books)
     calls = [call for node in nodes for call in node.calls]
@@ -231,7 +231,8 @@ def _check_delegations(course: Course, nodes: Sequence[Node], runs: Sequence[Run
             yield f"run {run_id} gave its outcome {times} times"
 
 
-async def _check_run(store: UserStore, run: Run) -> list[str]:
+async def check_run(store: UserStore, run: Run) -> list[str]:
+    """Return what is wrong with a run that should have succeeded, and with its thread."""
     faults: list[str] = []
     who = f"run {run.agent} {record_key(run)}".strip()
     if run.status != "succeeded":

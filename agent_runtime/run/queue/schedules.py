@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -72,7 +72,8 @@ class RunSchedules:
             ConfigError: the times, the zone, or another argument cannot be used.
             Conflict: the user has a schedule of this name.
         """
-        next_at = next_time(cron, zone, datetime.now(UTC).timestamp())
+        # The clocks of machines differ; the database's decides when a time has come.
+        next_at = next_time(cron, zone, await self._store.schedules.now())
         request = QueueRequest(
             agent=agent,
             task=task,

@@ -248,6 +248,10 @@ class Worker:
         # Each of these ends the run only if it has not begun, nor been taken over: `give_up` writes
         # under the lease that was picked, and only while the run is `running`.
         try:
+            if not await self._is_left(picked):
+                why = f"An earlier attempt on {leases.this_process_owner().host} does not end."
+                await self._put_off(store, picked, why)
+                return
             finish = await self._begin_or_resume(store, picked)
             if finish is not None:
                 await leave(finish)
@@ -266,6 +270,26 @@ class Worker:
             _log.exception("Run %s failed.", picked.lease.run_id)
             await leave(Finish("failed", "error", f"Unexpected {type(error).__name__}"))
 
+    async def _is_left(self, picked: PickedRun) -> bool:
+        """Wait until this process has ended its earlier work on a run; return False if it does not.
+
+        A process that stood still, or could not reach the database, may pick the run whose lease it
+        has just lost.
+        """
+        with anyio.move_on_after(ELSEWHERE_SECONDS):
+            while any(
+                key.run_id == picked.lease.run_id and key.epoch < picked.lease.epoch
+                for key in self._working
+            ):
+                await self._changed.wait()
+            return True
+        return False
+
+    async def _put_off(self, store: UserStore, picked: PickedRun, why: str) -> None:
+        """Leave a run to other workers for a while."""
+        await give_up(store, picked.lease, Finish("suspended", "interrupted", why))
+        await store.queue.postpone(picked.lease.run_id, ELSEWHERE_SECONDS, why)
+
     async def _begin_or_resume(self, store: UserStore, picked: PickedRun) -> Finish | None:
         """Work on the run; return how it ends without that, or None."""
         run = await store.runs.get(picked.lease.run_id)
@@ -280,8 +304,7 @@ class Worker:
             agent = await child_agent(store, run, self._agents, servers, self._settings)
         if agent is None:
             why = f"The worker on {leases.this_process_owner().host} may not continue it."
-            await give_up(store, picked.lease, Finish("suspended", "interrupted", why))
-            await store.queue.postpone(run.id, ELSEWHERE_SECONDS, why)
+            await self._put_off(store, picked, why)
             return None
         await self._starter.work_on(store, picked, run, agent)
         return None

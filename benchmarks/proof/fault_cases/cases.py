@@ -85,7 +85,7 @@ async def a_blocked_event_loop_keeps_its_run(world: World) -> list[str]:
 
 async def a_clock_ahead_takes_no_live_run(world: World) -> list[str]:
     """A process whose clock is an hour ahead or behind does not take over a live run."""
-    library = _faketime()
+    library = faketime()
     faults: list[str] = []
     for step in (HOUR, -HOUR):
         database = world.make("file")
@@ -292,7 +292,8 @@ def _require_program(name: str) -> None:
         raise NotHere(f"the program {name} is missing")
 
 
-def _faketime() -> str:
+def faketime() -> str:
+    """Return the path of the library that deceives a process about the time. Raises `NotHere`."""
     for folder in Path("/usr/lib").glob("*/faketime"):
         if (library := folder / "libfaketime.so.1").exists():
             return str(library)

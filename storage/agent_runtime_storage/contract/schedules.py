@@ -46,6 +46,10 @@ class ScheduleStore(Protocol):
 class DueSchedules(Protocol):
     """The schedules of all owners, for workers."""
 
+    async def now(self) -> float:
+        """Return the time by the database's clock, which decides what is due."""
+        ...
+
     async def due(self, *, limit: int = 100) -> list[ScheduleRow]:
         """Return schedules whose time has come, by the database's clock; the oldest first."""
         ...

@@ -108,6 +108,10 @@ class SqlDueSchedules:
         self._driver = driver
         self._sql = load_queries(driver.dialect)
 
+    async def now(self) -> float:
+        [(now,)] = await self._driver.read(self._sql["schedules_now"], {}, owner=None)
+        return float(now)
+
     async def due(self, *, limit: int = 100) -> list[ScheduleRow]:
         due = Statement(self._sql["schedules_due"], {"limit": limit})
         rows = await self._driver.read(due.sql, due.params, owner=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 from collections import Counter
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import pytest
 
 from agent_runtime import Agent, Runtime, Settings
 from tests.cli.service.test_worker import until, worker
+from tests.support.stores import execute
 
 APP = """
 import anyio
@@ -79,4 +81,62 @@ async def test_a_tree_ends_once_whichever_worker_dies(tmp_path: Path, database_u
             bodies = [orjson.loads(call.body)["text"] for node in nodes for call in node.calls]
             results = [orjson.loads(body)["result"] for body in bodies]
             assert results == ["I saw one.", "I saw two.", "I saw three."]
+        assert await runtime.queue.list() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.backends("postgres")
+async def test_sub_agents_in_the_process_of_a_worker_are_taken_over_with_their_agent(
+    tmp_path: Path, database_url: str
+) -> None:
+    app = APP.replace('placement="queue"', 'placement="process"')
+    slow = app.replace("anyio.sleep(0.2)", "anyio.sleep(600)")
+    (tmp_path / "mine.py").write_text(slow)
+    async with Runtime.open(Settings(database_url=database_url), program="mine") as runtime:
+        store = runtime.store_of()
+        one = await runtime.enqueue(Agent(name="boss"), "Look.")
+        with worker(tmp_path, database_url) as stopped:
+            with anyio.fail_after(60):
+                while sum(run.open_node is not None for run in await store.runs.list()) < 4:  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+            stopped.send_signal(signal.SIGSTOP)
+            # Of the agent the lease ends first, and of its sub-agents a little later.
+            for which, seconds in (("IS NULL", 0), ("IS NOT NULL", 3)):
+                await execute(
+                    database_url,
+                    "UPDATE runs SET lease_until = extract(epoch FROM now()) + :seconds "
+                    f"WHERE parent_run_id {which}",
+                    seconds=seconds,
+                )
+            (tmp_path / "mine.py").write_text(app)
+            with worker(tmp_path, database_url):
+                assert (await until(runtime, one.run_id)).status == "succeeded"
+            tree = await runtime.tree(one.run_id)
+            assert Counter(child.status for child in tree.children) == {"succeeded": 3}
+            # It writes nothing more when it goes on.
+            before = await store.runs.list()
+            stopped.send_signal(signal.SIGCONT)
+            await anyio.sleep(2)
+            assert await store.runs.list() == before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.backends("postgres")
+async def test_a_worker_may_pick_a_run_again_that_it_has_just_lost(
+    tmp_path: Path, database_url: str
+) -> None:
+    (tmp_path / "mine.py").write_text(APP.replace("anyio.sleep(0.2)", "anyio.sleep(1)"))
+    async with Runtime.open(Settings(database_url=database_url), program="mine") as runtime:
+        one, store = await runtime.enqueue(Agent(name="boss"), "Look."), runtime.store_of()
+        with worker(tmp_path, database_url):
+            with anyio.fail_after(60):
+                while not await store.runs.list(status=["suspended"]):  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+            for _ in range(2):
+                await anyio.sleep(0.7)
+                await execute(database_url, "UPDATE runs SET lease_until = 0")
+            run = await until(runtime, one.run_id)
+            assert (run.status, run.output) == ("succeeded", b'"All seen."')
         assert await runtime.queue.list() == []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 import anyio
@@ -118,6 +119,23 @@ async def test_many_workers_start_each_time_once(settings: Settings) -> None:
         # One that read it earlier comes too late.
         stale = replace(row, next_at=added.next_at - 240)
         assert not await store.schedules.start(stale, [], next_at=0.0)
+
+
+@pytest.mark.backends("file", "postgres")
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_the_clock_of_the_database_decides_when_a_schedule_begins(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Wrong:
+            return cls.fromtimestamp(time.time() + hours * 3600, tz)
+
+    monkeypatch.setattr("agent_runtime.run.queue.schedules.datetime", Wrong)
+    async with Runtime.open(settings) as runtime:
+        await runtime.schedules.add("one", "* * * * *", Agent(), "Go.", missed="all")
+        [row] = await runtime.schedules.list()
+        assert 0 < row.next_at - row.created_at <= 60
 
 
 @pytest.mark.backends("file")

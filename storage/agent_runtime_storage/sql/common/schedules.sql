@@ -4,6 +4,9 @@
 INSERT INTO schedules (user_id, id, cron, zone, missed, next_at, agent, run, created_at)
 VALUES (:user_id, :id, :cron, :zone, :missed, :next_at, :agent, :run, {now});
 
+-- name: schedules_now
+SELECT {now};
+
 -- name: schedule_columns
 SELECT user_id, id, cron, zone, missed, paused, next_at, last_at, run, created_at, {now}
 FROM schedules

@@ -1,0 +1,1 @@
+"""A cluster on one database: services, workers, faults from outside, what must hold after it."""
