@@ -55,7 +55,7 @@ from agent_runtime.run.takeover import check_free
 from agent_runtime.run.tool_context import ToolContexts, child_resumption
 from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
-from agent_runtime.workflow.steps import to_plain_json
+from agent_runtime.workflow.values import to_plain_json
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.ids import new_id

@@ -100,20 +100,20 @@ def call_digest(tool: Tool, call: ToolCall, given: Mapping[str, Any], folder: st
         folder: where the call would run, if its tool says so.
     """
     where = [folder] if folder else []
-    given = _unordered(dict(given))
+    given = unordered(dict(given))
     return json_digest(call.id, call.name, call.arguments, given, tool.binding(), *where)
 
 
-def _unordered(value: Any) -> Any:
+def unordered(value: Any) -> Any:
     """Return a JSON value with its lists sorted.
 
     A set becomes a list of another order in each process.  The order of real lists still counts:
     the digest also has the arguments as they were written.
     """
     if isinstance(value, dict):
-        return {key: _unordered(one) for key, one in cast("dict[str, Any]", value).items()}
+        return {key: unordered(one) for key, one in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return sorted(map(json_digest, map(_unordered, cast("list[Any]", value))))
+        return sorted(map(json_digest, map(unordered, cast("list[Any]", value))))
     return value
 
 

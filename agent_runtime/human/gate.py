@@ -312,7 +312,7 @@ class Gate:
         known: Mapping[int, tuple[Question, str]],
         gated: GateResult,
     ) -> None:
-        allowed, (agent, asker) = await self._allowed(), await self._asker()
+        allowed, (agent, asker) = await self.allowed(), await self._asker()
         for each in asking:
             one = each.ready
             question, digest = known.get(one.index, (None, ""))
@@ -350,7 +350,7 @@ class Gate:
             **({} if shown == given else {"given": given}),
         }
 
-    async def _allowed(self) -> list[ApprovalRow]:
+    async def allowed(self) -> list[ApprovalRow]:
         """Return the approvals on the run's thread and, for a sub-agent, on its root's thread."""
         store, lease = self.log.store, self.log.lease
         # A person allows a call for the conversation, which is the root's thread.

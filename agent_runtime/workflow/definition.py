@@ -27,14 +27,8 @@ from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.toolset import names_of
 from agent_runtime.workflow.conductor import WorkflowLoop
 from agent_runtime.workflow.history import HistoryLimits, HistoryMessage
-from agent_runtime.workflow.steps import (
-    NAME,
-    NodeIteration,
-    describe_value,
-    function_step,
-    node_tool_result,
-    to_plain_json,
-)
+from agent_runtime.workflow.steps import NAME, NodeIteration, function_step
+from agent_runtime.workflow.values import describe_value, node_tool_result, to_plain_json
 from agent_runtime_storage.contract.records.log import Run
 
 P = ParamSpec("P")
