@@ -100,7 +100,7 @@ class NodeGate:
 
     async def _known(self) -> dict[Key, tuple[Question, str]]:
         """Return the last question about each node, with its digest, that its result came after."""
-        # Of a node that has a result, the question is answered: it is asked about anew.
+        # Of a node that has a result, the question is answered: it is asked about again.
         again = {
             step.key
             for step in self.steps

@@ -384,6 +384,9 @@ class WorkflowContext(Generic[Deps]):
         """Return a node that delegates a task."""
         known = {field.name: getattr(assignment, field.name) for field in fields(assignment)}
         tools = names_of(assignment.tools)
+        if not assignment.asking:
+            # As logs have it that were written when no sub-agent could ask.
+            del known["asking"]
         step: NodeIteration
 
         async def run(context: ToolContext) -> ToolResult:

@@ -216,7 +216,7 @@ async def test_an_answer_after_the_workflow_was_cancelled_is_refused(database_ur
         assert await runtime.cancel(waits.run_id) == [waits.run_id]
         with pytest.raises(QuestionClosed, match="withdrawn"):
             await runtime.answer(waits.questions[0].id, True)
-        # The approval of a run that was cancelled is void: it asks anew.
+        # The approval of a run that was cancelled is void: it asks again.
         again = await runtime.resume(waits.run_id, release)
         assert again.questions and again.questions[0].id != waits.questions[0].id
         assert ran == ["checked 7"]
