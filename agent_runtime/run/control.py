@@ -342,15 +342,20 @@ class RunControl:
         run_id: str | None = None,
         status: QuestionStatus | None = "open",
         user: str | None = None,
+        background: bool = True,
     ) -> list[Question]:
         """Return questions, by default those that are open, oldest first.
 
         Those of a run or of a thread's runs, including their sub-agents; or the newest 1,000 of
         the owner.
+
+        Args:
+            background: of a run, whether with those of its background tasks, for which it does not
+                wait.
         """
         store = self.store_of(user)
         if run_id is not None:
-            questions = await questions_of(store, run_id, status, apart=True)
+            questions = await questions_of(store, run_id, status, apart=background)
             return [one for one in questions if thread in (None, one.thread_id)]
         if thread is not None:
             return await questions_on(store, thread, status)

@@ -91,6 +91,7 @@ async def test_a_task_waits_for_its_approval_and_goes_on_by_itself(
         question = await asked(runtime)
         assert (question.tool, question.role, question.task_key) == ("erase", "worker", "k")
         assert await runtime.questions(run_id=first.run_id) == [question]
+        assert await runtime.questions(run_id=first.run_id, background=False) == []
         assert erased == [] and await statuses(runtime.store_of()) == {"k": "waiting"}
 
         assert await runtime.answer(question.id, allow)
