@@ -440,7 +440,8 @@ class Runtime(RunControl):
             remembers=isinstance(agent, Agent) or (agent.remembers and not child),
             memory_models=self._memory_models,
         )  # fmt: skip
-        check_setup(setup, self.settings, budget, rules=isinstance(agent, Agent) and not child)
+        nodes = isinstance(agent, Workflow)
+        check_setup(setup, self.settings, budget, rules=not child, nodes=nodes)
         return setup
 
     def _state(

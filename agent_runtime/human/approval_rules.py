@@ -117,17 +117,20 @@ def unordered(value: Any) -> Any:
     return value
 
 
-def check_rules(rules: Sequence[ApprovalRule], tools: Toolset) -> list[str]:
+def check_rules(rules: Sequence[ApprovalRule], tools: Toolset, *, nodes: bool = False) -> list[str]:
     """Check that each rule names a tool of the run, and arguments that this tool has.
 
-    Returns warnings about rules that only a sub-agent's tools might match.
+    Returns warnings about rules that only a sub-agent's tools, or a workflow's nodes, might match.
+
+    Args:
+        nodes: whether the run is a workflow's, whose nodes are not known before they run.
 
     Raises:
         ConfigError: a rule can never match.
     """
     known = list(tools.every())
     # Such a tool may run agents whose tools are not known here, so a rule may be for one of them.
-    open_ended = any(map(_may_run_agents, known))
+    open_ended = nodes or any(map(_may_run_agents, known))
     warnings: list[str] = []
     for place, rule in enumerate(rules, 1):
         named = [tool for tool in known if _names(rule, tool.name)]
@@ -142,7 +145,8 @@ def check_rules(rules: Sequence[ApprovalRule], tools: Toolset) -> list[str]:
             if not open_ended and "__" not in rule.tool:
                 cure = f"The tools are: {names}. Correct the name, or leave the rule out."
                 raise ConfigError(problem, cure=cure)
-            warnings.append(f"{problem} It asks only where an agent has such a tool.")
+            where = ", or a node that name" if nodes else ""
+            warnings.append(f"{problem} It asks only where an agent has such a tool{where}.")
     return warnings
 
 

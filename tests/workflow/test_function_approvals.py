@@ -183,6 +183,26 @@ async def test_rules_of_the_settings_ask_about_plain_functions(database_url: str
 
 
 @FILE
+async def test_a_rule_about_an_argument_that_the_function_has_not_asks(database_url: str) -> None:
+    settings = Settings(database_url=database_url, approve="check:verison=8")
+    async with Runtime.open(settings) as runtime:
+        waits = await runtime.run(release, "Go.")
+    assert sorted(one.tool for one in waits.questions) == ["check", "ship"] and ran == []
+
+
+@FILE
+async def test_a_rule_that_may_match_no_node_is_warned_of(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which nodes there will be is not known when the run begins, so it is no error."""
+    settings = Settings(database_url=database_url, approve="chekc,bash,write_file:path=/etc/*")
+    async with Runtime.open(settings) as runtime:
+        await runtime.run(release, "Go.")
+    [warned] = [one.message for one in caplog.records if "AGENT_RUNTIME_APPROVE" in one.message]
+    assert "in rule 1: chekc" in warned and "or a node that name" in warned
+
+
+@FILE
 async def test_a_nested_workflows_function_suspends_all_above(runtime: Runtime) -> None:
     async def outer(w: WorkflowContext) -> Any:
         return await w.workflow("inner", release, "Go.")
