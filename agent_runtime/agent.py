@@ -111,10 +111,11 @@ class Delegation:
 
     Attributes:
         tools: names of the agent's tools, or patterns of them such as `files__*`; None for all but
-            those of MCP servers, which have to be named.  The runtime's tools for planning,
-            delegating and asking the user are never given.  A sub-agent's call that needs an
-            approval suspends the agent's run too; in the background it is refused.
+            those of MCP servers, which have to be named.  The runtime's tools for planning and
+            delegating are never given.  A sub-agent's call that needs an approval suspends the
+            agent's run too; in the background it suspends the sub-agent's alone.
         models: names of further models, apart from the agent's own.
+        asking: whether sub-agents may ask the user; None if the agent itself may.
         placement: where sub-agents run: in the `process` of the agent, or, if the agent's own run
             is one of the queue, on any worker that has the agent (`queue`).  An agent that waits
             for such sub-agents takes no worker's slot.
@@ -123,6 +124,7 @@ class Delegation:
     tools: Sequence[str] | None = None
     models: Sequence[str] = ()
     placement: Literal["process", "queue"] = "process"
+    asking: bool | None = None
 
 
 class Runnable(Generic[Output]):
@@ -175,7 +177,7 @@ class Agent(Runnable[Output]):
         delegation: whether the model may delegate tasks to sub-agents, with the tool `delegate`;
             a `Delegation` limits what they get.
         asking: whether the model may ask the user, with the tool `ask_user`; the run is suspended
-            until there is an answer.  Calls of a sub-agent are refused.
+            until there is an answer.  Sub-agents may ask too; see `Delegation`.
     """
 
     model: str | Model | None = None

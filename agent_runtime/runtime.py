@@ -44,6 +44,8 @@ from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.process.tracing import traced, traced_again
+from agent_runtime.run.queue.background_tasks import resuming_task
+from agent_runtime.run.queue.control import cancel_tree
 from agent_runtime.run.queue.enqueue import Agents
 from agent_runtime.run.queue.tokens import carrier_of
 from agent_runtime.run.queue.worker import Starter, Worker
@@ -55,7 +57,7 @@ from agent_runtime.run.takeover import check_free
 from agent_runtime.run.tool_context import ToolContexts, child_resumption
 from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
-from agent_runtime.workflow.steps import to_plain_json
+from agent_runtime.workflow.values import to_plain_json
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.ids import new_id
@@ -161,8 +163,6 @@ class Runtime(RunControl):
             await self.host.close()
             await self.store.close()
 
-    # Running
-
     async def run(
         self,
         agent: Runnable[Output],
@@ -237,6 +237,7 @@ class Runtime(RunControl):
         raises `NodeFailed`.  A run that had used up its steps gets as many again.
 
         Args:
+            agent: of the run; of a background task, the agent that delegated it.
             rerun, accept, fail: what is to become of such calls, also of sub-agents' (see
                 `interrupted`), by tool, node or id: run it again; take a value as its result; let
                 it fail, with a reason if it is a mapping.
@@ -259,7 +260,8 @@ class Runtime(RunControl):
             run = await store.runs.get(run_id)
             if imported:
                 run = await vouch_for(store, run, tree_budget(self.settings))
-            return await self._resume(store, run, agent, listener, deps=deps, decisions=decisions)
+            async with resuming_task(store, run, agent, self.host.mcp, self.settings) as its:
+                return await self._resume(store, run, its, listener, deps=deps, decisions=decisions)
 
         result = await self.host.admitted(listener, resumed, run_id)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
@@ -366,14 +368,13 @@ class Runtime(RunControl):
             node = await node_memory.load_node_run(node, agent, store, setup.info.takes)
         if not child:
             await require_room(store, setup.limits, thread)
+        spec = replace(spec, workflow=isinstance(agent, Workflow), node_memory=node and node.spec)
         request = RunRequest(
-            run_id=run_id,
-            thread_id=thread,
-            agent=encodable(agent.name),
+            run_id=run_id, thread_id=thread, agent=encodable(agent.name),
             task=node_memory.task_message(agent, task),
             # A tree has one budget, on its root.
             budget=budget if parent is None else Budget(),
-            on_event=on_event, spec=_spec_of(spec, agent, node), parent=parent, lease=lease,
+            on_event=on_event, spec=spec, parent=parent, lease=lease,
             before=(*(node.before if node else ()), *before),
             left_out=node.left_out if node else 0,
             files=tuple(files), max_file_bytes=self.settings.max_file_bytes,
@@ -444,16 +445,16 @@ class Runtime(RunControl):
             remembers=isinstance(agent, Agent) or (agent.remembers and not child),
             memory_models=self._memory_models,
         )  # fmt: skip
-        check_setup(setup, self.settings, budget, rules=isinstance(agent, Agent) and not child)
+        nodes = isinstance(agent, Workflow)
+        check_setup(setup, self.settings, budget, rules=not child, nodes=nodes)
         return setup
 
     def _state(
         self, log: RunLog, setup: RunSetup, spec: RunSpec, decisions: Decisions, *,
         task: Entry | None, limit: int, seen: SeenFiles | None = None,
     ) -> RunState:  # fmt: skip
-        resume = child_resumption(
-            log, partial(self._resume, deps=setup.deps, decisions=decisions, inherited=True)
-        )
+        again = partial(self._resume, deps=setup.deps, decisions=decisions, inherited=True)
+        resume, cancel = child_resumption(log, again), partial(cancel_tree, log.store)
         tools = ToolContexts(
             log=log,
             deps=setup.deps,
@@ -462,7 +463,7 @@ class Runtime(RunControl):
             settings=self.settings,
             run_child=self._run,
             planner=Planner(log),
-            delegation=DelegationServices.of(self.settings, resume, self.host.background),
+            delegation=DelegationServices.of(self.settings, resume, self.host.background, cancel),
             resume_child=resume,
             shell=self.host.shells.of(log.store, log.lease.thread_id, log.lease.run_id),
             sources=setup.context.sources,
@@ -494,11 +495,6 @@ class Runtime(RunControl):
             if days := settings.node_memory_keep_days:
                 host.background.start(prune_daily(log.store, days=days))
         return await result_of(log.store, log.lease, finish, log.steps, state.setup.output)
-
-
-def _spec_of(spec: RunSpec, agent: Agent | Workflow, node: node_memory.NodeRun | None) -> RunSpec:
-    workflow = isinstance(agent, Workflow)
-    return replace(spec, workflow=workflow, node_memory=node.spec if node else None)
 
 
 def _offline_model() -> Model:

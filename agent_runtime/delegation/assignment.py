@@ -35,6 +35,16 @@ questions: if something is missing, do what you can and say what you could not d
 - Report only what you have seen and done. If you fail, say how far you came and what stopped you.
 - Your last answer must contain the whole result: nothing else that you write is read."""
 ANSWER = "Your last answer, as text, is the result."
+_ALONE = (
+    "and nobody can answer questions: if something is missing, do what you can and say what you "
+    "could not do."
+)
+_ASKS = (
+    "and you can ask the user by ask_user: only what you can neither find out nor leave open, for "
+    "your work stops until they answer."
+)
+ASKING_PROTOCOL = PROTOCOL.replace(_ALONE, _ASKS)
+"""The protocol of a sub-agent that may ask the user."""
 TYPED = "Return the result with the tool final_result; nothing else ends the task."
 
 MOST_KEY = 200
@@ -68,6 +78,7 @@ class Assignment:
         max_steps: the most model calls, up to `AGENT_RUNTIME_SUB_AGENT_MAX_STEPS`; None for that.
         diagnosis: of a further attempt: why the last one failed.
         fix_applied: of a further attempt: what is different now.
+        asking: whether it may ask the user, where the call can wait for the answer.
     """
 
     role: str
@@ -82,6 +93,7 @@ class Assignment:
     max_steps: int | None = None
     diagnosis: str = ""
     fix_applied: str = ""
+    asking: bool = False
 
     @property
     def key(self) -> str:
@@ -100,7 +112,8 @@ class Assignment:
 
     def system(self) -> str:
         """Return the system prompt."""
-        parts = [PROTOCOL, _block("role", self.role), _block("instructions", self.instructions)]
+        protocol = ASKING_PROTOCOL if self.asking else PROTOCOL
+        parts = [protocol, _block("role", self.role), _block("instructions", self.instructions)]
         return "\n\n".join(filter(None, parts))
 
     def message(self, attempts: str = "") -> str:

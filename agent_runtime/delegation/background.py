@@ -1,15 +1,16 @@
 """Background tasks: child runs that no call waits for, whose outcomes come as messages.
 
 Such a run works in the runtime's own tasks.  It outlives the run that delegated it, and stops, to
-be resumed, when the runtime closes.  A durable job records the message that is still owed, so
-whoever next works on the thread can send what a dead process could not.  A task whose process died
-is reported too.
+be resumed, when the runtime closes.  One that asks a person is suspended, and continues after the
+answer.  A durable job records the message that is still owed, so whoever next works on the thread
+can send what a dead process could not.  A task whose process died is reported too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,8 +32,9 @@ from agent_runtime.delegation.request import (
 )
 from agent_runtime.errors import AgentRuntimeError, ToolError
 from agent_runtime.events import Event
+from agent_runtime.human.waiting import asks_apart, closed_at
 from agent_runtime.log import leases
-from agent_runtime.log.run_spec import DelegationRecord, delegation_record
+from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage.contract.records.log import ACTIVE, Job, Run
 from agent_runtime_storage.contract.store import UserStore
@@ -48,7 +50,12 @@ CLAIM_SECONDS = 5.0
 TRIES = 20
 """How often a process tries to claim its own job while another process holds it."""
 
-TaskStatus = Literal["running", "interrupted", "succeeded", "failed", "cancelled"]
+ANSWER_SECONDS = 0.2, 5.0
+"""How often a process looks whether a task's question is closed: at first, and later."""
+LEFT_SECONDS = 30.0
+"""After its questions are closed, a task that nobody has resumed within this time is left."""
+
+TaskStatus = Literal["running", "waiting", "interrupted", "succeeded", "failed", "cancelled"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +65,8 @@ class BackgroundTask:
     """A background task.
 
     Attributes:
-        status: `interrupted` if its process died or closed its runtime; it can be resumed.
+        status: `waiting` if it asks a person.  `interrupted` if its process died or closed its
+            runtime, also while it asked; it can be resumed, after the answer.
         created_at: seconds since the epoch.
     """
 
@@ -76,18 +84,20 @@ async def tasks_of(store: UserStore, thread_id: str) -> list[BackgroundTask]:
     for run in await store.runs.list(parent_thread_id=thread_id, limit=1000):
         record = delegation_record(run)
         if record is not None and record.background:
-            tasks.append(_task(run, record))
+            status = await status_of(store, run)
+            tasks.append(
+                BackgroundTask(run.id, record.key, record.action, status, run.steps, run.created_at)
+            )
     return tasks
 
 
-def _task(run: Run, record: DelegationRecord) -> BackgroundTask:
-    return BackgroundTask(
-        run.id, record.key, record.action, status_of(run), run.steps, run.created_at
-    )
-
-
-def status_of(run: Run) -> TaskStatus:
+async def status_of(store: UserStore, run: Run) -> TaskStatus:
     """Return a task's status as seen from outside its process."""
+    if asks_apart(run):
+        closed = await closed_at(store, run.id)
+        # Its process resumes it soon after the answer, and a worker one that is in the queue.
+        if is_placed(run) or closed is None or time.time() - closed < LEFT_SECONDS:
+            return "waiting"
     match run.status:
         case "succeeded" | "failed":
             return run.status
@@ -117,7 +127,7 @@ async def begin_background_task(
     again = request.own
     if again is None and request.before:
         last, record = request.before[-1]
-        if record.background and status_of(last) == "interrupted":
+        if record.background and await status_of(store, last) == "interrupted":
             again = last
     if again is not None and not is_placed(again) and not is_interrupted(again):
         # It ended before a crash; its message was sent or will be.
@@ -129,7 +139,7 @@ async def begin_background_task(
     await order.turn(context.call_id)
     async with services.starting:
         order.leave(context.call_id)
-        await _check(store, thread_id, request.record.key)
+        await _check(store, thread_id, request.record.key, again)
         work = _BackgroundRun(context, services, request, again)
         task = services.background.start(work.run())
         try:
@@ -173,11 +183,18 @@ async def _place(
     return Outcome("running", task_key=key, attempt=request.attempt, run_id=run.id)
 
 
-async def _check(store: UserStore, thread_id: str, key: str) -> None:
-    """Refuse a task that is running already, or one too many.  Raises `ToolError`."""
-    running = [one for one in await tasks_of(store, thread_id) if one.status == "running"]
-    if any(one.key == key for one in running):
-        raise ToolError(f"The task {key!r} is running already.", cure="Wait for its message.")
+async def _check(store: UserStore, thread_id: str, key: str, again: Run | None = None) -> None:
+    """Refuse a task that is running already, or one too many.  Raises `ToolError`.
+
+    Args:
+        again: the task's own run, if it is resumed.
+    """
+    tasks = [one for one in await tasks_of(store, thread_id) if not again or again.id != one.run_id]
+    running = [one for one in tasks if one.status in ("running", "waiting")]
+    for one in running:
+        if one.key == key:
+            problem = "waits for the user" if one.status == "waiting" else "is running already"
+            raise ToolError(f"The task {key!r} {problem}.", cure="Wait for its message.")
     if len(running) >= MOST_RUNNING:
         names = ", ".join(one.key for one in running)
         raise ToolError(
@@ -215,13 +232,8 @@ class _BackgroundRun:
 
     async def run(self) -> None:
         """Run the task to its end and send its message; if cancelled, leave both to be resumed."""
-        context, services = self.context, self.services
         try:
-            if self.again is None:
-                await run_delegated(context, services, self.request, self._on_event)
-            else:
-                agent = sub_agent_for(self.request.assignment, context, services.max_steps)
-                await services.resume(self.again, agent, on_event=self._on_event)
+            await self._work()
         except Exception as error:
             self.failure = error
         except asyncio.CancelledError:
@@ -237,6 +249,34 @@ class _BackgroundRun:
             await self._send()
         except AgentRuntimeError as error:
             _log.warning("The message of task %s will be sent later: %s", self.run_id, error)
+
+    async def _work(self) -> None:
+        context, services, run = self.context, self.services, self.again
+        if run is None:
+            await run_delegated(context, services, self.request, self._on_event)
+        elif asks_apart(run):
+            # This call began it before a crash; it cannot go on before the answer.
+            self.run_id = run.id
+            self.begun.set()
+        else:
+            await self._resume(run)
+        while (run := await self._answered()) is not None:
+            await self._resume(run)
+
+    async def _resume(self, run: Run) -> None:
+        services = self.services
+        agent = sub_agent_for(self.request.assignment, self.context, services.max_steps)
+        await services.resume(run, agent, on_event=self._on_event)
+
+    async def _answered(self) -> Run | None:
+        """Wait until the run asks nothing more; None if it is over or another process has it."""
+        store, (seconds, most) = self.context.store, ANSWER_SECONDS
+        while asks_apart(run := await store.runs.get(self.run_id)):
+            if await closed_at(store, run.id) is not None:
+                return run
+            await anyio.sleep(seconds)
+            seconds = min(seconds * 1.2, most)
+        return None
 
     def _on_event(self, event: Event) -> None:
         if event.kind == "run-start" and not self.run_id:
@@ -266,6 +306,18 @@ async def queue_delivery(store: UserStore, thread_id: str, run_id: str) -> str:
     while not await store.jobs.enqueue(thread_id, JOB, f"{run_id}/{number}", b""):
         number += 1
     return f"{run_id}/{number}"
+
+
+async def require_delivery(store: UserStore, thread_id: str, run_id: str) -> None:
+    """Record that a thread is owed a message about a run's end, unless one is owed already."""
+    number = 1
+    while not await store.jobs.enqueue(thread_id, JOB, f"{run_id}/{number}", b""):
+        key = f"{run_id}/{number}"
+        job = await store.jobs.claim(JOB, seconds=CLAIM_SECONDS, thread_id=thread_id, key=key)
+        if job is not None:
+            await store.jobs.fail(job, retry_after=0, detail="It is resumed.")
+            return
+        number += 1
 
 
 @asynccontextmanager
@@ -318,14 +370,16 @@ async def deliver_results(store: UserStore, thread_id: str, max_bytes: int) -> N
 async def _deliver(store: UserStore, job: Job, max_bytes: int) -> bool:
     """Send a job's message if its run has ended; return whether it has."""
     run = await store.runs.get(job.key.partition("/")[0])
-    record, status = delegation_record(run), status_of(run)
-    if status == "running":
+    record, status = delegation_record(run), await status_of(store, run)
+    if status in ("running", "waiting"):
         return False
     key = record.key if record is not None else run.id
     if status == "interrupted":
+        died = "its process died"
         text = (
-            f"The background task {key!r} (run {run.id}) was interrupted: its process died. To "
-            "resume it, delegate it again in the background with the same task_key."
+            f"The background task {key!r} (run {run.id}) was interrupted: "
+            f"{died + ' while it asked the user, who has answered' if asks_apart(run) else died}. "
+            "To resume it, delegate it again in the background with the same task_key."
         )
     else:
         attempt = await attempt_number(store, job.thread_id, key, run)

@@ -60,6 +60,7 @@ async def delegate(
     background: bool = False,
     waits: bool = False,
     placed: Mapping[str, Any] | None = None,
+    queued: bool = False,
 ) -> Outcome:
     """Have a sub-agent do a task in its own run and thread; return how it ended.
 
@@ -74,14 +75,20 @@ async def delegate(
         waits: whether the call can wait for a person, as the tool `delegate` can.  If the
             sub-agent then asks for an approval, the outcome's status is `waiting` and the same
             call has to be made again.  Otherwise calls that need an approval are refused.
-        placed: what another worker builds the sub-agent from; if the run is one of the queue, so is
-            the sub-agent's then, and the outcome's status is `waiting` until that has ended.
+        placed: what another process builds the sub-agent from; if the run is one of the queue, so
+            is the sub-agent's then, and the outcome's status is `waiting` until that has ended.
+        queued: whether it is one of the queue in that case.
     """
     try:
         # The tool's own timeout does not count the sub-agent's work, which has limits of its own.
         with context.timer.paused():
             services, request = await _request(
-                context, assignment, background=background, waits=waits, placed=placed
+                context,
+                assignment,
+                background=background,
+                waits=waits,
+                placed=placed,
+                queued=queued,
             )
             return await _delegate(context, services, request)
     except (ToolError, ConfigError) as error:
@@ -167,6 +174,7 @@ async def _request(
     background: bool,
     waits: bool,
     placed: Mapping[str, Any] | None,
+    queued: bool,
 ) -> tuple[DelegationServices, DelegationRequest]:
     """Return the services of the run, and the request for a task.
 
@@ -183,24 +191,33 @@ async def _request(
     # A tool may delegate equal tasks several times in one call; by their order a repeated call
     # finds the run of each.
     services.asked[context.call_id, key] += 1
-    depth = 1 + await _depth(store, context.run_id)
+    above, depth = await _above(store, context.run_id)
+    depth += 1
     if depth > services.depth:
         raise ToolError(
             "A sub-agent cannot delegate here.",
             cure="AGENT_RUNTIME_DELEGATION_DEPTH says how deep it may.",
         )
-    waits = waits and not background and await waiting.may_wait(store, context.run_id)
+    waits = waits and (background or await waiting.may_wait(store, context.run_id))
     if context.service(ChildQueue) is None or not (waits or background):
         # Only a run of the queue that can be suspended is woken by runs below it.
-        placed = None
+        queued = False
     record = record_delegation(
-        assignment, context.call_id, index, depth, background=background, waits=waits, placed=placed
+        assignment,
+        context.call_id,
+        index,
+        depth,
+        background=background,
+        waits=waits,
+        placed=placed if queued else None,
+        built=placed if background and not queued else None,
+        apart=background or above,
     )
     runs = await earlier_runs(store, context.thread_id, key)
     own = next((one for one in runs if is_own(*one, context, record)), None)
     if own is not None:
         # It goes on where it began, whatever the agent says of placement now.
-        record = replace(record, placed=own[1].placed)
+        record = replace(record, placed=own[1].placed, built=own[1].built)
     before = [one for one in runs if own is None or one[0].id != own[0].id]
     return services, DelegationRequest(assignment, record, before, own and own[0])
 
@@ -243,10 +260,11 @@ async def _mark(
         _log.warning("The plan item of task %s is not updated: %s", request.record.key, error)
 
 
-async def _depth(store: UserStore, run_id: str | None) -> int:
-    """Return the number of sub-agents from the root down to a run."""
-    depth = 0
+async def _above(store: UserStore, run_id: str | None) -> tuple[bool, int]:
+    """Return whether a run is in the background, and the sub-agents from the root down to it."""
+    apart, depth = False, 0
     while run_id is not None:
         run = await store.runs.get(run_id)
-        depth, run_id = depth + (delegation_record(run) is not None), run.parent_run_id
-    return depth
+        record, run_id = delegation_record(run), run.parent_run_id
+        apart, depth = apart or (record is not None and record.apart), depth + (record is not None)
+    return apart, depth

@@ -80,6 +80,7 @@ class DelegationServices:
         resume: resumes a child run that stopped, as a part of the call.  `on_event` gets its
             events too, and is the only listener once the calling run is over.
         background: holds the runs that no call waits for.
+        cancel: cancels a run and all below it.
         slots: limits how many sub-agents work at once; the others wait.
         depth: the most levels of sub-agents.
         max_steps: the most steps of one sub-agent.
@@ -90,6 +91,7 @@ class DelegationServices:
 
     resume: ResumeSubAgent
     background: DetachedTasks
+    cancel: Callable[[str], Awaitable[object]]
     slots: anyio.Semaphore
     depth: int
     max_steps: int
@@ -99,12 +101,16 @@ class DelegationServices:
 
     @classmethod
     def of(
-        cls, settings: Settings, resume: ResumeSubAgent, background: DetachedTasks
+        cls,
+        settings: Settings,
+        resume: ResumeSubAgent,
+        background: DetachedTasks,
+        cancel: Callable[[str], Awaitable[object]],
     ) -> DelegationServices:
         """Return the services of a run under these settings."""
         slots = anyio.Semaphore(settings.delegation_parallel)
         steps = settings.sub_agent_max_steps
-        return cls(resume, background, slots, settings.delegation_depth, steps)
+        return cls(resume, background, cancel, slots, settings.delegation_depth, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,8 @@ def record_delegation(
     background: bool = False,
     waits: bool = False,
     placed: Mapping[str, Any] | None = None,
+    built: Mapping[str, Any] | None = None,
+    apart: bool = False,
 ) -> DelegationRecord:
     """Return the record of a call that begins a sub-agent's run."""
     action = f"{assignment.role.strip()}: {assignment.instructions.strip()}"
@@ -150,6 +158,8 @@ def record_delegation(
         background=background,
         waits=waits,
         placed=placed,
+        built=built,
+        apart=apart,
     )
 
 
@@ -163,7 +173,7 @@ async def run_delegated(
     request: DelegationRequest,
     on_event: Callable[[Event], None] | None = None,
 ) -> None:
-    """Run a task to its end in a new child run.  Raises what the run raises."""
+    """Run a task in a new child run until it ends or is suspended.  Raises what the run raises."""
     record, assignment = request.record, request.assignment
     entries = await attempts(
         context.store, request.before, diagnosis=record.diagnosis, fix_applied=record.fix_applied
@@ -199,6 +209,7 @@ def sub_agent(
         context=sources.for_tools(tools),
         # The model chooses within the setting, not beyond it.
         max_steps=min(assignment.max_steps or max_steps, max_steps),
+        asking=assignment.asking,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 import anyio
 
 from agent_runtime.delegation.background import BackgroundTask, deliver_results, tasks_of
+from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.errors import ToolError
 from agent_runtime.human.posting import InboxLimits, post_message
 from agent_runtime.memory.transcript import time_of
@@ -41,10 +42,11 @@ async def tasks(
     chosen = next((one for one in known if task.strip() in (one.run_id, one.key)), None)
     if chosen is None:
         raise ToolError(f"There is no background task {task[:80]!r}.", cure="List them first.")
-    if chosen.status != "running":
+    if chosen.status not in ("running", "waiting"):
         raise ToolError(f"The task {chosen.key!r} is not running: {chosen.status}.")
     if action == "cancel":
-        await context.store.runs.cancel(chosen.run_id)
+        services = context.service(DelegationServices)
+        await (services.cancel if services else context.store.runs.cancel)(chosen.run_id)
         return f"The task {chosen.key!r} is being cancelled."
     if not text.strip():
         raise ToolError("The message is empty.", cure="Give a text.")
@@ -56,7 +58,7 @@ async def tasks(
 
 async def _wait(context: ToolContext) -> str:
     store, thread_id = context.store, context.thread_id
-    quiet = 0
+    quiet, known = 0, list[BackgroundTask]()
     # Waiting is not this tool's own work, so its timeout does not apply.
     with context.timer.paused():
         while quiet < QUIET_POLLS:
@@ -69,13 +71,15 @@ async def _wait(context: ToolContext) -> str:
             # A task that has ended sends its message soon after.
             quiet = 0 if any(one.status == "running" for one in known) else quiet + 1
             await anyio.sleep(POLL_SECONDS)
-    return "No task is running, and no message has arrived."
+    asking = [repr(one.key) for one in known if one.status == "waiting"]
+    waits = f" The user has yet to answer what {', '.join(asking)} asks." if asking else ""
+    return f"No task is running, and no message has arrived.{waits}"
 
 
 async def tasks_note(context: ToolContext) -> str:
-    """List the tasks that are running or interrupted, for the state note."""
+    """List the tasks that are not over, for the state note."""
     known = await tasks_of(context.store, context.thread_id)
-    open_tasks = [one for one in known if one.status in ("running", "interrupted")]
+    open_tasks = [one for one in known if one.status in ("running", "waiting", "interrupted")]
     if not open_tasks:
         return ""
     return f"Your background tasks:\n{format_tasks(open_tasks, context.timezone)}"

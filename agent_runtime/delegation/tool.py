@@ -137,6 +137,7 @@ class Delegator:
             max_steps=max_steps,
             diagnosis=diagnosis,
             fix_applied=fix_applied,
+            asking=self.asking,
         )
         services = context.service(DelegationServices)
         # Before anything is awaited: a slot goes to the call that comes first in the answer.
@@ -156,24 +157,21 @@ class Delegator:
         """Check the assignment and delegate it; return its outcome, or why it is refused."""
         try:
             _check_model(model, self.policy.models)
-            given = _given(tools, self._allowed(background=background))
+            given = _given(tools, self.allowed)
             assignment = await self._checked(context, assignment, given, output_schema)
         except (ToolError, ConfigError) as error:
             return refused_outcome(str(error), assignment.key).tool_result()
-        placed = None
-        if self.policy.placement == "queue":
-            placed = _placed(assignment, model, [one.name for one in given], output_schema)
+        placed = _placed(assignment, model, [one.name for one in given], output_schema)
         return _result(
             await delegate_task(
-                context, assignment, background=background, waits=True, placed=placed
+                context,
+                assignment,
+                background=background,
+                waits=True,
+                placed=placed,
+                queued=self.policy.placement == "queue",
             )
         )
-
-    def _allowed(self, *, background: bool) -> Mapping[str, Tool]:
-        """Return the tools that may be given; no background task can wait for an approval."""
-        if not background:
-            return self.allowed
-        return {name: one for name, one in self.allowed.items() if one.needs_approval is not True}
 
     async def _checked(
         self,
@@ -203,6 +201,12 @@ class Delegator:
         # The names of the policy are of this agent's tools; the sub-agent may have fewer.
         return replace(self.agent, delegation=replace(self.policy, tools=None))
 
+    @property
+    def asking(self) -> bool:
+        """Whether its sub-agents may ask the user."""
+        own = self.policy.asking
+        return self.agent.asking if own is None else own
+
     def placed(self, data: Mapping[str, Any]) -> tuple[Assignment, Delegator]:
         """Return the assignment that a call placed in the queue, and what its agent delegates by.
 
@@ -216,6 +220,8 @@ class Delegator:
             artifacts=data["artifacts"],
             model=data["model"] or self.agent.model,
             max_steps=data["max_steps"],
+            # As it began: its prompt says whether somebody answers.
+            asking=data.get("asking") is True,
         )
         below = delegator_of(self._inner, Toolset(given), levels=self.levels - 1)
         return self._equipped(assignment, given, data["output_schema"]), below
@@ -249,6 +255,7 @@ def _placed(
         "artifacts": [encodable(one) for one in assignment.artifacts],
         "model": model,
         "max_steps": assignment.max_steps,
+        "asking": assignment.asking,
         "tools": list(tools),
         "output_schema": output_schema,
     }

@@ -100,34 +100,37 @@ def call_digest(tool: Tool, call: ToolCall, given: Mapping[str, Any], folder: st
         folder: where the call would run, if its tool says so.
     """
     where = [folder] if folder else []
-    given = _unordered(dict(given))
+    given = unordered(dict(given))
     return json_digest(call.id, call.name, call.arguments, given, tool.binding(), *where)
 
 
-def _unordered(value: Any) -> Any:
+def unordered(value: Any) -> Any:
     """Return a JSON value with its lists sorted.
 
     A set becomes a list of another order in each process.  The order of real lists still counts:
     the digest also has the arguments as they were written.
     """
     if isinstance(value, dict):
-        return {key: _unordered(one) for key, one in cast("dict[str, Any]", value).items()}
+        return {key: unordered(one) for key, one in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return sorted(map(json_digest, map(_unordered, cast("list[Any]", value))))
+        return sorted(map(json_digest, map(unordered, cast("list[Any]", value))))
     return value
 
 
-def check_rules(rules: Sequence[ApprovalRule], tools: Toolset) -> list[str]:
+def check_rules(rules: Sequence[ApprovalRule], tools: Toolset, *, nodes: bool = False) -> list[str]:
     """Check that each rule names a tool of the run, and arguments that this tool has.
 
-    Returns warnings about rules that only a sub-agent's tools might match.
+    Returns warnings about rules that only a sub-agent's tools, or a workflow's nodes, might match.
+
+    Args:
+        nodes: whether the run is a workflow's, whose nodes are not known before they run.
 
     Raises:
         ConfigError: a rule can never match.
     """
     known = list(tools.every())
     # Such a tool may run agents whose tools are not known here, so a rule may be for one of them.
-    open_ended = any(map(_may_run_agents, known))
+    open_ended = nodes or any(map(_may_run_agents, known))
     warnings: list[str] = []
     for place, rule in enumerate(rules, 1):
         named = [tool for tool in known if _names(rule, tool.name)]
@@ -142,7 +145,8 @@ def check_rules(rules: Sequence[ApprovalRule], tools: Toolset) -> list[str]:
             if not open_ended and "__" not in rule.tool:
                 cure = f"The tools are: {names}. Correct the name, or leave the rule out."
                 raise ConfigError(problem, cure=cure)
-            warnings.append(f"{problem} It asks only where an agent has such a tool.")
+            where = ", or a node that name" if nodes else ""
+            warnings.append(f"{problem} It asks only where an agent has such a tool{where}.")
     return warnings
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from agent_runtime.errors import ToolError
@@ -266,13 +267,14 @@ class Gate:
         """Apply the answers about interrupted calls, or ask; return the calls to run again."""
         again: list[ReadyCall] = []
         decided = await self.resolutions() if interrupted else {}
+        _, asker = await self._asker() if interrupted else ("", {})
         for one in interrupted:
             key = exchange.seq, one.index
             resolution = decided.get(key)
             if key not in decided:
                 if await self.may_ask():
                     del gated.done[one.index]
-                    self.ask_about(gated, *key, one.call, exchange.message.text)
+                    self.ask_about(gated, *key, one.call, exchange.message.text, asker)
             elif isinstance(resolution, Rerun):
                 del gated.done[one.index]
                 again.append(one)
@@ -289,7 +291,13 @@ class Gate:
         return await answered_resolutions(self.log.store, self.log.lease)
 
     def ask_about(
-        self, gated: GateResult, node: int, index: int, call: ToolCall, why: str = ""
+        self,
+        gated: GateResult,
+        node: int,
+        index: int,
+        call: ToolCall,
+        why: str = "",
+        asker: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Add the question what is to become of an interrupted call."""
         body: dict[str, Any] = {
@@ -299,6 +307,7 @@ class Gate:
             "call_id": call.id,
             "why": encodable(why.strip()[:MAX_WHY]),
             "epoch": self.log.lease.epoch,
+            **asker,
         }
         gated.waiting += 1
         gated.new.append(NewQuestion(new_id(), node, index, KIND, body, self.seconds))
@@ -312,14 +321,14 @@ class Gate:
         known: Mapping[int, tuple[Question, str]],
         gated: GateResult,
     ) -> None:
-        allowed, (agent, asker) = await self._allowed(), await self._asker()
+        allowed, (agent, asker) = await self.allowed(), await self._asker()
         for each in asking:
             one = each.ready
             question, digest = known.get(one.index, (None, ""))
             if question is not None and question.status == "open":
                 gated.waiting += 1
             elif isinstance(one.tool, AskUser):
-                self._ask_user(exchange, one, question, gated)
+                self._ask_user(exchange, one, question, asker, gated)
             elif question is not None and not allows(question):
                 gated.done[one.index] = refusal_of(question)
             # The digest again: the tool or its defaults may have changed since the answer.
@@ -350,7 +359,7 @@ class Gate:
             **({} if shown == given else {"given": given}),
         }
 
-    async def _allowed(self) -> list[ApprovalRow]:
+    async def allowed(self) -> list[ApprovalRow]:
         """Return the approvals on the run's thread and, for a sub-agent, on its root's thread."""
         store, lease = self.log.store, self.log.lease
         # A person allows a call for the conversation, which is the root's thread.
@@ -370,7 +379,12 @@ class Gate:
         return agent, {"role": run.agent, "task_key": record.key}
 
     def _ask_user(
-        self, exchange: Exchange, one: ReadyCall, question: Question | None, gated: GateResult
+        self,
+        exchange: Exchange,
+        one: ReadyCall,
+        question: Question | None,
+        asker: Mapping[str, str],
+        gated: GateResult,
     ) -> None:
         if question is not None:
             gated.done[one.index] = result_of_question(question)
@@ -380,7 +394,7 @@ class Gate:
         except ToolError as error:
             gated.done[one.index] = ToolResult(str(error), outcome="error")
             return
-        body = {"text": text, "choices": choices}
+        body = {"text": text, "choices": choices} | asker
         self._add(exchange, one, kind, body, gated)
 
     def _add(

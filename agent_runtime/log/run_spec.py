@@ -32,8 +32,11 @@ class DelegationRecord:
         depth: the number of sub-agents from the root down to this one, itself included.
         action, diagnosis, fix_applied: its entry in the log of attempts.
         background: whether it is a background run.
-        waits: whether the call, and every call above it, suspends when a person must be asked.
+        waits: whether it may be suspended to ask a person: it is in the background, or the call,
+            and every call above it, is suspended too.
         placed: of a run that any worker may begin, what its agent is built from.
+        built: of a background run that its process begins, the same, for whoever resumes it.
+        apart: whether it is a background run or below one, so that its root does not wait for it.
     """
 
     key: str
@@ -46,6 +49,8 @@ class DelegationRecord:
     background: bool = False
     waits: bool = False
     placed: Mapping[str, Any] | None = None
+    built: Mapping[str, Any] | None = None
+    apart: bool = False
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> DelegationRecord | None:
@@ -55,9 +60,9 @@ class DelegationRecord:
         if not whole or not all(isinstance(data.get(name), int) for name in ("place", "depth")):
             return None
         known = {name: data[name] for name in (*texts, "place", "depth")}
-        background, waits = data.get("background") is True, data.get("waits") is True
-        placed = _mapping(data, "placed")
-        return cls(**known, background=background, waits=waits, placed=placed)
+        known |= {name: data.get(name) is True for name in ("background", "waits", "apart")}
+        known |= {name: _mapping(data, name) for name in ("placed", "built")}
+        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from agent_runtime.delegation.assignment import PROTOCOL
+from agent_runtime.delegation.assignment import ASKING_PROTOCOL, PROTOCOL
 from agent_runtime.messages import PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.models.scripted import raw_call, say
@@ -194,7 +194,7 @@ def is_reader(messages: Sequence[PromptMessage]) -> bool:
     """Return whether a prompt is that of a reader."""
     first = messages[0].text if messages else ""
     # By the system prompt: a task could quote the instructions.
-    return first.startswith(PROTOCOL) and INSTRUCTIONS in first
+    return first.startswith((PROTOCOL, ASKING_PROTOCOL)) and INSTRUCTIONS in first
 
 
 def next_reader_answer(messages: Sequence[PromptMessage]) -> ModelAnswer:

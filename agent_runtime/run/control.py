@@ -21,6 +21,7 @@ from agent_runtime.human.waiting import (
     at_work_below,
     questions_of,
     questions_on,
+    resumed_by_itself,
     waiting_below,
 )
 from agent_runtime.log import leases
@@ -31,7 +32,7 @@ from agent_runtime.run.budget import budget_of
 from agent_runtime.run.inbox import inbox_limits
 from agent_runtime.run.process.health import Health
 from agent_runtime.run.process.host import RunHost
-from agent_runtime.run.queue.control import RunQueue, withdraw
+from agent_runtime.run.queue.control import RunQueue, cancel_tree
 from agent_runtime.run.queue.enqueue import Agents, QueuedRun, QueueRequest, enqueue_run
 from agent_runtime.run.queue.schedules import RunSchedules
 from agent_runtime.run.results import RunResult
@@ -39,7 +40,6 @@ from agent_runtime.run.sweep import Sweep, sweep
 from agent_runtime.run.takeover import (
     check_free,
     check_resumable,
-    end_if_dead,
     give_up,
     take_log,
 )
@@ -150,17 +150,7 @@ class RunControl:
         Idempotent.  Running processes see it within half a second; runs whose process is dead, and
         those that wait for a person, are ended here.
         """
-        store = self.store_of(user)
-        if await withdraw(store, run_id):
-            return [run_id]
-        reached = await store.runs.cancel(run_id)
-        for one in reached:
-            if await withdraw(store, one):
-                continue
-            # Nobody polls for the request on behalf of a dead process.  A process that takes the
-            # run over first sees the request itself.
-            await end_if_dead(store, await store.runs.get(one))
-        return reached
+        return await cancel_tree(self.store_of(user), run_id)
 
     async def set_budget(
         self,
@@ -266,7 +256,7 @@ class RunControl:
         """Return the background tasks of a thread's agent, the newest first. Raises `NotFound`.
 
         Their runs are steered and cancelled as any others.  An interrupted one continues by
-        `resume`, or when the agent delegates the same task again.
+        `resume` with this agent, or when that delegates the same task again.
         """
         store = self.store_of(user)
         await store.threads.get(thread)
@@ -314,8 +304,9 @@ class RunControl:
         """Answer a question that a run waits for; return whether that can be resumed now.
 
         The first answer counts.  It resumes nothing by itself: call `resume` in any process, for a
-        sub-agent's question with the root of its tree.  Only a root that is still running, because
-        other sub-agents are, continues by itself.
+        sub-agent's question with the root of its tree.  A root that is still running, because
+        other sub-agents are, continues by itself, and so does a background task whose process
+        lives; where that is gone, resume the task's own run, with the agent that delegated it.
 
         Args:
             answer: for `single` the choice, for `multiple` the choices, for `text` the text; for
@@ -332,16 +323,17 @@ class RunControl:
         question = Question.of(row)
         encoded = encode_answer(question, answer, row.body.get("given"))
         pattern: Mapping[str, str] | None = encoded.get("remember")
-        root = await store.runs.get((await store.runs.get(question.run_id)).root_run_id)
-        remember = None
+        asking = await store.runs.get(question.run_id)
+        root, remember = await store.runs.get(asking.root_run_id), None
         if pattern is not None:
             # An approval given to a sub-agent holds for the thread of its root.
             binding = str(row.body.get("binding", ""))
             agent = str(row.body.get("agent", ""))
             remember = NewApproval(new_id(), question.tool, pattern, root.thread_id, binding, agent)
         await store.questions.answer(question_id, encoded, remember=remember)
-        at_work = root.status in ACTIVE and not leases.is_dead(root)
-        return not at_work and not await questions_of(store, root.id)
+        waits = await resumed_by_itself(store, asking)
+        at_work = waits.status in ACTIVE and not leases.is_dead(waits)
+        return not at_work and not await questions_of(store, waits.id)
 
     async def questions(
         self,
@@ -350,15 +342,20 @@ class RunControl:
         run_id: str | None = None,
         status: QuestionStatus | None = "open",
         user: str | None = None,
+        background: bool = True,
     ) -> list[Question]:
         """Return questions, by default those that are open, oldest first.
 
         Those of a run or of a thread's runs, including their sub-agents; or the newest 1,000 of
         the owner.
+
+        Args:
+            background: of a run, whether with those of its background tasks, for which it does not
+                wait.
         """
         store = self.store_of(user)
         if run_id is not None:
-            questions = await questions_of(store, run_id, status)
+            questions = await questions_of(store, run_id, status, apart=background)
             return [one for one in questions if thread in (None, one.thread_id)]
         if thread is not None:
             return await questions_on(store, thread, status)

@@ -371,17 +371,20 @@ def toolset(agent: Agent[Any], output: outputs.OutputType | None, *, levels: int
     return Toolset(tools)
 
 
-def check_setup(setup: RunSetup, settings: Settings, budget: Budget, *, rules: bool) -> None:
+def check_setup(
+    setup: RunSetup, settings: Settings, budget: Budget, *, rules: bool, nodes: bool = False
+) -> None:
     """Log what is doubtful about a run.
 
     Args:
         rules: whether to check the rules of approval, too.
+        nodes: whether the run is a workflow's.
 
     Raises:
         ConfigError: a rule names no tool, or dollars are limited and a model has no price.
     """
     if rules:
-        for warning in check_rules(approval_rules(settings.approve), setup.tools):
+        for warning in check_rules(approval_rules(settings.approve), setup.tools, nodes=nodes):
             _log.warning("%s", warning)
     for warning in setup.memory.warnings if setup.memory else ():
         _log.warning("Observational memory: %s", warning)

@@ -15,7 +15,7 @@ from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound, StoreErr
 from agent_runtime.events import Event
 from agent_runtime.human.approval_rules import SHELL
 from agent_runtime.human.gate import calls_that_asked
-from agent_runtime.human.waiting import is_waiting
+from agent_runtime.human.waiting import asks_apart, is_waiting
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
 from agent_runtime.log.exchange import Exchange
@@ -262,6 +262,9 @@ async def end_children(
             continue
         if flow and child.parent_run_id == run.id and is_waiting(child):
             # A workflow asks for its nodes again; the node's run continues with the answer.
+            continue
+        if asks_apart(child):
+            # It waits for a person, and not for this run.
             continue
         if child.parent_run_id in ended and leases.is_dead(child):
             ended.add(child.id)

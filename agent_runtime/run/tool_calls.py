@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import cast
+from typing import Protocol, cast
 
 import anyio
 
@@ -50,6 +50,29 @@ ASKED = (
     "unverified. Check what it did before you repeat it."
 )
 CANCELLED = "The run was cancelled before this call was started. It did not run."
+
+
+class CallGate(Protocol):
+    """Decides which calls of an exchange wait for a person: `Gate`, or that of a workflow."""
+
+    async def sort(
+        self,
+        exchange: Exchange,
+        sorted_calls: GateResult,
+        context: Callable[[str], ToolContext],
+    ) -> GateResult:
+        """Return which calls may run, by the answers so far."""
+        ...
+
+    async def ask_for(
+        self, exchange: Exchange, one: ReadyCall, asked: AwaitingAnswers, gated: GateResult
+    ) -> None:
+        """Add the questions of a call that ran."""
+        ...
+
+    async def suspend(self, gated: GateResult, below: Sequence[AwaitingHuman] = ()) -> Finish:
+        """Suspend the run and ask its new questions, in one commit."""
+        ...
 
 
 def _interrupted() -> ToolResult:
@@ -135,7 +158,7 @@ async def run_calls(
     context: Callable[[str], ToolContext],
     close: Callable[[dict[int, ToolResult]], Awaitable[None]],
     settled: Mapping[int, ToolResult] = MappingProxyType({}),
-    gate: Gate | None = None,
+    gate: CallGate | None = None,
 ) -> Finish | None:
     """Run the waiting calls of the open exchange in parallel, record each result, close it.
 

@@ -44,11 +44,10 @@ from agent_runtime.messages import (
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls
 from agent_runtime.tools.toolset import Toolset
+from agent_runtime.workflow.approvals import NodeGate
 from agent_runtime.workflow.history import HistoryLimits, HistoryMessage, read_history
-from agent_runtime.workflow.steps import (
-    Key,
-    NodeIteration,
-    WorkflowNodeTool,
+from agent_runtime.workflow.steps import Key, NodeIteration, WorkflowNodeTool
+from agent_runtime.workflow.values import (
     describe_value,
     encode_node_value,
     node_tool_result,
@@ -396,8 +395,7 @@ class WorkflowLoop:
         named: dict[str, dict[int, NodeIteration]] = {}
         for one in steps:
             named.setdefault(one.name, {})[one.iteration] = one
-        rules = self.state.gate.rules
-        tools = Toolset(WorkflowNodeTool(name, steps, rules) for name, steps in named.items())
+        tools = Toolset(WorkflowNodeTool(name, steps) for name, steps in named.items())
 
         async def close(done: dict[int, ToolResult]) -> None:
             # Read before `_close` ends the exchange.
@@ -407,11 +405,10 @@ class WorkflowLoop:
                 one.result = results[index]
 
         decided = {i: one.decided for i, one in enumerate(steps) if one.decided is not None}
-        await run_calls(log, tools, self.state.context, close, decided)
-        if log.exchange is not None:
-            # Resuming runs these nodes again, which resume their runs.
-            below = [one.waits for one in steps if one.waits is not None]
-            self._end = await self.state.gate.suspend(GateResult([], {}), below)
+        gate = NodeGate(self.state.gate, self._name, steps)
+        # Resuming runs the nodes again that wait; those with a run of their own resume it.
+        self._end = await run_calls(log, tools, self.state.context, close, decided, gate)
+        if self._end is not None:
             return False
         failed = any(one.result is None or one.result.outcome != "ok" for one in steps)
         if failed and (await log.asked())[0]:

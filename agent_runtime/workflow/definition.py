@@ -27,14 +27,8 @@ from agent_runtime.tools.function import FunctionTool
 from agent_runtime.tools.toolset import names_of
 from agent_runtime.workflow.conductor import WorkflowLoop
 from agent_runtime.workflow.history import HistoryLimits, HistoryMessage
-from agent_runtime.workflow.steps import (
-    NAME,
-    NodeIteration,
-    describe_value,
-    function_step,
-    node_tool_result,
-    to_plain_json,
-)
+from agent_runtime.workflow.steps import NAME, NodeIteration, function_step
+from agent_runtime.workflow.values import describe_value, node_tool_result, to_plain_json
 from agent_runtime_storage.contract.records.log import Run
 
 P = ParamSpec("P")
@@ -390,6 +384,9 @@ class WorkflowContext(Generic[Deps]):
         """Return a node that delegates a task."""
         known = {field.name: getattr(assignment, field.name) for field in fields(assignment)}
         tools = names_of(assignment.tools)
+        if not assignment.asking:
+            # As logs have it that were written when no sub-agent could ask.
+            del known["asking"]
         step: NodeIteration
 
         async def run(context: ToolContext) -> ToolResult:

@@ -5,27 +5,21 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 import anyio
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agent_runtime.errors import ConfigError, NodeFailed
-from agent_runtime.human.approval_rules import rule_pattern
 from agent_runtime.human.waiting import AwaitingHuman
-from agent_runtime.messages import ToolResult, encodable
-from agent_runtime.tools.argument_patterns import Arguments
+from agent_runtime.messages import ToolResult
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import FunctionTool
-from agent_runtime.tools.results import NO_RESULT
 from agent_runtime.tools.signature import is_async
-from agent_runtime_config.approvals import ApprovalRule
+from agent_runtime.workflow.functions import FunctionCall
+from agent_runtime.workflow.values import decode_node_value, node_tool_result, to_plain_json
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -45,7 +39,6 @@ class NodeIteration:
     Attributes:
         asked: its arguments, as the log has them.
         work: the tool that runs it.
-        needs: returns whether it needs an approval, under the rules of the settings.
         repeatable: whether it may run again if its end was not recorded.
         speaks: whether its value becomes a message of the shared state.
         path: its position among parallel branches.
@@ -56,6 +49,7 @@ class NodeIteration:
         cause: the error that it failed with in this process.
         stop_reason: why its own run stopped.
         waits: set while its own run waits for a person.
+        function: the call that may need an approval; None for a node with a run of its own.
     """
 
     name: str
@@ -74,7 +68,7 @@ class NodeIteration:
     stop_reason: str = ""
     waits: AwaitingHuman | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
-    needs: Callable[[Sequence[ApprovalRule]], bool] = lambda rules: False
+    function: FunctionCall | None = None
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -134,19 +128,13 @@ class NodeIteration:
 class WorkflowNodeTool(Tool):
     """A node as the exchange's tool, with those of its iterations that run at the same time."""
 
-    def __init__(
-        self, name: str, steps: Mapping[int, NodeIteration], rules: Sequence[ApprovalRule]
-    ) -> None:
+    def __init__(self, name: str, steps: Mapping[int, NodeIteration]) -> None:
         super().__init__(name=name)
         self._steps = steps
-        self._rules = rules
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run one iteration."""
-        step = self._steps[arguments["iteration"]]
-        if step.needs(self._rules):
-            return self.refusal()
-        return await step.work.call({}, context)
+        return await self._steps[arguments["iteration"]].work.call({}, context)
 
 
 def function_step(
@@ -194,122 +182,8 @@ def function_step(
         asked["kwargs"] = to_plain_json(dict(kwargs))
     step = NodeIteration(name, asked, work, repeatable=made is not None and made.idempotent)
     step.kind = return_type(function)
-    step.needs = partial(_needs, name, inner, made, args, kwargs)
+    step.function = FunctionCall(name, inner, made, args, kwargs)
     return step
-
-
-def _needs(
-    name: str,
-    function: Callable[..., Any],
-    made: FunctionTool[..., Any] | None,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    rules: Sequence[ApprovalRule],
-) -> bool:
-    """Return whether a call needs an approval, under any of its names."""
-    if not rules and (made is None or made.needs_approval is False):
-        return False
-    given: dict[str, Any] = {}
-    signature: inspect.Signature | None = None
-    with suppress(TypeError, ValueError):
-        signature = inspect.signature(function)
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = to_plain_json(_flat(bound, signature))
-
-    def takes(one: str) -> bool:
-        # Without a signature, the function may take any argument.
-        return signature is None or one in signature.parameters
-
-    arguments = Arguments(given, takes, made.folder if made else None)
-    names = {name, getattr(function, "__name__", name), made.name if made else name}
-    if rule_pattern(names, arguments, rules) is not None:
-        return True
-    return made is not None and made.approval(given) is not None
-
-
-def _flat(bound: inspect.BoundArguments, signature: inspect.Signature) -> dict[str, Any]:
-    """Return arguments by name; those of a `**` parameter are not nested."""
-    flat: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        several = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
-        flat |= value if several else {name: value}
-    return flat
-
-
-# Values
-
-
-def to_plain_json(value: Any) -> Any:
-    """Return a value as JSON, the same in every process.
-
-    Values that JSON cannot hold are named by their type: an argument such as a connection must be
-    passed on, but need not be stored.
-    """
-    return from_json(to_json(_ordered(value, named=True), fallback=_named))
-
-
-def node_tool_result(value: Any) -> ToolResult:
-    """Return a node's value as the log stores it.
-
-    Raises:
-        ConfigError: JSON cannot hold it.
-    """
-    return ToolResult(encode_node_value(value))
-
-
-def encode_node_value(value: Any) -> str:
-    """Return a value as text: JSON, or a string unchanged unless it reads like JSON.
-
-    Raises:
-        ConfigError: JSON cannot hold it.
-    """
-    # A plain string stays readable in the log; "1" or "null" would be read back as something else.
-    if isinstance(value, str) and not _is_json(value):
-        return encodable(value)
-    try:
-        return to_json(_ordered(value)).decode()
-    except PydanticSerializationError as error:
-        raise ConfigError(
-            f"A node or workflow returned what JSON cannot hold: {error}",
-            cure="Return plain values, dataclasses or pydantic models.",
-        ) from error
-
-
-def decode_node_value(text: str) -> Any:
-    """Return the value that `encode_node_value` wrote."""
-    try:
-        return from_json(text)
-    except ValueError:
-        return text
-
-
-def describe_value(value: Any) -> str:
-    """Return a value as the text of a message."""
-    if value is None or value == "":
-        return NO_RESULT
-    return value if isinstance(value, str) else encode_node_value(value)
-
-
-def typed(value: Any, kind: Any) -> Any:
-    """Convert a JSON value to a type; return it unchanged if pydantic cannot handle the type.
-
-    Raises:
-        ConfigError: the value does not fit the type.
-    """
-    if kind is None or kind is Any:
-        return value
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(kind)
-        return adapter.validate_json(to_json(value))
-    except ValidationError as error:
-        raise ConfigError(
-            f"A node returned what its type {kind!r} does not allow: "
-            f"{error.errors(include_url=False, include_input=False)[0]['msg']}",
-            cure="Correct the return annotation, or what is returned.",
-        ) from error
-    except (PydanticUserError, TypeError, NameError):
-        return value
 
 
 def return_type(function: Callable[..., Any]) -> Any:
@@ -325,37 +199,3 @@ def _tool(function: object) -> FunctionTool[..., Any] | None:
     if not isinstance(function, FunctionTool):
         return None
     return cast("FunctionTool[..., Any]", function)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        from_json(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _ordered(value: Any, *, named: bool = False) -> Any:
-    """Return the value with its sets sorted and its texts storable.
-
-    Args:
-        named: whether to name iterators instead of reading them, which would use them up.
-    """
-    inner = partial(_ordered, named=named)
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[Any, Any]", value).items()
-        return {inner(key): inner(one) for key, one in pairs}
-    if isinstance(value, list | tuple):
-        return [inner(one) for one in cast("Sequence[Any]", value)]
-    if isinstance(value, set | frozenset):
-        # The order of a set of strings differs in each process.
-        return sorted(map(inner, cast("set[Any]", value)), key=repr)
-    if named and isinstance(value, Iterator):
-        return _named(cast("object", value))
-    return value
-
-
-def _named(value: object) -> str:
-    return f"<{type(value).__name__}>"

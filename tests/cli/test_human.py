@@ -105,6 +105,35 @@ def test_a_sub_agents_question_names_it_and_resumes_its_root(machine: Machine) -
     assert done.exit_code == 0 and done.stdout == "Hello from the model.\n", done.stderr
 
 
+def test_a_background_tasks_question_outlives_the_command(machine: Machine) -> None:
+    order = {"role": "reader", "instructions": "List.", "task_key": "one", "background": True}
+
+    def script(request: dict[str, Any], n: int) -> Reply:
+        messages = request["messages"]
+        if PROTOCOL.splitlines()[0] in messages[0]["content"]:
+            return Reply(text="Listed.") if messages[-1]["role"] == "tool" else LIST
+        delegate = Reply(calls=(("delegate", order),))
+        return HELLO if messages[-1]["role"] == "tool" else delegate
+
+    machine.script = script
+    began = machine.invoke("run", "List.", "--workspace", ".", "--thread", "t", **APPROVE)
+    assert began.exit_code == 0 and began.stdout == "Hello from the model.\n", began.stderr
+    [question] = [
+        json.loads(line) for line in machine.invoke("questions", "--json").stdout.splitlines()
+    ]
+    assert (question["tool"], question["role"]) == ("glob", "reader")
+    assert "waiting" in machine.invoke("tasks", "list", "t").stdout
+    answered = machine.invoke("answer", question["id"], "yes")
+    # Not its root, which is over.
+    assert f"agent-runtime resume {question['run_id']}" in answered.stderr
+    done = machine.invoke("resume", question["run_id"], **APPROVE)
+    assert done.exit_code == 0 and done.stdout == "Listed.\n", done.stderr
+    assert "succeeded" in machine.invoke("tasks", "list", "t").stdout
+    again = machine.invoke("run", "And?", "--workspace", ".", "--thread", "t", **APPROVE)
+    assert again.exit_code == 0
+    assert "Listed." in json.dumps(machine.server.requests[-1].json)
+
+
 def test_a_refusal_reaches_the_model_with_its_reason(machine: Machine) -> None:
     question, run = _suspended(machine)
     assert machine.invoke("answer", question, "no it is private").exit_code == 0

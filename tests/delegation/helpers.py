@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from agent_runtime import RunResult
-from agent_runtime.delegation.assignment import PROTOCOL
+from agent_runtime.delegation.assignment import ASKING_PROTOCOL, PROTOCOL
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, ScriptFunction
 from tests.support.worlds import World
@@ -18,7 +18,7 @@ Answer = Callable[[ModelRequest, int], Scripted]
 
 def is_child(request: ModelRequest) -> bool:
     """Return whether a request is a sub-agent's."""
-    return request.messages[0].text.startswith(PROTOCOL)
+    return request.messages[0].text.startswith((PROTOCOL, ASKING_PROTOCOL))
 
 
 def step(request: ModelRequest) -> int:

@@ -306,9 +306,7 @@ async def test_a_nested_sub_agents_question_is_waited_for_by_all_above(play: Pla
 
 
 @FILE
-async def test_approvals_are_refused_in_the_background_and_in_a_tools_own_delegation(
-    play: Play,
-) -> None:
+async def test_approvals_are_refused_in_a_tools_own_delegation(play: Play) -> None:
     @tool
     async def hand_over(context: ToolContext) -> str:
         """Delegate from a tool, which cannot wait."""
@@ -318,8 +316,7 @@ async def test_approvals_are_refused_in_the_background_and_in_a_tools_own_delega
     def respond(request: ModelRequest) -> Scripted:
         if is_child(request):
             return cleaning()(request)
-        script = [calls(order("/b", background=True)), call("tasks", action="wait")]
-        return [*script, call("hand_over"), say("Done.")][step(request)]
+        return [call("hand_over"), say("Done.")][step(request)]
 
     async with play(respond) as world:
         agent = Agent(tools=[erase, hand_over], delegation=True)
@@ -329,8 +326,8 @@ async def test_approvals_are_refused_in_the_background_and_in_a_tools_own_delega
         assert await world.runtime.questions(status=None) == []
         texts = [text for _, text in await world.results("t")]
         assert REFUSED in texts[-1]
-        runs = await world.store.runs.list(parent_thread_id="t")
-        assert [run.status for run in runs] == ["succeeded"] * 2
+        [run] = await world.store.runs.list(parent_thread_id="t")
+        assert run.status == "succeeded"
 
 
 @pytest.mark.backends("file", "postgres")

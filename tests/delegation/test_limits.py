@@ -55,9 +55,8 @@ async def refusal(play: Play, policy: bool | Delegation = True, **order: Any) ->
 async def test_unknown_and_forbidden_tools_are_refused_before_any_call(
     play: Play, name: str
 ) -> None:
-    # A background task cannot wait for the approval that a dangerous tool needs.
     arguments: dict[str, Any] = {"tools": ["double", name], "background": True}
-    why = await refusal(play, Delegation(tools=["double", "danger"]), **arguments)
+    why = await refusal(play, Delegation(tools=["double"]), **arguments)
     assert why == (f"A sub-agent cannot be given: {name}. The tools that you can give are: double.")
 
 

@@ -10,7 +10,6 @@ import pytest
 from agent_runtime import (
     Agent,
     Decision,
-    NodeFailed,
     Settings,
     Tool,
     ToolContext,
@@ -291,7 +290,7 @@ def _ship(path: str, amount: int = 5) -> str:
         ("", tool(_ship, name="store", needs_approval=lambda one: one["amount"] == 5)),
     ],
 )
-async def test_a_workflows_call_that_needs_approval_is_refused(
+async def test_a_workflows_call_that_needs_approval_waits(
     play: Play, rule: str, function: Any
 ) -> None:
     @Workflow
@@ -299,8 +298,8 @@ async def test_a_workflows_call_that_needs_approval_is_refused(
         return await w.call("ship", function, path)
 
     async with play([], settings={"approve": rule}) as world:
-        with pytest.raises(NodeFailed, match="needs a person's approval"):
-            await world.runtime.run(flow, "Go.")
+        [question] = (await world.runtime.run(flow, "Go.")).questions
+        assert question.arguments == {"path": "/./etc/x", "amount": 5}
     assert ran == []
 
 
@@ -326,7 +325,7 @@ async def test_rules_apply_to_sub_agents_in_the_background(play: Play) -> None:
     async with play(respond, settings={"approve": "deploy"}) as world:
         result = await world.run(Agent(tools=[deploy], delegation=True))
         [child] = await world.store.runs.list(parent_run_id=result.run_id)
-        assert await world.results(child.thread_id) == [("refused", REFUSED)]
+        assert (child.status, child.stop_reason) == ("suspended", "awaiting_user")
         assert result.ok and ran == []
 
 

@@ -72,12 +72,13 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
     Without ANSWER the question is shown and answered in the terminal.
     """
     from agent_runtime.human.questions import Question
+    from agent_runtime.human.waiting import questions_of, resumed_by_itself
 
     async def give(runtime: Runtime) -> tuple[str, bool]:
         store = user_store(runtime)
         question = Question.of(await store.questions.get(question_id))
-        # A sub-agent asks, but only its root is resumed.
-        root = (await store.runs.get(question.run_id)).root_run_id
+        # A sub-agent asks, but its root is resumed, unless it works in the background.
+        root = (await resumed_by_itself(store, await store.runs.get(question.run_id))).id
         if text is not None:
             return root, await runtime.answer(question_id, parse(question, text))
         if not can_ask():
@@ -85,7 +86,7 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
             raise click.UsageError(f"Give the ANSWER: {hint(question)}.")
         await ask_all(runtime, [question])
         # The person may have left some open.
-        return root, not await runtime.questions(run_id=root)
+        return root, not await questions_of(store, root)
 
     run_id, ready = with_runtime(give)
     if as_json:

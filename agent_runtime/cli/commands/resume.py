@@ -130,6 +130,8 @@ async def _prepare(
     """Return the run to resume and its spec, after its questions are asked and it is stored."""
     import anyio.to_thread
 
+    from agent_runtime.run.queue.background_tasks import agent_run_of
+
     settings = runtime.settings
     found = await _find(user_store(runtime), run_id, thread, imported=imported)
     if options.budget_usd is not None and not imported:
@@ -140,10 +142,11 @@ async def _prepare(
     if imported:
         # Nothing of the file says what the agent may do.
         return found, await anyio.to_thread.run_sync(options.new_spec, settings)
-    spec = await anyio.to_thread.run_sync(respecified, found, options, settings)
+    begun = await agent_run_of(user_store(runtime), found)
+    spec = await anyio.to_thread.run_sync(respecified, begun, options, settings)
     # The agent is built before the change is stored: it may be impossible.
     build_agent(spec)
-    if spec != Spec.from_json(found.spec):
+    if begun is found and spec != Spec.from_json(found.spec):
         await runtime.change_spec(found.id, spec.to_json())
     return found, spec
 
@@ -169,6 +172,7 @@ async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imp
         ConfigError: its agent is unknown here, or it is to be vouched for and was not imported.
     """
     from agent_runtime.errors import ConfigError
+    from agent_runtime.run.queue.background_tasks import agent_run_of
     from agent_runtime.run.takeover import check_own
 
     found = await store.runs.get(run_id) if run_id else await _last(store, thread)
@@ -180,7 +184,7 @@ async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imp
             )
         return found
     check_own(found)
-    if not is_of_command(found):
+    if not is_of_command(await agent_run_of(store, found)):
         raise ConfigError(
             f"Run {found.id} was not started from the command line, so its agent is unknown here.",
             cure="Resume it with `Runtime.resume` in the program that started it.",

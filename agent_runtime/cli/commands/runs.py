@@ -35,7 +35,7 @@ WAYS = {
     "resume": "resume it with: agent-runtime resume {run}",
     "answer": "it waits for an answer: agent-runtime questions",
     "root": "it continues with the run that it works for",
-    "task": "it continues when its agent delegates the task again",
+    "task": "resume it with: agent-runtime resume {run}, or let its agent delegate the task again",
 }
 """How to continue a run that is not active."""
 

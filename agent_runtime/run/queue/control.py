@@ -11,6 +11,7 @@ from agent_runtime.errors import Conflict, NotFound, QuestionsOpen
 from agent_runtime.human.waiting import questions_of
 from agent_runtime.log.run_log import cancelled_finish, finish_event
 from agent_runtime.run.queue.enqueue import limits_of
+from agent_runtime.run.takeover import end_if_dead
 from agent_runtime_config import Settings
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.records.queue import QueueLimits, QueueRow, QueueState
@@ -156,6 +157,20 @@ def why(row: QueueRow) -> str:
         case "dead":
             reason = "It failed."
     return f"{reason} {row.cause}".strip() if row.cause else reason
+
+
+async def cancel_tree(store: UserStore, run_id: str) -> list[str]:
+    """Cancel a run and all its descendants, in any process; return the ids of those reached."""
+    if await withdraw(store, run_id):
+        return [run_id]
+    reached = await store.runs.cancel(run_id)
+    for one in reached:
+        if await withdraw(store, one):
+            continue
+        # Nobody polls for the request on behalf of a dead process, or of a run that waits.  A
+        # process that takes the run over first sees the request itself.
+        await end_if_dead(store, await store.runs.get(one))
+    return reached
 
 
 async def withdraw(store: UserStore, run_id: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice, takewhile
@@ -14,7 +15,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from agent_runtime.agent import Runnable
-from agent_runtime.errors import AgentRuntimeError, ConfigError, NotFound
+from agent_runtime.errors import AgentRuntimeError, ConfigError, NotFound, StoreUnavailable
 from agent_runtime.messages import UserMessage
 from agent_runtime.run.queue.enqueue import Agents, QueueRequest, new_queued_run
 from agent_runtime_config import Settings
@@ -24,6 +25,8 @@ from agent_runtime_storage.contract.records.schedules import Missed, NewSchedule
 
 LATE_SECONDS = 60.0
 """From here on a time counts as missed."""
+RETRY_SECONDS = 60.0
+"""How long a schedule is put off that cannot start."""
 MOST_MISSED = 100
 """How many of the times that a schedule missed are started at most: the newest."""
 _RUNS = uuid.UUID("5e0ad3f6-7f0a-4e0e-9f3c-1d7f52f0c6a4")
@@ -124,18 +127,25 @@ class RunSchedules:
 
 
 async def start_due(store: Store) -> int:
-    """Enqueue the runs of all schedules whose time has come; return how many."""
+    """Enqueue the runs of all schedules whose time has come; return how many.
+
+    One that cannot start is tried again a minute later.  Raises `StoreUnavailable`.
+    """
     count = 0
     for row in await store.schedules.due():
+        schedules = store.of(row.user_id).schedules
         try:
-            ticks = due_times(row)
-            runs = [_run_at(row, tick) for tick in ticks]
+            runs = [_run_at(row, tick) for tick in due_times(row)]
             next_at = next_time(row.cron, row.zone, row.now)
-            if await store.of(row.user_id).schedules.start(row, runs, next_at=next_at):
+            if await schedules.start(row, runs, next_at=next_at):
                 count += len(runs)
-        except AgentRuntimeError as error:
-            # The others are due as well.
+        except StoreUnavailable:
+            raise
+        except Exception as error:
             _log.warning("A schedule could not start: %s", type(error).__name__)
+            # Otherwise it would stay before those of other owners, which are due as well.
+            with suppress(AgentRuntimeError):
+                await schedules.start(row, [], next_at=row.now + RETRY_SECONDS)
     return count
 
 

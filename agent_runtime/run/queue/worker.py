@@ -228,9 +228,14 @@ class Worker:
 
     async def _start_due(self) -> None:
         # Runs that end wake the worker more often than the minutes of a schedule need.
-        if time.monotonic() - self._started_at >= POLL_SECONDS / 2:
-            self._started_at = time.monotonic()
+        if time.monotonic() - self._started_at < POLL_SECONDS / 2:
+            return
+        self._started_at = time.monotonic()
+        try:
             await start_due(self._store)
+        except Exception as error:
+            # A schedule of one owner must not keep the worker from the runs of all.
+            _log.warning("The schedules could not be read: %s", type(error).__name__)
 
     async def _work(self, key: HeldLease, picked: PickedRun, waiter: Waiter) -> None:
         store = self._store.of(picked.user_id)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from agent_runtime.human.interruptions import Accept, Fail, Rerun
 from agent_runtime.human.questions import Answer, Decision, Question
+from agent_runtime.human.waiting import resumed_by_itself
 from agent_runtime.server.access import runtime_of, store_of, user_of
 from agent_runtime.server.api.schemas import Input, Json, Name, Output, Text
 from agent_runtime.server.operations import operation
@@ -95,7 +96,7 @@ class Answered(Output):
     """An answer that is stored."""
 
     resumable: bool = Field(description="Whether the run waits for nothing more: resume it now.")
-    run_id: str = Field(description="The run to resume: the root of the tree.")
+    run_id: str = Field(description="The run to resume: the tree's root, or a background task's.")
 
 
 @operation("POST", "/questions/{question_id}/answer", tag="questions")
@@ -111,7 +112,7 @@ async def answer_question(request: Request, question_id: str, body: AnswerBody) 
             cure="Look at the question again; what would run may have changed.",
         )
     resumable = await runtime_of(request).answer(question_id, _answer(body), user=user_of(request))
-    root = (await store.runs.get(question.run_id)).root_run_id
+    root = (await resumed_by_itself(store, await store.runs.get(question.run_id))).id
     return Answered(resumable=resumable, run_id=root)
 
 

@@ -14,6 +14,7 @@ from agent_runtime.files.references import file_id, ref_of
 from agent_runtime.log import branches
 from agent_runtime.messages import FileRef
 from agent_runtime.run.process.detached import StartedRun
+from agent_runtime.run.queue.background_tasks import agent_run_of
 from agent_runtime.server.access import runtime_of, store_of, user_of
 from agent_runtime.server.api.schemas import (
     Amounts,
@@ -129,7 +130,8 @@ async def get_run(request: Request, run_id: str) -> RunOut:
 @operation("POST", "/runs/{run_id}/resume", tag="runs", status=201)
 async def resume_run(request: Request, run_id: str, body: Resume) -> Started:
     """Continue a run that waits, was paused, or was ended by a limit, an error or a crash."""
-    run = await store_of(request).runs.get(run_id)
+    store = store_of(request)
+    run = await agent_run_of(store, await store.runs.get(run_id))
     agent = service_of(request).registry.of_run(run)
     if agent is None:
         raise Conflict(

@@ -188,8 +188,10 @@ class _Tasks:
         run = await self._run(message.task_id)
         if message.context_id and message.context_id != run.thread_id:
             raise errors.InvalidParamsError("The task belongs to another context.")
-        asked = await self._turns.runtime.questions(run_id=run.id, user=self._turns.user)
-        if asked:
+        asked = await self._turns.waits_for(run.id)
+        # Of a task at work, whose sub-agent asks, a client may not have seen the question: only an
+        # answer that names it is one.
+        if asked and (run.status == "suspended" or _names_answers(message)):
             return await self._turns.answer(run.thread_id, _answers(message, asked))
         if run.status not in ("queued", "running"):
             raise errors.UnsupportedOperationError(
@@ -224,7 +226,7 @@ class _Tasks:
         run = await self._run(run_id)
         asked: Sequence[Question] = ()
         if run.status == "suspended":
-            asked = await self._turns.runtime.questions(run_id=run.id, user=self._turns.user)
+            asked = await self._turns.waits_for(run.id)
         status = pb.TaskStatus(state=_STATES.get(run.status, pb.TASK_STATE_WORKING))
         status.timestamp.FromMilliseconds(round(run.updated_at * 1000))
         turn = Turn(self._turns.user, run.thread_id, run.id, 0)
@@ -307,6 +309,10 @@ def _answers(message: pb.Message, asked: Sequence[Question]) -> dict[str, object
             f'part of data: {{"answers": {{ID: ANSWER}}}}, with these ids: {names}.'
         )
     return {asked[0].id: values[0]}
+
+
+def _names_answers(message: pb.Message) -> bool:
+    return any(_named(_value(part)) is not None for part in message.parts)
 
 
 def _named(value: object) -> dict[str, object] | None:

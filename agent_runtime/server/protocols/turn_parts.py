@@ -239,7 +239,9 @@ class _Translation:
     async def suspended(self) -> parts.Suspended:
         run_id = self._turn.run_id
         run = await self._store.runs.get(run_id)
-        questions = await self._runtime.questions(run_id=run_id, user=self._turn.user)
+        questions = await self._runtime.questions(
+            run_id=run_id, user=self._turn.user, background=False
+        )
         return parts.Suspended(
             run.stop_reason or "interrupted", run.detail, tuple(questions), await self._usage()
         )

@@ -21,6 +21,7 @@ from agent_runtime.errors import (
     RuntimeClosed,
 )
 from agent_runtime.human.questions import Question
+from agent_runtime.human.waiting import resumed_by_itself
 from agent_runtime.log import branches
 from agent_runtime.messages import UserMessage
 from agent_runtime.run.process.detached import begun
@@ -303,7 +304,7 @@ class UserTurns:
             ]
             for question, given in news:
                 await self.runtime.answer(question, given, user=self.user)
-            if await self.runtime.questions(run_id=root.id, user=self.user):
+            if await self.waits_for(root.id):
                 return Turn(self.user, root.thread_id, root.id, 0, waiting=True)
             if not news and root.status != "suspended":
                 return await self._continued(root, {one.id for one, _ in found})
@@ -318,7 +319,10 @@ class UserTurns:
         Raises:
             NotFound: it is no question of this thread's runs.
         """
-        root = await self.root(await self._question_on(thread, question))
+        asked = await self._question_on(thread, question)
+        root = await resumed_by_itself(
+            self.runtime.store_of(self.user), await self.run(asked.run_id)
+        )
         _, turn = await self.now(root.id)
         await self.runtime.cancel(root.id, user=self.user)
         return turn
@@ -340,6 +344,11 @@ class UserTurns:
     async def question(self, question_id: str) -> Question:
         """Return a question. Raises `NotFound`."""
         return Question.of(await self.runtime.store_of(self.user).questions.get(question_id))
+
+    async def waits_for(self, run_id: str) -> list[Question]:
+        """Return the questions whose answers a run waits for."""
+        # A background task's is no question of the turn: to answer it continues no turn.
+        return await self.runtime.questions(run_id=run_id, user=self.user, background=False)
 
     async def usage(self, run_id: str) -> UsageTotal:
         """Return what a run and its sub-agents used."""

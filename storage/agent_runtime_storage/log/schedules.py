@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -23,6 +24,8 @@ from agent_runtime_storage.drivers.protocol import (
 from agent_runtime_storage.log.queue import SqlQueue, announce_work
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json
 from agent_runtime_storage.sql.loader import load_queries
+
+_log = logging.getLogger(__name__)
 
 
 class SqlSchedules:
@@ -115,7 +118,14 @@ class SqlDueSchedules:
     async def due(self, *, limit: int = 100) -> list[ScheduleRow]:
         due = Statement(self._sql["schedules_due"], {"limit": limit})
         rows = await self._driver.read(due.sql, due.params, owner=None)
-        return [_to_schedule(row) for row in rows]
+        found: list[ScheduleRow] = []
+        for row in rows:
+            try:
+                found.append(_to_schedule(row))
+            except (TypeError, ValueError, LookupError) as error:
+                # Of another version, for example: those of other owners are due as well.
+                _log.warning("A schedule cannot be read: %s", type(error).__name__)
+        return found
 
 
 def _to_schedule(row: Row) -> ScheduleRow:

@@ -15,7 +15,7 @@ from agent_runtime.errors import ConfigError, Conflict, NotFound
 from agent_runtime.models.scripted import say
 from agent_runtime.run.queue.schedules import due_times, next_time, start_due
 from agent_runtime_storage.contract.records.queue import NewQueuedRun
-from agent_runtime_storage.contract.records.schedules import Missed, ScheduleRow
+from agent_runtime_storage.contract.records.schedules import Missed, NewSchedule, ScheduleRow
 from tests.run.process.test_queue import working
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -183,3 +183,45 @@ async def test_schedules_are_paused_removed_and_checked(settings: Settings) -> N
         for change in (schedules.remove, schedules.pause, schedules.resume):
             with pytest.raises(NotFound):
                 await change("one")
+
+
+async def test_a_schedule_that_cannot_start_holds_up_no_other(settings: Settings) -> None:
+    """Another owner has more of them than are read at once."""
+    app = App(agents={"helper": Agent(ScriptedModel([say("News.")]))})
+    async with Runtime.open(settings) as runtime:
+        schedules, helper = runtime.schedules, app.named("helper")
+        past = datetime.now(UTC).timestamp() - 600
+        mallory = runtime.store_of("mallory")
+        row = await schedules.add("one", "* * * * *", helper, "Go.", app=app, user="mallory")
+        await mallory.schedules.remove("one")
+        for number in range(101):
+            # A zone that this machine does not know any more.
+            run, name = replace(row.run, id=""), f"broken {number}"
+            new = NewSchedule(name, row.cron, "Nowhere/Land", "once", run, past)
+            await mallory.schedules.add(new)
+        await schedules.add("news", "* * * * *", helper, "What is new?", app=app)
+        await runtime.store_of().schedules.pause("news", paused=False, next_at=past + 60)
+
+        assert [await start_due(runtime.store) for _ in range(3)] == [0, 1, 0]
+
+        assert len(await runtime.queue.list()) == 1
+        # They are tried again later.
+        again = await mallory.schedules.list()
+        assert all(one.next_at > one.now + 30 for one in again) and len(again) == 101
+
+
+async def test_schedules_that_cannot_be_read_keep_no_worker_from_the_queue(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App(agents={"helper": Agent(ScriptedModel([say("News.")]))})
+
+    async def broken(store: object) -> int:
+        raise TypeError("a field of another version")
+
+    monkeypatch.setattr("agent_runtime.run.queue.worker.start_due", broken)
+    async with Runtime.open(settings) as runtime, working(runtime, app):
+        queued = await runtime.enqueue(app.named("helper"), "What is new?", app=app)
+        with anyio.fail_after(30):
+            store = runtime.store_of()
+            while (await store.runs.get(queued.run_id)).status != "succeeded":  # noqa: ASYNC110
+                await anyio.sleep(0.01)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import httpx
 import pytest
 from a2a.client import ClientConfig
@@ -16,10 +17,16 @@ from a2a.helpers import get_message_text, new_data_part, new_text_message
 from a2a.types import a2a_pb2 as pb
 from a2a.utils import errors
 from google.protobuf import json_format
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.messages import UserMessage
-from agent_runtime.models.scripted import say
-from tests.server.protocols.serving import Desk, desk
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.server.protocols.routes import protocol_routes
+from tests.delegation.helpers import is_child, step
+from tests.server.protocols.serving import Desk, Users, desk
 from tests.server.serving import create_app, serving
 
 RPC = {"jsonrpc": "2.0", "id": 7}
@@ -120,6 +127,72 @@ async def test_a_working_task_is_steered_and_cancelled(tmp_path: Path) -> None:
         assert done.status.state == pb.TASK_STATE_CANCELED
         with pytest.raises(errors.TaskNotCancelableError):
             await client.cancel_task(pb.CancelTaskRequest(id=task))
+
+
+async def test_a_message_to_a_working_task_answers_no_question_that_it_does_not_name(
+    tmp_path: Path,
+) -> None:
+    """A sub-agent asks while another one works: "yes" is for the task, not for the question."""
+    gate, erased = anyio.Event(), list[str]()
+
+    @tool
+    async def hold() -> str:
+        """Wait at the gate."""
+        await gate.wait()
+        return "held"
+
+    @tool(needs_approval=True)
+    def erase(path: str) -> str:
+        """Erase a file."""
+        erased.append(path)
+        return "erased"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if not is_child(request):
+            orders = [{"role": one, "instructions": one} for one in ("erase", "hold")]
+            first = not step(request)
+            return (
+                calls(*(raw_call("delegate", **one) for one in orders)) if first else say("Done.")
+            )
+        if step(request):
+            return say("Done.")
+        asks = "<role>\nerase" in request.messages[0].text
+        return call("erase", path="/a") if asks else call("hold")
+
+    boss = Agent(ScriptedModel(respond), tools=[hold, erase], delegation=True)
+    app = Starlette(
+        routes=protocol_routes({"boss": boss}, a2a=True), middleware=[Middleware(Users)]
+    )
+    settings = Settings(database_url=f"file:{tmp_path / 'store.db'}", sweep=0)
+    async with (
+        Runtime.open(settings) as runtime,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as http,
+    ):
+        app.state.runtime = runtime
+
+        async def send(key: str, **more: Any) -> dict[str, Any]:
+            message = {"messageId": key, "role": "ROLE_USER", **more}
+            params = {"message": message, "configuration": {"returnImmediately": True}}
+            body = {**RPC, "method": "SendMessage", "params": params}
+            return (await http.post("/a2a/boss", json=body)).json()["result"]["task"]
+
+        task = (await send("m1", parts=[{"text": "Go."}]))["id"]
+        with anyio.fail_after(30):
+            while not (asked := await runtime.questions(run_id=task, user="ada")):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        await send("m2", taskId=task, parts=[{"text": "yes"}])
+        assert await runtime.questions(run_id=task, user="ada") == asked and erased == []
+        run = await runtime.store_of("ada").runs.get(task)
+        pending = await runtime.store_of("ada").inbox.pending(run.thread_id)
+        assert [one.body for one in pending] == [b"yes"]
+        # By its name it is answered.
+        named = {"data": {"answers": {asked[0].id: {"allow": True}}}}
+        await send("m3", taskId=task, parts=[named])
+        assert await runtime.questions(run_id=task, user="ada") == []
+        gate.set()
+        with anyio.fail_after(30):
+            while not erased:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
 
 
 BAD: list[tuple[dict[str, Any], int]] = [

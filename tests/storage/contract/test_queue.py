@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import psycopg
 import pytest
+from psycopg.rows import dict_row, tuple_row
 
 from agent_runtime_storage import (
     Commit,
@@ -444,10 +445,11 @@ async def test_owners_do_not_see_each_other(user: UserStore, stranger: UserStore
 
 
 @pytest.mark.backends("postgres")
+@pytest.mark.parametrize("rows", [tuple_row, dict_row])
 async def test_a_run_joins_a_transaction_of_the_caller(
-    store: Store, user: UserStore, database_url: str
+    store: Store, user: UserStore, database_url: str, rows: Any
 ) -> None:
-    connection = await psycopg.AsyncConnection.connect(database_url)
+    connection = await psycopg.AsyncConnection.connect(database_url, row_factory=rows)
     await connection.execute("CREATE TABLE public.orders (id int)")
     await connection.commit()
     for run, ended in (("kept", "commit"), ("dropped", "rollback")):
@@ -460,9 +462,9 @@ async def test_a_run_joins_a_transaction_of_the_caller(
         assert await pick(store) == []
         await getattr(connection, ended)()
         assert ids(await pick(store)) == (["kept"] if ended == "commit" else [])
-    rows = await (await connection.execute("SELECT count(*) FROM orders")).fetchall()
+    found = await (await connection.execute("SELECT count(*) FROM orders")).fetchall()
     await connection.close()
-    assert rows == [(2,)]
+    assert found == [(2,) if rows is tuple_row else {"count": 2}]
 
 
 async def test_only_postgres_joins_a_transaction(user: UserStore, database_url: str) -> None:

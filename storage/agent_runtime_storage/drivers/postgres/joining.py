@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.postgres.translation import (
@@ -42,7 +43,8 @@ async def run_joined(
             "The connection has no transaction to join.",
             cure="Enqueue inside of `async with connection.transaction()`.",
         )
-    cursor = psycopg.AsyncRawCursor(caller)
+    # The caller's own rows may be dicts or objects.
+    cursor = psycopg.AsyncRawCursor(caller, row_factory=tuple_row)
     try:
         # It also begins the transaction of a connection without autocommit, which otherwise ended
         # with the savepoint.

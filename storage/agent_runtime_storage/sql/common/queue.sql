@@ -196,12 +196,13 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'runni
   AND task_id IS NULL;
 
 -- name: queue_open_questions
--- Of the run, and of runs below it that are not in the queue themselves.
+-- Of the run, and of runs below it that it waits for and that are not in the queue themselves.
 FROM questions AS a
 JOIN runs AS b ON b.user_id = a.user_id AND b.id = a.run_id
 WHERE a.user_id = :user_id AND a.status = 'open' AND a.expires_at > {now}
-  AND (b.id = queue.run_id OR b.root_run_id = queue.run_id AND NOT EXISTS (
-      SELECT 1 FROM queue AS k WHERE k.user_id = b.user_id AND k.run_id = b.id))
+  AND (b.id = queue.run_id OR b.root_run_id = queue.run_id AND NOT {queue_apart_filter}
+       AND NOT EXISTS (
+           SELECT 1 FROM queue AS k WHERE k.user_id = b.user_id AND k.run_id = b.id))
 
 -- name: queue_open_children
 -- In the queue, and not in the background.

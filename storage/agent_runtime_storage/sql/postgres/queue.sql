@@ -10,5 +10,8 @@ SELECT set_config('enable_sort', 'on', true);
 -- name: queue_lock
 FOR UPDATE OF q, r, t SKIP LOCKED
 
+-- name: queue_apart_filter
+coalesce((b.spec::json -> 'internal' -> 'delegation' ->> 'apart')::boolean, false)
+
 -- name: queue_background_filter
 coalesce((b.spec::json -> 'internal' -> 'delegation' ->> 'background')::boolean, false)

@@ -8,5 +8,8 @@ SELECT 1;
 
 -- name: queue_lock
 
+-- name: queue_apart_filter
+coalesce(json_extract(b.spec, '$.internal.delegation.apart'), 0)
+
 -- name: queue_background_filter
 coalesce(json_extract(b.spec, '$.internal.delegation.background'), 0)

@@ -1,0 +1,120 @@
+"""The values of a workflow's nodes, as JSON in the log and as Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from agent_runtime.errors import ConfigError
+from agent_runtime.messages import ToolResult, encodable
+from agent_runtime.tools.results import NO_RESULT
+
+
+def to_plain_json(value: Any) -> Any:
+    """Return a value as JSON, the same in every process.
+
+    Values that JSON cannot hold are named by their type: an argument such as a connection must be
+    passed on, but need not be stored.
+    """
+    return from_json(to_json(_ordered(value, named=True), fallback=_named))
+
+
+def node_tool_result(value: Any) -> ToolResult:
+    """Return a node's value as the log stores it.
+
+    Raises:
+        ConfigError: JSON cannot hold it.
+    """
+    return ToolResult(encode_node_value(value))
+
+
+def encode_node_value(value: Any) -> str:
+    """Return a value as text: JSON, or a string unchanged unless it reads like JSON.
+
+    Raises:
+        ConfigError: JSON cannot hold it.
+    """
+    # A plain string stays readable in the log; "1" or "null" would be read back as something else.
+    if isinstance(value, str) and not _is_json(value):
+        return encodable(value)
+    try:
+        return to_json(_ordered(value)).decode()
+    except PydanticSerializationError as error:
+        raise ConfigError(
+            f"A node or workflow returned what JSON cannot hold: {error}",
+            cure="Return plain values, dataclasses or pydantic models.",
+        ) from error
+
+
+def decode_node_value(text: str) -> Any:
+    """Return the value that `encode_node_value` wrote."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+def describe_value(value: Any) -> str:
+    """Return a value as the text of a message."""
+    if value is None or value == "":
+        return NO_RESULT
+    return value if isinstance(value, str) else encode_node_value(value)
+
+
+def typed(value: Any, kind: Any) -> Any:
+    """Convert a JSON value to a type; return it unchanged if pydantic cannot handle the type.
+
+    Raises:
+        ConfigError: the value does not fit the type.
+    """
+    if kind is None or kind is Any:
+        return value
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        return adapter.validate_json(to_json(value))
+    except ValidationError as error:
+        raise ConfigError(
+            f"A node returned what its type {kind!r} does not allow: "
+            f"{error.errors(include_url=False, include_input=False)[0]['msg']}",
+            cure="Correct the return annotation, or what is returned.",
+        ) from error
+    except (PydanticUserError, TypeError, NameError):
+        return value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _ordered(value: Any, *, named: bool = False) -> Any:
+    """Return the value with its sets sorted and its texts storable.
+
+    Args:
+        named: whether to name iterators instead of reading them, which would use them up.
+    """
+    inner = partial(_ordered, named=named)
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return {inner(key): inner(one) for key, one in pairs}
+    if isinstance(value, list | tuple):
+        return [inner(one) for one in cast("Sequence[Any]", value)]
+    if isinstance(value, set | frozenset):
+        # The order of a set of strings differs in each process.
+        return sorted(map(inner, cast("set[Any]", value)), key=repr)
+    if named and isinstance(value, Iterator):
+        return _named(cast("object", value))
+    return value
+
+
+def _named(value: object) -> str:
+    return f"<{type(value).__name__}>"
