@@ -24,10 +24,15 @@ expect.set_options(timeout=20_000)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
+def chromium_program() -> str | None:
+    """Return the browser's program, if there is one."""
+    return os.environ.get(PROGRAM) or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The browser's program: the system's, or the one that a variable names."""
-    named = os.environ.get(PROGRAM) or shutil.which("chromium") or shutil.which("chromium-browser")
+    named = chromium_program()
     if named is None:
         missing(MissingPart(f"there is no chromium on PATH or in {PROGRAM}"))
     return named

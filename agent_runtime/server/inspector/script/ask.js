@@ -12,7 +12,7 @@ export function cardOf(question, link) {
   if (known) return known;
   if (cards.size > 200) cards.clear();
   const card = el("article.need", {"aria-label": titleOf(question)}, el("div.row.wrap", el("b", titleOf(question)), el("span.small.dim", asked(question))),
-    el("p.small", question.why), question.kind === "approval" && el("p.small", question.text),
+    el("p.small", question.why), question.kind === "approval" && el("p.small", question.text.replace(`May the agent call ${question.tool}?`, "")),
     runsOnAnswer(question) && question.arguments.map(argument => shownOf(question, argument)), !file && formOf(question),
     link && el("p", el("a", {href: threadLink(question.root_thread || question.thread, {pane: "side"})}, "See what led here")));
   enable(card.querySelectorAll("[data-whole]"), true);

@@ -14,7 +14,7 @@ export const visible = text => String(text).replace(HIDDEN, codeOf);
 
 // The same as nodes. Whatever a run wrote reaches the page through here.
 const nodesOf = kids => kids.flat(Infinity).filter(kid => kid || kid === 0)
-  .flatMap(kid => kid.nodeType ? kid : String(kid).split(HIDDEN).map((part, i) => i % 2 ? el("span.ctl", {title: "A character that cannot be seen"}, codeOf(part)) : part));
+  .flatMap(kid => kid.nodeType ? kid : String(kid).split(HIDDEN).map((part, i) => i % 2 ? el("span.ctl", {title: "A hidden character"}, codeOf(part)) : part));
 
 // el("span.num.small", {title: "…"}, kids): the classes stand behind the tag, attributes may be left out.
 export function el(name, props, ...kids) {

@@ -3,7 +3,7 @@ import {cardOf} from "./ask.js";
 import {el, fill, int, percent, plural, short, template, usd, when} from "./dom.js";
 import {place, threadLink} from "./place.js";
 import {get, search} from "./service.js";
-import {chip} from "./words.js";
+import {chip, stateOf} from "./words.js";
 
 export class Home {
   constructor() {
@@ -66,7 +66,7 @@ function line(run) {
   const plan = run.plan;
   return el("tr.go", {"data-run": run.run}, el("td.k", el("a", {href: threadLink(run.thread)}, el("bdi", run.title || run.thread)),
     el("div.small.dim", el("bdi", run.agent), run.model && ` · ${run.model}`, run.children ? ` · ${plural(run.children, "sub-agent")}` : "")),
-  el("td.k", chip(run), run.status !== "succeeded" && run.detail && el("p.small.dim", run.detail)),
+  el("td.k", chip(run), run.status !== "succeeded" && stateOf(run) !== "waiting" && run.detail && el("p.small.dim", run.detail)),
   el("td", plan ? [el("meter", {min: 0, max: Math.max(1, plan.total), value: plan.done, "aria-label": `Plan, ${plan.done} of ${plan.total} done`}), el("span.small.dim.num", `${plan.done} of ${plan.total} done`)] : el("span.dim.small", "no plan")),
   el("td.n", int(run.steps), el("div.small.dim", `of ${int(run.max_steps)}`)), el("td", spark(run.spark)),
   el("td.n", usd(run.cost), el("div.small.dim", `${short(run.tokens)} tokens`)), el("td.n", when(run.updated_at)));

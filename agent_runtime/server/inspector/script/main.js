@@ -90,11 +90,11 @@ class ThreadView {
   jump(by, wanted) {
     const {count} = this.thread;
     for (let i = chosenStep(count) + by; i >= 0 && i < count; i += by) if (wanted(i)) return go({step: i + 1, msg: null}, true);
-    say("There is none further on");
+    say("There is none");
   }
 }
 
-function connection(text, kind) {
+function connection(text = "Up to date", kind = "succeeded") {
   const box = byId("conn"), off = watch?.state === "offline";
   box.className = "chip hide " + (off ? "failed" : kind);
   fill(box, off ? "Offline" : text);
@@ -114,7 +114,7 @@ function show() {
   if (place.view === "thread") return;
   fill(byId("crumb"), place.view === "search" && [el("a", {href: "#/"}, "Threads"), el("span.dim", " / ")], title);
   document.title = `${title} – agent-runtime`;
-  connection("Up to date", "succeeded");
+  connection();
 }
 
 function follow(mine) {
@@ -125,7 +125,7 @@ function changed(error, cause) {
   if (error) return error.status === 401 ? connection("Signed out", "failed") : fail(error);
   const off = watch.state === "offline";
   view.side?.enable(!off);
-  connection("Up to date", "succeeded");
+  connection();
   if (off) return notice(`${cause.message} No connection since ${clock(watch.since)}. What you see is what was there then; trying again in ${Math.ceil((watch.next - Date.now()) / 1000)} s. The run itself is not affected.`, "warn");
   notice("");
   view.show?.();
@@ -139,7 +139,7 @@ function fail(error) {
 }
 
 async function seek(text) {
-  if (file) return say("An exported file cannot be searched");
+  if (file) return say("A file cannot be searched");
   if (place.view !== "thread") return goTo("#/search?q=" + encodeURIComponent(text));
   try {
     const {hits} = await search(text, place.thread), hit = hits.find(one => one.node_id < view.log.chosen) || hits[0];
