@@ -155,6 +155,9 @@ class EventStream(Response):
             await _send(send, b"".join(parts))
 
     def _written(self, event: EncodedEvent) -> bytes:
+        if not event.id:
+            # A live event is in no log: the client's cursor stays.
+            return event.data
         cursor = self._cursor.after(event.thread_id, event.id)
         return b"id: %s\n%s" % (cursor.encode(), event.data)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.browser.made_service import MadeService
 from tests.browser.made_thread import MadeThread
@@ -19,13 +19,20 @@ from tests.services.process import MissingPart
 
 AXE = "4.14.1"
 PROGRAM = "TEST_CHROMIUM"
+# A busy machine may draw late; what never comes fails all the same.
+expect.set_options(timeout=20_000)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+
+
+def chromium_program() -> str | None:
+    """Return the browser's program, if there is one."""
+    return os.environ.get(PROGRAM) or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The browser's program: the system's, or the one that a variable names."""
-    named = os.environ.get(PROGRAM) or shutil.which("chromium") or shutil.which("chromium-browser")
+    named = chromium_program()
     if named is None:
         missing(MissingPart(f"there is no chromium on PATH or in {PROGRAM}"))
     return named
@@ -57,7 +64,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
         "console",
         lambda message: wrong.append(message.text) if "ontent Security" in message.text else None,
     )
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(20_000)
     yield page
     await closed(context.close)
     assert not wrong

@@ -117,17 +117,17 @@ class MadeService:
     async def _events(self, request: Request) -> Response:
         if gone := self._gone():
             return gone
-        return StreamingResponse(self._stream(), media_type="text/event-stream")
+        begin = request.headers.get("Last-Event-ID") or request.query_params["cursor"]
+        return StreamingResponse(self._stream(int(begin)), media_type="text/event-stream")
 
-    async def _stream(self) -> AsyncIterator[str]:
-        known = len(self.thread.steps)
+    async def _stream(self, known: int) -> AsyncIterator[str]:
         self.streams += 1
         try:
             yield ": hello\n\n"
             while not self._server.should_exit and not self.down:
                 if len(self.thread.steps) != known:
                     known = len(self.thread.steps)
-                    yield f"id: {known}\nevent: step\ndata: {{}}\n\n"
+                    yield f"id: {known}\ndata: {{}}\n\n"
                 await anyio.sleep(0.02)
         finally:
             self.streams -= 1

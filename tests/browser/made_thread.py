@@ -193,7 +193,7 @@ class MadeThread:
             "head": len(self.nodes),
             "open_node": None,
             "last_event": 1,
-            "cursor": "made",
+            "cursor": str(len(self.steps)),
             "at": AT,
             "active_run": run["run"],
             "run": run,

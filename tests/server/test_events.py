@@ -6,7 +6,7 @@ import contextlib
 import random
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
 import anyio
@@ -14,9 +14,12 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from agent_runtime import Agent, Delegation
+from agent_runtime import Agent, Delegation, Event
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.server.feeds import EncodedEvent
+from agent_runtime.server.live_batches import with_live
+from agent_runtime.server.protocols.live import LiveEvents
 from agent_runtime.server.streams import CursorWriter
 from agent_runtime_storage import Commit, NewEvent
 from tests.delegation.helpers import playing
@@ -114,6 +117,71 @@ async def test_a_tree_is_one_stream(database_url: str) -> None:
             assert sorted(str(one) for _, one in rest) == sorted(
                 str(one) for _, one in events[at + 1 :]
             )
+
+
+async def test_a_stream_has_the_pieces_of_answers_where_it_is_asked_for_them(
+    database_url: str,
+) -> None:
+    orders = [
+        raw_call("delegate", role="reader", instructions="Read.", briefing=part, task_key=part)
+        for part in ("one", "two")
+    ]
+    ends = say("Done.\nAll of it.\n")
+    answer = playing([calls(*orders), ends], lambda request, step: say("Read.\nOnce.\n"))
+    agents = {"worker": Agent(delegation=Delegation())}
+    async with serving(database_url, answer, agents=agents) as service:
+        started = await service.start(task="All of it.")
+        path = f"/api/runs/{started['run_id']}/events"
+        events = await service.events(f"{path}?live=true")
+        texts: dict[str, str] = {}
+        for _, event in events:
+            if event["kind"] == "text-delta":
+                assert event["id"] == 0
+                name = event["thread_id"]
+                texts[name] = texts.get(name, "") + event["data"]["text"]
+        assert texts.pop(started["thread_id"]) == "Done.\nAll of it.\n"
+        assert list(texts.values()) == ["Read.\nOnce.\n"] * 2
+        # The rest is what is recorded, in its order.
+        kept = [(cursor, event) for cursor, event in events if event["id"]]
+        assert sorted(map(str, kept)) == sorted(map(str, await service.events(path)))
+        kinds = [event["kind"] for _, event in events if event["thread_id"] == started["thread_id"]]
+        last = len(kinds) - kinds[::-1].index("answer") - 1
+        assert kinds[last - 2 : last] == ["text-delta", "text-delta"]
+
+
+async def test_live_events_stand_between_the_recorded_ones() -> None:
+    live, recorded = LiveEvents(), anyio.Event()
+
+    def row(number: int, kind: str) -> EncodedEvent:
+        return EncodedEvent("t", number, kind, b"%d" % number)
+
+    async def batches() -> AsyncGenerator[list[EncodedEvent]]:
+        yield [row(1, "run-start")]
+        yield []
+        await recorded.wait()
+        yield [row(2, "note"), row(3, "answer"), row(4, "tool-start")]
+
+    def piece(text: str) -> Event:
+        return Event("text-delta", "t", "r", data={"text": text})
+
+    with contextlib.closing(live.publisher("ann")) as publish:
+        publish(Event("run-start", "t", "r", 1))
+        publish(piece("a"))
+        given = with_live(batches(), live, "ann", "t", {}, below=False)
+        async with contextlib.aclosing(given):
+            # Who comes in the middle of an answer gets its beginning.
+            assert [one.id for one in await anext(given)] == [1, 0]
+            assert not await anext(given)
+            publish(piece("b"))
+            [early] = await anext(given)
+            assert b'"b"' in early.data
+            publish(Event("note", "t", "r", 2))
+            publish(piece("c"))
+            publish(Event("answer", "t", "r", 3))
+            publish(piece("d"))
+            recorded.set()
+            found = [one async for batch in given for one in batch]
+            assert [one.id for one in found] == [2, 0, 3, 0, 4]
 
 
 async def test_a_cursor_beyond_any_thread_of_a_tree_is_refused(database_url: str) -> None:

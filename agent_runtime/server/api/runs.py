@@ -37,8 +37,10 @@ from agent_runtime.server.api.schemas import (
 )
 from agent_runtime.server.api.threads import check_reached
 from agent_runtime.server.feeds import Batches, Positions, Source, rest_of, tree_source
+from agent_runtime.server.live_batches import with_live
 from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
+from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.state import ServiceState, service_of, start_within_limits
 from agent_runtime.server.streams import Cursor, EventStream
 from agent_runtime_storage import ACTIVE, Run, UserStore
@@ -228,10 +230,15 @@ async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Respo
         over = await _is_over(store, run)
         if over and not await store.events.of_tree(run_id, after=positions, limit=1):
             return Response(status_code=204)
+    user = user_of(request)
+    batches = _events(service, tree_source(store, user, run_id), store, run, positions)
+    if query.live:
+        live = live_of(runtime_of(request))
+        batches = with_live(batches, live, user, run.thread_id, positions, below=True)
     return EventStream(
-        _events(service, tree_source(store, user_of(request), run_id), store, run, positions),
+        batches,
         positions,
-        place=partial(service.limits.stream, user_of(request)),
+        place=partial(service.limits.stream, user),
         closing=service.closing,
     )
 

@@ -426,6 +426,11 @@ class EventsQuery(Input):
     cursor: Annotated[str, Field(max_length=60_000)] | None = Field(
         default=None, description="The id of the last event; `Last-Event-ID` wins over it."
     )
+    live: bool = Field(
+        default=False,
+        description="Also the events that are not recorded, with the id 0: the pieces of an "
+        "answer while a model writes it, of runs that work in this process.",
+    )
 
 
 class Swept(Output):

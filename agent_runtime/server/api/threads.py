@@ -32,8 +32,10 @@ from agent_runtime.server.api.schemas import (
     UsageByPurpose,
 )
 from agent_runtime.server.feeds import thread_source
+from agent_runtime.server.live_batches import with_live
 from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
+from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.state import service_of
 from agent_runtime.server.streams import Cursor, EventStream
 from agent_runtime_storage import Thread
@@ -159,17 +161,21 @@ async def follow_thread(request: Request, thread_id: str, query: EventsQuery) ->
     The `id` of each is a cursor: after a disconnect send it as `Last-Event-ID`, which browsers do,
     and the stream continues without a gap.
     """
-    store, service = store_of(request), service_of(request)
+    store, service, user = store_of(request), service_of(request), user_of(request)
     given = request.headers.get("last-event-id") or query.cursor
     thread = await store.threads.get(thread_id)
     after = 0 if given is None else Cursor.parse(given).of(thread_id)
     check_reached(thread_id, thread.last_event, after)
     positions = {thread_id: after}
-    source = thread_source(store, user_of(request), thread_id)
+    source = thread_source(store, user, thread_id)
+    batches = service.feeds.events(source, positions, service.settings.service_heartbeat)
+    if query.live:
+        live = live_of(runtime_of(request))
+        batches = with_live(batches, live, user, thread_id, positions, below=False)
     return EventStream(
-        service.feeds.events(source, positions, service.settings.service_heartbeat),
+        batches,
         positions,
-        place=partial(service.limits.stream, user_of(request)),
+        place=partial(service.limits.stream, user),
         closing=service.closing,
     )
 

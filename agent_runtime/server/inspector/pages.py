@@ -1,4 +1,7 @@
-"""The page's own files: packed once, and served; or joined into one for an exported thread."""
+"""The page's own files: packed once, and served; or joined into one for an exported thread.
+
+`static/main.js` is made from the modules in `script/` by `python -m tests.browser.bundle`.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,6 @@ _KINDS = {
     "icon.svg": "image/svg+xml",
 }
 """The files that are served, and their types."""
-_IMPORT = re.compile(
-    r'^import\s*(\{[\s\w$,]*\})\s*from\s*"\./([a-z0-9_-]+\.js)";?[ \t]*$', re.MULTILINE
-)
-_EXPORT = re.compile(r"^export ((?:async function|function|const|class) ([\w$]+))", re.MULTILINE)
 _STYLE = re.compile(r'<link rel="stylesheet" href="[^"]*style\.css">')
 _ICON = re.compile(r'<link rel="icon" [^>]*>\n')
 _SCRIPT = re.compile(r'<script type="module" src="[^"]*main\.js"></script>')
@@ -112,13 +111,9 @@ def _takes_gzip(accepted: str) -> bool:
 
 @functools.cache
 def _files() -> Mapping[str, _File]:
-    """Return the files that are served; the modules of the page come as one."""
+    """Return the files that are served."""
     folder = _folder()
-    bodies = {
-        name: _joined(folder, name).encode() if name == "main.js" else _read(folder, name).encode()
-        for name in _KINDS
-    }
-    return {name: _File.of(_KINDS[name], body) for name, body in bodies.items()}
+    return {name: _File.of(kind, _read(folder, name).encode()) for name, kind in _KINDS.items()}
 
 
 def _read(folder: Traversable, name: str) -> str:
@@ -133,16 +128,15 @@ def _folder() -> Traversable:
 def joined_page(folder: Traversable | None = None) -> tuple[str, str]:
     """Return the page as one file, in two halves: data come between them.
 
-    Its modules become one script.  A policy allows this script and this style by their hashes, and
-    nothing else.
+    A policy allows this script and this style by their hashes, and nothing else.
 
     Raises:
-        ValueError: the files break a rule that joining needs (see `_joined`).
+        ValueError: the files cannot be joined.
     """
     folder = _folder() if folder is None else folder
     page = _ICON.sub("", _read(folder, "index.html"))
     style = _read(folder, "style.css")
-    script = _joined(folder, "main.js")
+    script = _read(folder, "main.js")
     if "</script" in script or "</style" in style:
         raise ValueError("a script or the style sheet of the page would end its own element")
     policy = (
@@ -162,34 +156,3 @@ def joined_page(folder: Traversable | None = None) -> tuple[str, str]:
 def _digest(text: str) -> str:
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
-
-
-def _joined(folder: Traversable, entry: str) -> str:
-    """Return a module and all that it imports as one, each after those that it imports.
-
-    Each becomes a function's scope that returns what the module exports.  Modules import names
-    without changing them, and export declarations that are never assigned again.
-    """
-    scopes: dict[str, str] = {}
-    begun: set[str] = set()
-
-    def add(name: str) -> None:
-        if name in scopes:
-            return
-        if name in begun:
-            raise ValueError(f"the modules of the page import each other in a circle: {name}")
-        begun.add(name)
-        text = _read(folder, name)
-        for _, needed in _IMPORT.findall(text):
-            add(needed)
-        numbers = {one: number for number, one in enumerate(scopes)}
-        names = ", ".join(exported for _, exported in _EXPORT.findall(text))
-        own = _IMPORT.sub(lambda found: f"const {found[1]} = m{numbers[found[2]]};", text)
-        own = _EXPORT.sub(r"\1", own)
-        if re.search(r"^(?:import|export)\b", own, re.MULTILINE):
-            raise ValueError(f"{name} imports or exports in a form that cannot be joined")
-        scope = f"(() => {{\n{own.strip()}\nreturn {{{names}}};\n}})()"
-        scopes[name] = f"// {name}\nconst m{len(scopes)} = {scope};"
-
-    add(entry)
-    return "\n".join(scopes.values())

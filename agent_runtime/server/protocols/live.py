@@ -28,10 +28,12 @@ class LiveEvent(NamedTuple):
 
     Attributes:
         after: the id of the thread's last recorded event before it.
+        own_after: the same of the event's own thread, which is a sub-agent's for its events.
     """
 
     after: int
     event: Event
+    own_after: int = 0
 
 
 Follower: TypeAlias = Callable[[LiveEvent], None]
@@ -40,6 +42,7 @@ Follower: TypeAlias = Callable[[LiveEvent], None]
 @dataclass(slots=True)
 class _Thread:
     last: int = 0
+    below: dict[str, int] = field(default_factory=dict[str, int])
     pieces: list[LiveEvent] = field(default_factory=list[LiveEvent])
     followers: list[Follower] = field(default_factory=list[Follower])
     working: int = 0
@@ -66,6 +69,7 @@ class LiveEvents:
         thread = self._threads[place]
         thread.working -= 1
         thread.pieces.clear()
+        thread.below.clear()
         self._forget(place)
 
     @contextmanager
@@ -128,11 +132,14 @@ def _publish(thread: _Thread, thread_id: str, event: Event) -> None:
     own = event.thread_id == thread_id
     if own and event.kind in _VOID:
         thread.pieces.clear()
-    if own and event.id:
+    if event.id:
         # Followers read it from the log.
-        thread.last = event.id
-        return
-    live = LiveEvent(thread.last, event)
+        if own:
+            thread.last = event.id
+            return
+        thread.below[event.thread_id] = event.id
+    last = thread.last if own else thread.below.get(event.thread_id, 0)
+    live = LiveEvent(thread.last, event, last)
     if own and event.kind in PIECES:
         thread.pieces.append(live)
     for follower in tuple(thread.followers):

@@ -1,5 +1,5 @@
 // All steps of a thread on one canvas: what each prompt was made of, what it cost, and what happened.
-import {byId, el, fill, int, percent, short, usd} from "./dom.js";
+import {byId, int, percent, short, usd} from "./dom.js";
 import {chosenStep, go, inPane, opened, place} from "./place.js";
 import {BANDS, FLAG, NAMES} from "./words.js";
 
@@ -7,15 +7,16 @@ const LEFT = 40, COST = 22, MARKS = 14, ALL = 16, FEWEST = 5, DRAG = 6;
 const TICKS = [1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6];
 
 export class Strip {
+  // Takes the strip that stands in the document.
   constructor(thread) {
     this.thread = thread;
-    this.canvas = el("canvas", {"aria-hidden": "true"});
+    this.plot = byId("plot");
+    this.canvas = this.plot.firstElementChild;
     this.base = document.createElement("canvas");
-    this.plot = el("div.plot", {id: "plot", role: "slider", tabindex: 0, "aria-label": "Step", "aria-valuemin": 1}, this.canvas);
-    this.readout = el("div.legend", {id: "readout"});
-    this.node = el("section", {id: "strip", "aria-label": "All steps"}, this.readout, this.plot);
     this.hover = this.drag = this.down = null;
-    this.makeReadout();
+    this.figures = Object.fromEntries([...byId("readout").querySelectorAll("[data-f]")].map(node => [node.dataset.f, node]));
+    for (const name of BANDS) this.figures[name].parentNode.onclick = () => this.showBand(name);
+    this.figures.zoom.onclick = () => go({z: null});
     this.listen();
   }
 
@@ -57,7 +58,8 @@ export class Strip {
       canvas.height = Math.round(height * ratio);
     }
     this.canvas.style.setProperty("height", height + "px");
-    this.color = name => style.getPropertyValue("--" + name).trim();
+    const known = {};
+    this.color = name => known[name] ??= style.getPropertyValue("--" + name).trim();
     Object.assign(this, {from, to, width: width - LEFT, step: (width - LEFT) / (to - from), small});
   }
 
@@ -120,7 +122,7 @@ export class Strip {
   }
 
   drawActivations(c, bottom) {
-    const dense = this.thread.activations.length / this.thread.count / this.step > 0.1;
+    const dense = this.thread.activations.size / this.thread.count / this.step > 0.1;
     c.strokeStyle = c.fillStyle = this.color("ink");
     c.globalAlpha = 0.7;
     for (let i = Math.max(1, this.from), last = -9; i < this.to; i++) {
@@ -128,9 +130,7 @@ export class Strip {
       if (x - last < 2 || !this.thread.changed(i)) continue;
       last = x;
       if (dense) { c.fillRect(x, 0, 1, 5); continue; }
-      c.setLineDash([2, 2]);
-      trace(c, [[x + 0.5, 4], [x + 0.5, bottom]]).stroke();
-      c.setLineDash([]);
+      dashed(c, x + 0.5, 4, bottom, 2);
       trace(c, [[x - 4, 0], [x + 5, 0], [x + 0.5, 6]]).fill();
     }
     c.globalAlpha = 1;
@@ -185,9 +185,7 @@ export class Strip {
     const chosen = chosenStep(this.thread.count), shown = i => i >= this.from && i < this.to;
     c.strokeStyle = c.fillStyle = this.color("accent");
     if (place.tab === "compare" && place.with !== null && shown(place.with - 1)) {
-      c.setLineDash([4, 3]);
-      trace(c, [[middle(place.with - 1), 0], [middle(place.with - 1), bottom]]).stroke();
-      c.setLineDash([]);
+      dashed(c, middle(place.with - 1), 0, bottom, 4);
     }
     if (shown(chosen)) {
       c.fillRect(middle(chosen) - 1, 0, 2, bottom);
@@ -206,44 +204,24 @@ export class Strip {
     c.globalAlpha = 1;
   }
 
-  makeReadout() {
-    this.figures = {step: el("span"), cached: el("span"), cost: el("span.num.t"), activation: el("span.dim.t.lo")};
-    const bands = BANDS.map(name => {
-      this.figures[name] = el("span.num");
-      return el("button", {title: `Show ${NAMES[name].toLowerCase()} of this prompt`, onclick: () => this.showBand(name)},
-        el("i", {class: "sw " + name}), el("span.t", NAMES[name]), this.figures[name]);
-    });
-    this.figures.zoom = el("span");
-    fill(this.readout, el("span.num.stepno", el("span.t", "Step "), this.figures.step), bands,
-      el("span.num", el("span.t", "read from cache "), this.figures.cached), this.figures.cost, this.figures.activation,
-      el("span.grow"), this.figures.zoom);
-  }
-
   showBand(name) {
     opened.add(name);
     go({step: (this.hover ?? chosenStep(this.thread.count)) + 1, tab: "prompt", pane: inPane("prompt")});
-    const section = byId("sec-" + name);
-    if (section) section.scrollIntoView({block: "start"});
+    byId("sec-" + name)?.scrollIntoView({block: "start"});
   }
 
   read() {
-    const t = this.thread, i = Math.min(this.hover ?? Infinity, t.count - 1), at = Number.isFinite(this.hover ?? Infinity) ? i : chosenStep(t.count);
-    const f = this.figures, set = (node, text) => { if (node.textContent !== text) node.textContent = text; };
-    set(f.step, int(at + 1));
-    t.bands(at).forEach((size, k) => set(f[BANDS[k]], short(size)));
-    set(f.cached, percent(t.steps.cached[at], t.prompt(at)));
-    set(f.cost, usd(t.steps.cost[at]));
-    set(f.activation, `activation ${t.steps.activation[at]}`);
-    const zoom = place.z ? place.z.join("–") : "";
-    if (f.zoom.dataset.zoom !== zoom) {
-      f.zoom.dataset.zoom = zoom;
-      fill(f.zoom, zoom ? el("button.link", {onclick: () => go({z: null})}, `Steps ${zoom} · show all`)
-        : el("span.dim.lo.t.hint", "pale: read from cache · drag: zoom"));
-    }
-    const chosen = chosenStep(t.count), parts = t.bands(chosen).map((size, k) => `${NAMES[BANDS[k]]} ${int(size)}`).join(", ");
-    const text = `Step ${chosen + 1} of ${t.count}: ${int(t.prompt(chosen))} tokens, ${percent(t.steps.cached[chosen], t.prompt(chosen))} read from cache, ${parts}, ${usd(t.steps.cost[chosen])}`;
-    if (this.plot.getAttribute("aria-valuetext") === text) return;
-    for (const [name, value] of [["now", chosen + 1], ["max", t.count], ["text", text]]) this.plot.setAttribute("aria-value" + name, value);
+    const t = this.thread, chosen = chosenStep(t.count), at = Math.min(this.hover ?? chosen, t.count - 1), {cost, cached, activation} = t.steps;
+    const set = (name, text) => { if (this.figures[name].textContent !== text) this.figures[name].textContent = text; };
+    set("step", int(at + 1));
+    t.bands(at).forEach((size, k) => set(BANDS[k], short(size)));
+    set("cached", percent(cached[at], t.prompt(at)));
+    set("cost", usd(cost[at]));
+    set("activation", `activation ${activation[at]}`);
+    set("zoom", place.z ? `Steps ${place.z.join("–")} · show all` : "");
+    const parts = t.bands(chosen).map((size, k) => `${NAMES[BANDS[k]]} ${int(size)}`).join(", ");
+    const text = `Step ${chosen + 1} of ${t.count}: ${int(t.prompt(chosen))} tokens, ${percent(cached[chosen], t.prompt(chosen))} read from cache, ${parts}, ${usd(cost[chosen])}`;
+    if (this.plot.ariaValueText !== text) Object.assign(this.plot, {ariaValueText: text, ariaValueNow: chosen + 1, ariaValueMax: t.count});
   }
 
   listen() {
@@ -251,34 +229,34 @@ export class Strip {
       const x = event.clientX - plot.getBoundingClientRect().left - LEFT;
       return Math.max(this.from, Math.min(this.to - 1, this.from + Math.floor(x / this.step)));
     };
-    plot.addEventListener("pointermove", event => {
+    plot.onpointermove = event => {
       this.hover = at(event);
       if (this.down && Math.abs(event.clientX - this.down.x) > DRAG) this.drag = [this.down.i, this.hover];
       this.frame();
-    });
-    plot.addEventListener("pointerleave", () => { this.hover = null; this.frame(); });
-    plot.addEventListener("pointercancel", () => { this.down = this.drag = this.hover = null; this.frame(); });
-    plot.addEventListener("pointerdown", event => {
+    };
+    plot.onpointerleave = () => { this.hover = null; this.frame(); };
+    plot.onpointercancel = () => { this.down = this.drag = this.hover = null; this.frame(); };
+    plot.onpointerdown = event => {
       if (event.button) return;
       this.down = {x: event.clientX, i: at(event)};
       plot.setPointerCapture(event.pointerId);
-    });
-    plot.addEventListener("pointerup", event => {
+    };
+    plot.onpointerup = event => {
       if (!this.down) return;
-      const [a, b] = (this.drag || [0, 0]).slice().sort((p, q) => p - q);
+      const [a, b] = (this.drag || [0, 0]).toSorted((p, q) => p - q);
       this.down = this.drag = null;
       if (b - a >= FEWEST - 1) go({z: [a + 1, b + 1]});
       else go({step: at(event) + 1, msg: null});
-    });
-    plot.addEventListener("dblclick", () => go({z: null}));
-    plot.addEventListener("keydown", event => {
+    };
+    plot.ondblclick = () => go({z: null});
+    plot.onkeydown = event => {
       const i = chosenStep(this.thread.count), by = event.shiftKey ? 10 : 1;
       const to = {ArrowLeft: i - by, ArrowDown: i - by, ArrowRight: i + by, ArrowUp: i + by, PageDown: i - 50, PageUp: i + 50, Home: 0, End: Infinity}[event.key];
       if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       event.stopPropagation();
       this.choose(to);
-    });
+    };
   }
 
   choose(i) { go({step: Math.max(0, Math.min(this.thread.count - 1, i)) + 1, msg: null}, true); }
@@ -295,6 +273,12 @@ function trace(c, points) {
   c.beginPath();
   points.forEach(([x, y], k) => k ? c.lineTo(x, y) : c.moveTo(x, y));
   return c;
+}
+
+function dashed(c, x, from, to, size) {
+  c.setLineDash([size, size]);
+  trace(c, [[x, from], [x, to]]).stroke();
+  c.setLineDash([]);
 }
 
 // The weightiest thing that happened at a step.

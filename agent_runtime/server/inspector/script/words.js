@@ -1,11 +1,11 @@
 // How the service's values are called on the page.
 import {el} from "./dom.js";
 
-const STATES = {queued: "Queued", running: "Running", waiting: "Waits for you", paused: "Paused",
-  interrupted: "Interrupted", succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled"};
-const REASONS = {error: "Error", no_progress: "No progress", max_steps: "Out of steps", budget: "Out of budget",
-  timeout: "Out of time", unavailable: "Model unavailable", unsupported: "Not supported", refusal: "The model refused",
-  content_filter: "Content filter", length: "Answer too long"};
+// Other names are read as they are: no_progress is "No progress".
+const STATES = {waiting: "Waits for you"};
+const REASONS = {max_steps: "Out of steps", budget: "Out of budget", timeout: "Out of time", unavailable: "Model unavailable", unsupported: "Not supported",
+  refusal: "The model refused", length: "Answer too long"};
+const named = (name, names) => names[name] || name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
 const CAUSES = {start: "the thread begins", observed: "observations were ready", tokens: "raw messages reached T",
   overflow: "the window was full", late: "the Observer is behind", price: "rewriting had become cheaper than carrying",
   idle: "the cache had gone cold", agent: "the agent changed", messages: "fewer messages are kept",
@@ -15,7 +15,6 @@ export const BANDS = ["system", "observed", "constraints", "state", "raw"];
 export const NAMES = {system: "System and tools", observed: "Observations", constraints: "Constraints",
   state: "State note", raw: "Raw messages"};
 export const MARKS = {critical: "‼", important: "!", info: "·", done: "✓"};
-export const WEIGHT = ["critical", "important", "info", "done"];
 export const PLAN_MARKS = {completed: "✓", in_progress: "▸", failed: "✕", skipped: "–"};
 export const FLAG = {error: 1, question: 2, steered: 4, delegated: 8, open: 32, interrupted: 64,
   retried: 128, plan: 256};
@@ -23,6 +22,7 @@ export const FLAG = {error: 1, question: 2, steered: 4, delegated: 8, open: 32, 
 export const causeOf = activation => CAUSES[activation.cause] || activation.cause;
 export const hasFailed = call => call.outcome !== null && call.outcome !== "ok";
 export const isActive = run => ["queued", "running", "suspended"].includes(run.status);
+export const isMoving = run => run?.status === "queued" || run?.status === "running";
 
 // A running run whose process is gone is interrupted; a suspended one waits for a person or was paused.
 export function stateOf(run) {
@@ -33,7 +33,7 @@ export function stateOf(run) {
 
 export function chip(run) {
   const state = stateOf(run);
-  return el("span", {class: "chip " + state}, state === "failed" && REASONS[run.stop_reason] || STATES[state] || state);
+  return el("span", {class: "chip " + state}, state === "failed" && run.stop_reason ? named(run.stop_reason, REASONS) : named(state, STATES));
 }
 
 const SUBJECTS = ["path", "command", "pattern", "url", "query", "task_key", "action", "question", "name"];

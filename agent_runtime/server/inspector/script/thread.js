@@ -1,5 +1,5 @@
 // One thread as the page knows it: all steps as columns, the rest when it is looked at.
-import {decode, file, get} from "./service.js";
+import {file, get, getTables} from "./service.js";
 
 const WINDOW = 200, AGAIN = 3000;
 
@@ -15,7 +15,7 @@ export function lastAtMost(values, value, count = values.length) {
 
 const indexOf = (values, value) => {
   const i = lastAtMost(values, value);
-  return i >= 0 && values[i] === value ? i : -1;
+  return values[i] === value ? i : -1;
 };
 
 // The rows of `old` up to a node, then the new ones: an open exchange comes again until it is closed.
@@ -24,32 +24,29 @@ function joined(old, rows, after) {
   const keep = lastAtMost(old.node, after) + 1, out = {count: keep + rows.count};
   for (const name of Object.keys(old)) {
     if (name === "count") continue;
-    const all = out[name] = new Float64Array(out.count);
-    all.set(old[name].subarray(0, keep));
-    all.set(rows[name], keep);
+    out[name] = new Float64Array(out.count);
+    out[name].set(old[name].subarray(0, keep));
+    out[name].set(rows[name], keep);
   }
   return out;
 }
 
 // Where data of a thread are: below the service's routes, or among the blocks of an exported file.
-export function pathOf(id, rest, more) {
+export function pathOf(id, rest, more = {}) {
   if (file) return (id === file.thread ? "" : `threads/${id}/`) + (rest || "thread");
-  const q = new URLSearchParams(Object.entries(more || {}).filter(([, value]) => value != null));
+  const q = new URLSearchParams(Object.entries(more).filter(([, value]) => value != null));
   return `threads/${encodeURIComponent(id)}${rest && "/" + rest}${q.size ? "?" + q : ""}`;
 }
 
 export class Thread {
   // `loaded` is called whenever something that was asked for has arrived.
   constructor(id, head, loaded) {
-    this.id = id;
-    this.head = head;
-    this.loaded = loaded;
-    this.activations = [];
-    this.byActivation = new Map();
+    Object.assign(this, {id, head, loaded, models: []});
+    // Both by id, in the order in which they came to be.
+    this.activations = new Map();
     this.observations = new Map();
     this.windows = new Map();
     this.wanted = new Map();
-    this.models = [];
   }
 
   path(rest, more) { return pathOf(this.id, rest, {head: this.head, ...more}); }
@@ -57,16 +54,12 @@ export class Thread {
   // Asks for what is new. Nothing that the page shows is dropped before its successor is there.
   async refresh() {
     const after = this.closed, first = this.steps === undefined;
-    const front = () => Promise.all([this.readActivations(), this.readObservations()]);
-    const [summary, bytes] = await Promise.all([get(this.path("")), get(this.path("steps", {after}), true), first && front()]);
-    const rows = decode(bytes), known = rows.reset ? null : this;
+    const front = () => Promise.all([this.readAll("activations"), this.readAll("observations")]);
+    const [summary, rows] = await Promise.all([get(this.path("")), getTables(this.path("steps", {after})), first && front()]);
+    const known = rows.reset ? {} : this;
     // Most steps bring no activation, and nothing else makes an observation count.
-    if (!first && rows.steps.count && !this.byActivation.has(rows.steps.activation.at(-1))) await front();
-    this.summary = summary;
-    this.models = rows.models;
-    this.steps = joined(known && known.steps, rows.steps, after);
-    this.nodes = joined(known && known.nodes, rows.nodes, after);
-    this.closed = rows.head;
+    if (!first && rows.steps.count && !this.activations.has(rows.steps.activation.at(-1))) await front();
+    Object.assign(this, {summary, models: rows.models, closed: rows.head, steps: joined(known.steps, rows.steps, after), nodes: joined(known.nodes, rows.nodes, after)});
     if (rows.reset) {
       this.windows.clear();
       this.wanted.clear();
@@ -75,53 +68,44 @@ export class Thread {
 
   outdate(position) {
     for (const [k, window] of this.windows) if ((k + 1) * WINDOW > position) window.stale = true;
-    const newest = this.activations.at(-1);
-    if (newest) this.wanted.delete("prompt/" + newest.id);
+    const prompt = this.newest && this.wanted.get(this.promptPath(this.newest.id));
+    if (prompt) prompt.stale = true;
   }
 
-  async readActivations() {
-    for (let next = this.activations.length ? this.activations.at(-1).id : undefined; next !== null;) {
-      const page = await get(this.path("activations", {after: next}));
-      for (const one of page.activations) {
-        if (this.byActivation.has(one.id)) continue;
-        one.index = this.activations.push(one) - 1;
-        this.byActivation.set(one.id, one);
-      }
-      next = page.next;
-    }
-  }
-
-  async readObservations() {
-    for (let next = this.newest; next !== null;) {
-      const page = await get(this.path("observations", {after: next}));
-      for (const one of page.observations) if (!this.observations.has(one.id)) this.observations.set(one.id, one);
-      this.newest = page.observations.reduce((most, one) => Math.max(most, one.id), this.newest || 0) || undefined;
+  // What came after the newest that is known.
+  async readAll(kind) {
+    const known = this[kind];
+    for (let next = known.size ? Math.max(...known.keys()) : undefined; next !== null;) {
+      const page = await get(this.path(kind, {after: next}));
+      for (const one of page[kind]) if (!known.has(one.id)) known.set(one.id, Object.assign(one, {index: known.size}));
       next = page.next;
     }
   }
 
   get count() { return this.steps.count; }
   get run() { return this.summary.run; }
+  get newest() { return [...this.activations.values()].at(-1); }
 
   prompt(i) { return this.steps.prompt[i] >= 0 ? this.steps.prompt[i] : Math.max(0, this.steps.counted[i]); }
   bands(i) { const s = this.steps; return [s.system[i], s.observed[i], s.constraints[i], s.state[i], s.raw[i]].map(n => Math.max(0, n)); }
-  activationAt(i) { return this.byActivation.get(this.steps.activation[i]); }
+  activationAt(i) { return this.activations.get(this.steps.activation[i]); }
+  activationBefore(a) { return [...this.activations.values()][a.index - 1]; }
+  changed(i) { return i > 0 && this.steps.activation[i] !== this.steps.activation[i - 1]; }
   position(seq) { return indexOf(this.nodes.node, seq); }
   stepOf(seq) { return indexOf(this.steps.node, seq); }
+  // The first step whose prompt could hold a message.
+  stepAfter(seq) { return lastAtMost(this.steps.node, seq) + 1; }
   // The messages of the branch from one to another, both included.
   between(first, last) {
     const {node} = this.nodes;
     return Array.from(node.subarray(lastAtMost(node, first - 1) + 1, lastAtMost(node, last) + 1));
   }
 
-  // The first step whose prompt could hold a message.
-  stepAfter(seq) { return lastAtMost(this.steps.node, seq) + 1; }
-
   // The node at a position of the branch, if its window is there; else the window is asked for.
   node(position) {
     const k = Math.floor(position / WINDOW), window = this.windows.get(k);
-    if ((!window || window.stale) && !(window && window.loading)) this.readWindow(k);
-    return window && window.nodes.get(this.nodes.node[position]);
+    if (!window || window.stale && !window.loading) this.readWindow(k);
+    return window?.nodes.get(this.nodes.node[position]);
   }
 
   nodeOf(seq) {
@@ -130,30 +114,25 @@ export class Thread {
   }
 
   async readWindow(k) {
-    const window = this.windows.get(k) || {nodes: new Map()};
-    this.windows.set(k, window);
-    Object.assign(window, {loading: true, stale: false});
-    const seqs = this.nodes.node.subarray(k * WINDOW, (k + 1) * WINDOW);
+    const window = this.windows.get(k) || {nodes: new Map(), failed: 0};
+    this.windows.set(k, Object.assign(window, {loading: true, stale: false}));
+    const seqs = this.nodes.node.subarray(k * WINDOW, (k + 1) * WINDOW), nodes = new Map();
     try {
-      const nodes = new Map();
       for (let from = seqs[0]; from != null;) {
         const page = await get(file ? this.path("nodes/" + k) : this.path("nodes", {from, to: seqs.at(-1)}));
-        for (const node of page.nodes) nodes.set(node.seq, node);
+        for (const node of page.nodes) {
+          // A node that did not change stays the same object, so that its row is kept.
+          const old = window.nodes.get(node.seq);
+          nodes.set(node.seq, old && JSON.stringify(old) === JSON.stringify(node) ? old : node);
+        }
         from = file ? null : page.next;
       }
-      // A node that did not change stays the same object, so that its row is kept.
-      for (const [seq, node] of nodes) {
-        const old = window.nodes.get(seq);
-        if (old && JSON.stringify(old) === JSON.stringify(node)) nodes.set(seq, old);
-      }
-      window.nodes = nodes;
     } catch (error) {
       window.stale = true;
-      window.failed = (window.failed || 0) + 1;
-      setTimeout(() => { window.loading = false; this.loaded(error); }, Math.min(8000, 500 * 2 ** window.failed));
+      setTimeout(() => { window.loading = false; this.loaded(error); }, Math.min(8000, 500 * 2 ** ++window.failed));
       return;
     }
-    Object.assign(window, {loading: false, failed: 0});
+    Object.assign(window, {nodes, loading: false, failed: 0});
     this.loaded();
   }
 
@@ -161,40 +140,35 @@ export class Thread {
   retry() { for (const [key, {value}] of this.wanted) if (value instanceof Error) this.wanted.delete(key); }
 
   // Asked for once: undefined until it is there, a Problem if it could not be read.
-  once(key, read) {
-    let entry = this.wanted.get(key);
-    if (!entry) {
-      entry = {};
-      this.wanted.set(key, entry);
-      read().then(value => { entry.value = value; }, error => {
-        entry.value = error;
-        if (error.passes) setTimeout(() => { this.wanted.delete(key); this.loaded(); }, AGAIN);
-      }).finally(() => this.loaded());
-    }
+  once(path) {
+    const known = this.wanted.get(path);
+    if (known && !known.stale) return known.value;
+    const entry = {value: known?.value};
+    this.wanted.set(path, entry);
+    get(path).catch(error => {
+      if (error.passes) setTimeout(() => { this.wanted.delete(path); this.loaded(); }, AGAIN);
+      return error;
+    }).then(value => { entry.value = value; this.loaded(); });
     return entry.value;
   }
 
-  promptOf(activation) {
-    return this.once("prompt/" + activation, () => get(file ? this.path("prompt/" + activation) : this.path("prompt", {activation})));
-  }
+  promptPath(activation) { return file ? this.path("prompt/" + activation) : this.path("prompt", {activation}); }
 
   // The parts of the prompt that a step's answer came from.
   partsAt(i) {
-    const found = this.promptOf(this.steps.activation[i]), node = this.steps.node[i];
-    return found && found.parts ? found.parts.filter(part => part.node === null || part.node < node) : found;
+    const found = this.once(this.promptPath(this.steps.activation[i])), node = this.steps.node[i];
+    return found?.parts ? found.parts.filter(part => part.node === null || part.node < node) : found;
   }
 
   details(activation) {
-    if (file) return this.byActivation.get(activation);
-    return this.once("activation/" + activation,
-      () => get(this.path("activations", {ids: activation})).then(page => page.activations[0]));
+    if (file) return this.activations.get(activation);
+    const page = this.once(this.path("activations", {ids: activation}));
+    return page?.activations ? page.activations[0] : page;
   }
 
   observation(id) {
-    const block = Math.floor((id - 1) / 100);
-    const path = file ? this.path("observations/" + block) : this.path("observations", {ids: id});
-    const page = this.once(path, () => get(path));
-    return page && page.observations ? page.observations.find(one => one.id === id) : page;
+    const page = this.once(file ? this.path("observations/" + Math.floor((id - 1) / 100)) : this.path("observations", {ids: id}));
+    return page?.observations ? page.observations.find(one => one.id === id) : page;
   }
 
   // The observations that a message stands in, from `id` down to level 0; null if in none.
@@ -208,19 +182,15 @@ export class Thread {
     return [id];
   }
 
-  changed(i) { return i > 0 && this.steps.activation[i] !== this.steps.activation[i - 1]; }
-
   // How the prompt of a step has a message: for the rail of the log.
   whereAt(seq, i) {
-    const own = this.steps.node[i];
+    const own = this.steps.node[i], a = this.activationAt(i);
     if (seq >= own) return {kind: "future", text: seq === own ? "What the model answered at the selected step" : "Not yet said at the selected step"};
-    const a = this.activationAt(i);
     if (!a) return {kind: "gone", text: "Unknown"};
     if (a.first === null || seq >= a.first) return {kind: "raw", text: "In the prompt as it was"};
     const by = a.observed.find(id => this.way(id, seq));
     if (seq === a.task) return {kind: "state", by, text: "Stands in the state note, as the task"};
     if (by) return {kind: "observed", by, text: `Stands in the prompt by observation o${by}`};
-    if (a.context.includes(seq)) return {kind: "raw", text: "In the prompt as context"};
-    return {kind: "gone", text: "Not represented in this prompt"};
+    return a.context.includes(seq) ? {kind: "raw", text: "In the prompt as context"} : {kind: "gone", text: "Not represented in this prompt"};
   }
 }

@@ -1,5 +1,5 @@
 // What a person does to a run. Each is one request, and its outcome is said.
-import {notice, say} from "./dom.js";
+import {enable, notice, say} from "./dom.js";
 import {Problem, post} from "./service.js";
 
 let acted = () => {};
@@ -7,23 +7,22 @@ export function onActed(callback) { acted = callback; }
 
 // Does something with its controls off until it is done. Returns the answer, or null if it failed.
 export async function act(controls, work, done) {
-  for (const control of controls) control.disabled = true;
+  enable(controls, false);
   try {
     const answer = await work();
     notice("");
     say(done);
-    acted();
     return answer;
   } catch (error) {
     notice(error.told, "bad");
-    acted();
     return null;
   } finally {
-    for (const control of controls) control.disabled = false;
+    acted();
+    enable(controls, true);
   }
 }
 
-export const send = (controls, path, body, done) => act(controls, () => post(path, body), done);
+export const runPath = (run, verb) => `runs/${encodeURIComponent(run)}/${verb}`;
 
 // Two requests, of which the first counts even if the second fails.
 export async function both(first, second, half) {
@@ -39,5 +38,3 @@ export const answerTo = (controls, question, value, done) => act(controls, () =>
   () => post(`questions/${encodeURIComponent(question.id)}/answer`, {digest: question.digest, ...value}),
   ({resumable, run_id}) => resumable && post(runPath(run_id, "resume"), {}),
   "The answer is stored, but the run does not go on yet."), done);
-
-export const runPath = (run, verb) => `runs/${encodeURIComponent(run)}/${verb}`;
