@@ -15,10 +15,11 @@ Candidates come from the store's indexes; only their outlines are read from the 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Literal, NamedTuple
@@ -28,7 +29,8 @@ import anyio
 from agent_runtime.concurrency import single_error
 from agent_runtime.memory.recall.dates import best_fit, dates_named
 from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
-from agent_runtime.memory.recall.relevance import is_covered
+from agent_runtime.memory.recall.relevance import READ, is_covered
+from agent_runtime.memory.recall.relevance import Place as _Place
 from agent_runtime_storage.contract.records.log import Outline
 from agent_runtime_storage.contract.store import UserStore
 
@@ -139,37 +141,42 @@ async def retrieve(
     for place, score in _from_zero(best).items():
         scores[place] += weight * score
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
-    nodes = {place.address for place in scores}
+    nodes = {place[:2] for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
+    ranked: Mapping[_Place, float] = scores
     if reach:
-        scores = rank_in_context(query, scores, outlines, adds=with_vectors, now=now, zone=zone)
+        ranked = rank_in_context(query, scores, outlines, adds=with_vectors, now=now, zone=zone)
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
-    known = {(one.thread_id, one.seq) for one in outlines}
-    places = [
-        place
-        for place, _ in sorted(scores.items(), key=_order)
-        if place[:2] in known and (wanted is None or wanted(place.address))
-    ]
-    if fitting is not None and not await _fits(store, query, places, best, fitting):
-        return []
+    known = {one[:2] for one in outlines}
+
+    def is_wanted(place: _Place) -> bool:
+        return place[:2] in known and (wanted is None or wanted(NodeAddress(*place[:2])))
+
+    places = filter(is_wanted, _best_first(ranked))
+    first = list(itertools.islice(places, max(limit, READ)))
+    if fitting is not None:
+        nearest = max((best[one] for one in best if is_wanted(one)), default=-1.0)
+        if nearest < fitting.least_similarity and not await is_covered(store, query, first):
+            return []
     if own is not None:
-        places = await _of_users(store, places, limit, own)
-    return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
+        first = await _of_users(store, itertools.chain(first, places), limit, own)
+    return [SearchHit(*place, ranked[place]) for place in first[: max(limit, 0)]]
 
 
 async def _of_users(
-    store: UserStore, places: Sequence[HitPlace], limit: int, own: str
-) -> list[HitPlace]:
+    store: UserStore, places: Iterable[_Place], limit: int, own: str
+) -> list[_Place]:
     """Return the first places that are not in the threads of sub-agents, or in the own one."""
-    found: list[HitPlace] = []
+    found: list[_Place] = []
     of_child = {own: False}
     for place in places:
         if len(found) >= limit:
             break
-        if place.thread_id not in of_child:
-            runs = await store.runs.list(thread_id=place.thread_id, limit=1)
-            of_child[place.thread_id] = bool(runs) and runs[0].parent_run_id is not None
-        if not of_child[place.thread_id]:
+        thread_id = place[0]
+        if thread_id not in of_child:
+            runs = await store.runs.list(thread_id=thread_id, limit=1)
+            of_child[thread_id] = bool(runs) and runs[0].parent_run_id is not None
+        if not of_child[thread_id]:
             found.append(place)
     return found
 
@@ -210,18 +217,6 @@ async def _candidates(
     return scores, similarities
 
 
-async def _fits(
-    store: UserStore,
-    query: str,
-    places: Sequence[HitPlace],
-    similarities: Mapping[HitPlace, float],
-    fitting: Fitting,
-) -> bool:
-    """Return whether one of the places is near enough to the query, or holds enough of it."""
-    nearest = max((similarities[one] for one in places if one in similarities), default=-1.0)
-    return nearest >= fitting.least_similarity or await is_covered(store, query, places)
-
-
 def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
     """Scale similarities to 0 (the least) to 1, because embedders use different ranges."""
     if not similarities:
@@ -231,10 +226,17 @@ def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
     return {place: (one - least) / width if width else 1.0 for place, one in similarities.items()}
 
 
-def _order(scored: tuple[HitPlace, float]) -> tuple[float, str, int, int]:
-    (thread_id, node, call), score = scored
-    # Rounded, so that every database breaks ties alike.
-    return -round(score, 9), thread_id, node, -1 if call is None else call
+def _best_first(scores: Mapping[_Place, float]) -> Iterator[_Place]:
+    """Yield places by their scores; ties by their keys, so that every database breaks them alike.
+
+    Plain tuples, compared without a key function: a search sorts thousands.
+    """
+    ordered = sorted(
+        (-round(score, 9), thread_id, node, -1 if call is None else call)
+        for (thread_id, node, call), score in scores.items()
+    )
+    for _, thread_id, node, call in ordered:
+        yield thread_id, node, None if call == -1 else call
 
 
 def rank_in_context(
@@ -245,69 +247,78 @@ def rank_in_context(
     adds: bool = True,
     now: float | None = None,
     zone: tzinfo = UTC,
-) -> dict[HitPlace, float]:
+) -> dict[_Place, float]:
     """Return scores adjusted by neighbours, dates and speakers.
+
+    It holds up the event loop, so it makes few objects: there are thousands of neighbours.
 
     Args:
         adds: whether neighbours of hits are added, which are no hits themselves.
         now, zone: see `retrieve`.
     """
-    # Plain tuples, as a search makes thousands; a `NodeAddress` is equal to one.
-    known = {(one.thread_id, one.seq): one for one in outlines}
     own: dict[tuple[str, int], float] = {}
     for place, score in scores.items():
-        own[place[:2]] = max(own.get(place[:2], 0.0), score)
-    dates, about_user = dates_named(query, now=now, zone=zone), bool(_OWN.search(query))
-
-    def factor(outline: Outline) -> float:
-        if not dates and not about_user:
-            return 1.0
-        speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
-        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at, zone))
-
-    raised = _from_neighbours(known, own)
-    ranked: dict[HitPlace, float] = {}
+        address = place[:2]
+        own[address] = max(own.get(address, 0.0), score)
+    factor = _factors(query, now, zone)
+    of_hits: dict[tuple[str, int], tuple[float, float]] = {}
+    ranked: dict[_Place, float] = {}
+    for outline, more in zip(outlines, _from_neighbours(outlines, own), strict=True):
+        address = outline[:2]
+        if address in own:
+            of_hits[address] = more, factor(outline) if factor else 1.0
+        elif more and adds and outline[3] in _SPEAKERS:
+            ranked[*address, None] = more * factor(outline) if factor else more
     for place, score in scores.items():
-        if outline := known.get(place[:2]):
-            ranked[place] = (score + raised.get(place[:2], 0.0)) * factor(outline)
-    for address, more in raised.items() if adds else ():
-        outline = known[address]
-        if more and address not in own and outline.role in _SPEAKERS:
-            ranked[HitPlace(*address, None)] = more * factor(outline)
+        if found := of_hits.get(place[:2]):
+            ranked[place] = (score + found[0]) * found[1]
     return ranked
 
 
+def _factors(query: str, now: float | None, zone: tzinfo) -> Callable[[Outline], float] | None:
+    """Return the function of a node's factor; None if it is 1 for all."""
+    dates, about_user = dates_named(query, now=now, zone=zone), bool(_OWN.search(query))
+    if not dates and not about_user:
+        return None
+
+    def factor(outline: Outline) -> float:
+        speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
+        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at, zone))
+
+    return factor
+
+
 def _from_neighbours(
-    known: Mapping[tuple[str, int], Outline], own: Mapping[tuple[str, int], float]
-) -> dict[tuple[str, int], float]:
-    """Return what nodes get of the scores of their neighbours in the conversation.
+    outlines: Sequence[Outline], own: Mapping[tuple[str, int], float]
+) -> list[float]:
+    """Return what each node gets of the scores of its neighbours in the conversation.
 
     All from the scores as they are: no neighbour passes on what it got from another.  A node stands
     for its own missing neighbours, so that the first message of a conversation is not at a
     disadvantage.
     """
-    child_of = {(one.thread_id, one.parent_id): one for one in known.values()}
-    got: defaultdict[tuple[str, int], float] = defaultdict(float)
-    for address, score in own.items():
-        if (outline := known.get(address)) is None:
+    indexes: defaultdict[str, dict[int | None, int]] = defaultdict(dict[int | None, int])
+    for index, outline in enumerate(outlines):
+        indexes[outline[0]][outline[1]] = index
+    earlier, later = [-1] * len(outlines), [-1] * len(outlines)
+    for index, (thread_id, _, parent_id, _, _, created_at) in enumerate(outlines):
+        parent = indexes[thread_id].get(parent_id, -1)
+        if parent >= 0 and abs(created_at - outlines[parent].created_at) <= SESSION_GAP:
+            earlier[index], later[parent] = parent, index
+    got = [0.0] * len(outlines)
+    for (thread_id, seq), score in own.items():
+        if (index := indexes[thread_id].get(seq)) is None:
             continue
         # What comes after a node has it before itself.
-        for back, shares in ((False, _TO_LATER), (True, _TO_EARLIER)):
-            here: Outline | None = outline
+        for links, shares in ((later, _TO_LATER), (earlier, _TO_EARLIER)):
+            here = index
             for given, kept in shares:
-                # Not a function: this is most of the processor time of ranking.
-                if here is not None:
-                    there = (
-                        known.get((here.thread_id, here.parent_id or 0))
-                        if back
-                        else child_of.get((here.thread_id, here.seq))
-                    )
-                    far = there and abs(there.created_at - here.created_at) > SESSION_GAP
-                    here = None if far else there
-                if here is None:
-                    got[address] += kept * score
+                here = links[here] if here >= 0 else here
+                if here < 0:
+                    got[index] += kept * score
                 else:
-                    got[here.thread_id, here.seq] += given * score
-    return {
-        address: more * max(0.0, 1 - known[address].tokens / SHORT) for address, more in got.items()
-    }
+                    got[here] += given * score
+    return [
+        more and more * max(0.0, 1 - outline.tokens / SHORT)
+        for outline, more in zip(outlines, got, strict=True)
+    ]

@@ -6,12 +6,12 @@ takes for a function call and a sorted row for each vector.
 
 from __future__ import annotations
 
+import bisect
 import struct
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -27,17 +27,13 @@ OFF_LOOP = 20_000
 _SIGNS = b"1" * 128 + b"0" * 128
 # A source id and a part; see migration 29.
 _KEY = struct.Struct(">qi")
-_AT_A_TIME = 1 << 16
-"""The vectors whose signs are compared together: they fit the processor's cache."""
+_AT_A_TIME = 1 << 19
+"""Bytes of signs that are compared together: they fit the processor's cache."""
 
 
-class VectorPlace(NamedTuple):
-    """The key of a vector of the owner's, without its model."""
-
-    thread_id: str
-    source: str
-    source_id: int
-    part: int
+Group = tuple[str, str, int]
+"""A thread, a source and a part: with a source's id the key of a vector."""
+Groups = defaultdict[Group, list[int]]
 
 
 class _Block(NamedTuple):
@@ -50,120 +46,123 @@ class _Block(NamedTuple):
     def size(self) -> int:
         return len(self.keys) // _KEY.size
 
-    def place(self, number: int) -> VectorPlace:
-        return VectorPlace(
-            self.thread_id, self.source, *_KEY.unpack_from(self.keys, _KEY.size * number)
-        )
 
-
-@dataclass(slots=True)
-class Candidates:
-    """What a query for likely vectors found.
+class _Waiting(NamedTuple):
+    """A vector outside of blocks.
 
     Attributes:
-        number: of vectors in the blocks.
-        waiting: vectors outside of blocks, with the number of signs that differ from the query's;
-            None where it is unknown.
+        distance: the number of signs that differ from the query's; None without signs.
     """
 
-    number: int = 0
-    waiting: list[tuple[VectorPlace, int | None]] = field(
-        default_factory=list[tuple[VectorPlace, int | None]]
-    )
-    _blocks: list[_Block] = field(default_factory=list[_Block])
+    group: Group
+    source_id: int
+    distance: int | None
 
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> Candidates:
-        """Return what the rows of the query say."""
-        found = cls()
+
+class Candidates:
+    """The blocks of signs, and the vectors outside of them, that a query for likely vectors found.
+
+    Attributes:
+        number: of vectors.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._blocks: list[_Block] = []
+        self._waiting: list[_Waiting] = []
         for thread_id, source, key, more, distance in rows:
             if isinstance(key, bytes):
-                found._blocks.append(_Block(str(thread_id), str(source), key, more))
+                self._blocks.append(_Block(str(thread_id), str(source), key, more))
             else:
-                place = VectorPlace(str(thread_id), str(source), int(key), int(more))
-                found.waiting.append((place, None if distance is None else int(distance)))
-        found.number = sum(block.size for block in found._blocks)
-        return found
+                group = str(thread_id), str(source), int(more)
+                self._waiting.append(_Waiting(group, int(key), distance))
+        self._in_blocks = sum(block.size for block in self._blocks)
+        self.number = self._in_blocks + len(self._waiting)
 
-    def likeliest(self, signs: bytes, most: int) -> list[VectorPlace]:
-        """Return the vectors whose signs differ least from the query's, in no order.
+    def likeliest(self, signs: bytes, most: int) -> str:
+        """Return the vectors whose signs differ least from the query's, in JSON.
 
         Args:
-            most: how many, beside those without signs.
+            most: how many, beside those without signs and those that are as likely as the last.
         """
-        unknown = [place for place, distance in self.waiting if distance is None]
-        known = [(distance, place) for place, distance in self.waiting if distance is not None]
-        if self.number + len(known) <= most:
-            return unknown + [place for _, place in known] + list(self._all())
-        if self.number:
-            known += self._nearest(signs, most)
-            known.sort(key=lambda one: one[0])
-        return unknown + [place for _, place in known[:most]]
+        groups: Groups = defaultdict(list)
+        waiting = self._waiting
+        if not self._blocks or self.number <= most:
+            # The query has left out all others that wait.
+            for block in self._blocks:
+                _take(block, _KEY.iter_unpack(block.keys), groups)
+        else:
+            waiting = [one for one in waiting if one.distance is None]
+            ranked = [one for one in self._waiting if one.distance is not None]
+            numbers = self._nearest(signs, most, [one.distance or 0 for one in ranked])
+            first = bisect.bisect_left(numbers, self._in_blocks)
+            waiting += [ranked[number - self._in_blocks] for number in numbers[first:]]
+            self._take_numbers(numbers[:first], groups)
+        for one in waiting:
+            groups[one.group].append(one.source_id)
+        # In their order, so that neighbours on disk are read together.
+        places = [(*group, sorted(ids)) for group, ids in sorted(groups.items())]
+        return orjson.dumps(places).decode()
 
-    def _all(self) -> Iterator[VectorPlace]:
+    def _take_numbers(self, numbers: Sequence[int], groups: Groups) -> None:
+        """Add the vectors of blocks with these numbers, which rise."""
+        start = at = 0
         for block in self._blocks:
-            yield from (block.place(number) for number in range(block.size))
+            end = start + block.size
+            until = bisect.bisect_left(numbers, end, lo=at)
+            keys = block.keys
+            places = (_KEY.unpack_from(keys, _KEY.size * (n - start)) for n in numbers[at:until])
+            _take(block, places, groups)
+            start, at = end, until
 
-    def _nearest(self, signs: bytes, most: int) -> list[tuple[int, VectorPlace]]:
-        """Return the vectors in blocks whose signs differ least, with the number of these."""
+    def _nearest(self, signs: bytes, most: int, waiting: Sequence[int]) -> list[int]:
+        """Return the numbers of the vectors that differ least, in rising order.
+
+        Args:
+            waiting: in how many signs those outside of blocks differ; their numbers follow.
+        """
         # Not above: it takes a tenth of a second, and only who has thousands of vectors needs it.
         import numpy
 
-        distances: Any = numpy.empty(self.number, numpy.uint16)
+        distances: Any = numpy.empty(self._in_blocks + len(waiting), numpy.uint16)
+        distances[self._in_blocks :] = waiting
         # The widest numbers that the signs of a vector consist of.
         width = next(size for size in (8, 4, 2, 1) if len(signs) % size == 0)
-        kind = numpy.dtype(f"u{width}")
-        asked: Any = numpy.frombuffer(signs, kind)
+        asked: Any = numpy.frombuffer(signs, f"u{width}")
         start = 0
-        for some in self._portions():
-            joined = b"".join(block.signs for block in some)
-            held: Any = numpy.frombuffer(joined, kind).reshape(-1, len(asked))
-            end = start + len(held)
-            into = distances[start:end]
+        for joined in self._portions():
+            held: Any = numpy.frombuffer(joined, f"u{width}").reshape(-1, len(asked))
+            into = distances[start : start + len(held)]
             into[:] = 0
             for column in range(len(asked)):
                 into += numpy.bitwise_count(held[:, column] ^ asked[column])
-            start = end
-        wanted = min(most, self.number)
-        # How many have at most each distance: so ties keep the order of the blocks.
+            start += len(held)
+        # How many differ in at most so many signs.
         totals = numpy.cumsum(numpy.bincount(distances))
-        limit = int(numpy.searchsorted(totals, wanted))
-        nearest: Any = numpy.flatnonzero(distances <= limit)
-        if len(nearest) > wanted:
-            order = numpy.argsort(distances[nearest], kind="stable")[:wanted]
-            nearest = numpy.sort(nearest[order])
-        return list(zip(distances[nearest].tolist(), self._at(nearest.tolist()), strict=True))
+        limit = int(numpy.searchsorted(totals, most))
+        # With all that are as likely as the last one, unless the signs tell nothing.
+        if totals[min(limit, len(totals) - 1)] <= 2 * most:
+            return numpy.flatnonzero(distances <= limit).tolist()
+        nearer: Any = numpy.flatnonzero(distances < limit)
+        same: Any = numpy.flatnonzero(distances == limit)[: most - len(nearer)]
+        return numpy.sort(numpy.concatenate((nearer, same))).tolist()
 
-    def _portions(self) -> Iterator[list[_Block]]:
-        portion: list[_Block] = []
+    def _portions(self) -> Iterator[bytes]:
+        """Yield the signs of the blocks, those of many vectors at a time."""
+        portion: list[bytes] = []
         size = 0
         for block in self._blocks:
-            portion.append(block)
-            size += block.size
+            portion.append(block.signs)
+            size += len(block.signs)
             if size >= _AT_A_TIME:
-                yield portion
+                yield b"".join(portion)
                 portion, size = [], 0
         if portion:
-            yield portion
-
-    def _at(self, numbers: Sequence[int]) -> Iterator[VectorPlace]:
-        """Yield the places of vectors by their numbers, which rise."""
-        blocks = iter(self._blocks)
-        block, start, end = None, 0, 0
-        for number in numbers:
-            while block is None or number >= end:
-                block = next(blocks)
-                start, end = end, end + block.size
-            yield block.place(number - start)
+            yield b"".join(portion)
 
 
-def encoded_places(places: Sequence[VectorPlace]) -> str:
-    """Return vectors as the query for the nearest of them takes them."""
-    groups: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
-    for place in places:
-        groups[place.thread_id, place.source, place.part].append(place.source_id)
-    # In their order, so that neighbours on disk are read together.
-    return orjson.dumps([(*group, sorted(ids)) for group, ids in sorted(groups.items())]).decode()
+def _take(block: _Block, keys: Iterable[tuple[int, ...]], groups: Groups) -> None:
+    for source_id, part in keys:
+        groups[block.thread_id, block.source, part].append(source_id)
 
 
 def signs_of(values: array[float]) -> bytes:

@@ -30,7 +30,6 @@ from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.search.signs import (
     OFF_LOOP,
     Candidates,
-    encoded_places,
     little_endian,
     signs_of,
 )
@@ -143,13 +142,13 @@ class SqlVectors:
         name = "likely_vectors"
         if thread_id is not None:
             name, likely["thread_id"] = f"{name}_of_thread", thread_id
-        candidates = Candidates.of(await self._read(name, likely))
-        if candidates.number > max(most, OFF_LOOP):
+        candidates = Candidates(await self._read(name, likely))
+        if candidates.number > OFF_LOOP:
             places = await anyio.to_thread.run_sync(candidates.likeliest, signs, most)
         else:
             places = candidates.likeliest(signs, most)
         of_query = {name: value for name, value in params.items() if name != "sources"}
-        return await self._read("nearest_vectors", {**of_query, "places": encoded_places(places)})
+        return await self._read("nearest_vectors", {**of_query, "places": places})
 
     async def _read(self, name: str, params: Mapping[str, Value]) -> list[Row]:
         sql = self._with_distance(self._scope.sql[name])
