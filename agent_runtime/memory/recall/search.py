@@ -7,18 +7,22 @@ the other is not.  Then context counts:
 
 - a short message says little alone, so it gets a share of its neighbours' scores, and more from
   those before it: answers follow their questions;
+- what asks seldom answers: the part of a short message that asks counts less;
 - a question that names a day, a month or a year is about what was said then or soon after;
 - people who ask about themselves ("my", "I") want what the user said, not the agent.
 
-Candidates come from the store's indexes; only their outlines are read from the log.
+Candidates come from the store's indexes; of the log only their outlines are read, and the texts of
+the best short ones.  The query's vector is compared without what all messages have in common (see
+`VectorStore.centre`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Literal, NamedTuple
@@ -27,8 +31,11 @@ import anyio
 
 from agent_runtime.concurrency import single_error
 from agent_runtime.memory.recall.dates import best_fit, dates_named
-from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
-from agent_runtime.memory.recall.relevance import is_covered
+from agent_runtime.memory.recall.passages import MESSAGE, SOURCES, node_and_call_of
+from agent_runtime.memory.recall.questions import share_asked
+from agent_runtime.memory.recall.relevance import READ, is_covered
+from agent_runtime.memory.recall.relevance import Place as _Place
+from agent_runtime.messages import decode_message, searchable
 from agent_runtime_storage.contract.records.log import Outline
 from agent_runtime_storage.contract.store import UserStore
 
@@ -38,7 +45,7 @@ CANDIDATES = 200
 """How many texts, and how many passages, are considered."""
 VECTORS_WEIGHT = 0.5
 """Weight of the best vector hit; the best text hit has 1."""
-FROM_BEFORE, FROM_AFTER = (0.3, 0.15), (0.15, 0.07)
+FROM_BEFORE, FROM_AFTER = (0.4, 0.2), (0.2, 0.1)
 """Shares of the neighbours' scores, the nearest neighbour first."""
 _TO_LATER = tuple(zip(FROM_BEFORE, FROM_AFTER, strict=True))
 _TO_EARLIER = tuple(zip(FROM_AFTER, FROM_BEFORE, strict=True))
@@ -46,11 +53,14 @@ SHORT = 300
 """Messages of this many tokens get nothing from their neighbours; shorter ones get more."""
 SESSION_GAP = 3600.0
 """A pause of this many seconds ends a conversation; messages across it are not neighbours."""
+ASKED = 0.6
+"""Factor of a short message that only asks."""
 OWN_WORDS = 1.5
 """Factor of the user's own messages if the query is about the user."""
 NAMED_DATE = 1.0
 """How much a message's factor grows if its date is the one that the query names."""
 
+_SAME = 1e-3
 _SPEAKERS = ("user", "assistant")
 _OWN = re.compile(r"\b(?:i|my|me|mine|myself|we|us|our|ours)\b", re.IGNORECASE)
 
@@ -128,48 +138,71 @@ async def retrieve(
         InvalidVector, DimensionMismatch: the vector cannot be compared with those of its model.
         StoreError: the database cannot be read.
     """
-    with_vectors = mode != "text" and vector is not None and model is not None
-    scores, best = await _candidates(
-        store,
-        query if mode != "vectors" or not with_vectors else None,
-        (model, vector) if with_vectors and model is not None and vector is not None else None,
-        thread_id,
-    )
+    embedded = None
+    if mode != "text" and vector is not None and model is not None:
+        embedded = model, vector
+    words = query if mode != "vectors" or embedded is None else None
+    scores, best = await _candidates(store, words, embedded, thread_id)
     weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
     for place, score in _from_zero(best).items():
         scores[place] += weight * score
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
-    nodes = {place.address for place in scores}
+    nodes = {place[:2] for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
+    ranked: Mapping[_Place, float] = scores
     if reach:
-        scores = rank_in_context(query, scores, outlines, adds=with_vectors, now=now, zone=zone)
+        ranked = rank_in_context(
+            query, scores, outlines, adds=embedded is not None, now=now, zone=zone
+        )
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
-    known = {(one.thread_id, one.seq) for one in outlines}
-    places = [
-        place
-        for place, _ in sorted(scores.items(), key=_order)
-        if place[:2] in known and (wanted is None or wanted(place.address))
-    ]
-    if fitting is not None and not await _fits(store, query, places, best, fitting):
-        return []
+    known = {one[:2] for one in outlines}
+
+    def is_wanted(place: _Place) -> bool:
+        return place[:2] in known and (wanted is None or wanted(NodeAddress(*place[:2])))
+
+    places = filter(is_wanted, _best_first(ranked))
+    first = list(itertools.islice(places, 2 * max(limit, READ)))
+    if reach:
+        asked = await _asked(store, first)
+        ranked = {one: ranked[one] * asked.get(one, 1.0) for one in first}
+        first = list(_best_first(ranked))
+    if fitting is not None and not await is_covered(store, query, first):
+        # By the query as it is: so the nearness of messages to each other was measured.
+        near = (await _similarities(store, *embedded, thread_id)) if embedded else {}
+        nearest = max((near[one] for one in near if is_wanted(one)), default=-1.0)
+        if nearest < fitting.least_similarity:
+            return []
     if own is not None:
-        places = await _of_users(store, places, limit, own)
-    return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
+        more = () if reach else places
+        first = await _of_users(store, itertools.chain(first, more), limit, own)
+    return [SearchHit(*place, ranked[place]) for place in first[: max(limit, 0)]]
+
+
+async def _asked(store: UserStore, places: Sequence[_Place]) -> dict[_Place, float]:
+    """Return the factors of short messages by how much of them asks."""
+    messages = {place[:2]: place for place in places if place[2] is None}
+    bodies = await store.log.short_bodies(messages, tokens=SHORT)
+    shares = {
+        messages[address]: share_asked(searchable(decode_message(body)))
+        for address, body in bodies.items()
+    }
+    return {place: 1 - (1 - ASKED) * share for place, share in shares.items()}
 
 
 async def _of_users(
-    store: UserStore, places: Sequence[HitPlace], limit: int, own: str
-) -> list[HitPlace]:
+    store: UserStore, places: Iterable[_Place], limit: int, own: str
+) -> list[_Place]:
     """Return the first places that are not in the threads of sub-agents, or in the own one."""
-    found: list[HitPlace] = []
+    found: list[_Place] = []
     of_child = {own: False}
     for place in places:
         if len(found) >= limit:
             break
-        if place.thread_id not in of_child:
-            runs = await store.runs.list(thread_id=place.thread_id, limit=1)
-            of_child[place.thread_id] = bool(runs) and runs[0].parent_run_id is not None
-        if not of_child[place.thread_id]:
+        thread_id = place[0]
+        if thread_id not in of_child:
+            runs = await store.runs.list(thread_id=thread_id, limit=1)
+            of_child[thread_id] = bool(runs) and runs[0].parent_run_id is not None
+        if not of_child[thread_id]:
             found.append(place)
     return found
 
@@ -194,13 +227,9 @@ async def _candidates(
             scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
 
     async def find_vectors(model: str, vector: Sequence[float]) -> None:
-        near = await store.vectors.nearest(
-            model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
-        )
-        for one in near:
-            place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
-            # A place has several passages; the first is the nearest.
-            similarities.setdefault(place, one.similarity)
+        centre = await store.vectors.centre(model, MESSAGE, thread_id=thread_id)
+        vector = without_centre(vector, centre)
+        similarities.update(await _similarities(store, model, vector, thread_id))
 
     async with single_error(), anyio.create_task_group() as group:
         if query is not None:
@@ -210,16 +239,30 @@ async def _candidates(
     return scores, similarities
 
 
-async def _fits(
-    store: UserStore,
-    query: str,
-    places: Sequence[HitPlace],
-    similarities: Mapping[HitPlace, float],
-    fitting: Fitting,
-) -> bool:
-    """Return whether one of the places is near enough to the query, or holds enough of it."""
-    nearest = max((similarities[one] for one in places if one in similarities), default=-1.0)
-    return nearest >= fitting.least_similarity or await is_covered(store, query, places)
+async def _similarities(
+    store: UserStore, model: str, vector: Sequence[float], thread_id: str | None
+) -> dict[HitPlace, float]:
+    """Return the places of the nearest passages, with the similarity of the nearest of each."""
+    near = await store.vectors.nearest(
+        model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
+    )
+    similarities: dict[HitPlace, float] = {}
+    for one in near:
+        place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
+        similarities.setdefault(place, one.similarity)
+    return similarities
+
+
+def without_centre(vector: Sequence[float], centre: Sequence[float] | None) -> Sequence[float]:
+    """Return a query's vector without what all messages have in common.
+
+    As it is where nothing is known of these, or nothing else is left.
+    """
+    length = math.hypot(*vector)
+    if centre is None or len(centre) != len(vector) or not 0 < length < math.inf:
+        return vector
+    moved = [one / length - other for one, other in zip(vector, centre, strict=True)]
+    return moved if math.hypot(*moved) > _SAME else vector
 
 
 def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
@@ -231,10 +274,17 @@ def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
     return {place: (one - least) / width if width else 1.0 for place, one in similarities.items()}
 
 
-def _order(scored: tuple[HitPlace, float]) -> tuple[float, str, int, int]:
-    (thread_id, node, call), score = scored
-    # Rounded, so that every database breaks ties alike.
-    return -round(score, 9), thread_id, node, -1 if call is None else call
+def _best_first(scores: Mapping[_Place, float]) -> Iterator[_Place]:
+    """Yield places by their scores; ties by their keys, so that every database breaks them alike.
+
+    Plain tuples, compared without a key function: a search sorts thousands.
+    """
+    ordered = sorted(
+        (-round(score, 9), thread_id, node, -1 if call is None else call)
+        for (thread_id, node, call), score in scores.items()
+    )
+    for _, thread_id, node, call in ordered:
+        yield thread_id, node, None if call == -1 else call
 
 
 def rank_in_context(
@@ -245,69 +295,78 @@ def rank_in_context(
     adds: bool = True,
     now: float | None = None,
     zone: tzinfo = UTC,
-) -> dict[HitPlace, float]:
+) -> dict[_Place, float]:
     """Return scores adjusted by neighbours, dates and speakers.
+
+    It holds up the event loop, so it makes few objects: there are thousands of neighbours.
 
     Args:
         adds: whether neighbours of hits are added, which are no hits themselves.
         now, zone: see `retrieve`.
     """
-    # Plain tuples, as a search makes thousands; a `NodeAddress` is equal to one.
-    known = {(one.thread_id, one.seq): one for one in outlines}
     own: dict[tuple[str, int], float] = {}
     for place, score in scores.items():
-        own[place[:2]] = max(own.get(place[:2], 0.0), score)
-    dates, about_user = dates_named(query, now=now, zone=zone), bool(_OWN.search(query))
-
-    def factor(outline: Outline) -> float:
-        if not dates and not about_user:
-            return 1.0
-        speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
-        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at, zone))
-
-    raised = _from_neighbours(known, own)
-    ranked: dict[HitPlace, float] = {}
+        address = place[:2]
+        own[address] = max(own.get(address, 0.0), score)
+    factor = _factors(query, now, zone)
+    of_hits: dict[tuple[str, int], tuple[float, float]] = {}
+    ranked: dict[_Place, float] = {}
+    for outline, more in zip(outlines, _from_neighbours(outlines, own), strict=True):
+        address = outline[:2]
+        if address in own:
+            of_hits[address] = more, factor(outline) if factor else 1.0
+        elif more and adds and outline[3] in _SPEAKERS:
+            ranked[*address, None] = more * factor(outline) if factor else more
     for place, score in scores.items():
-        if outline := known.get(place[:2]):
-            ranked[place] = (score + raised.get(place[:2], 0.0)) * factor(outline)
-    for address, more in raised.items() if adds else ():
-        outline = known[address]
-        if more and address not in own and outline.role in _SPEAKERS:
-            ranked[HitPlace(*address, None)] = more * factor(outline)
+        if found := of_hits.get(place[:2]):
+            ranked[place] = (score + found[0]) * found[1]
     return ranked
 
 
+def _factors(query: str, now: float | None, zone: tzinfo) -> Callable[[Outline], float] | None:
+    """Return the function of a node's factor; None if it is 1 for all."""
+    dates, about_user = dates_named(query, now=now, zone=zone), bool(_OWN.search(query))
+    if not dates and not about_user:
+        return None
+
+    def factor(outline: Outline) -> float:
+        speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
+        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at, zone))
+
+    return factor
+
+
 def _from_neighbours(
-    known: Mapping[tuple[str, int], Outline], own: Mapping[tuple[str, int], float]
-) -> dict[tuple[str, int], float]:
-    """Return what nodes get of the scores of their neighbours in the conversation.
+    outlines: Sequence[Outline], own: Mapping[tuple[str, int], float]
+) -> list[float]:
+    """Return what each node gets of the scores of its neighbours in the conversation.
 
     All from the scores as they are: no neighbour passes on what it got from another.  A node stands
     for its own missing neighbours, so that the first message of a conversation is not at a
     disadvantage.
     """
-    child_of = {(one.thread_id, one.parent_id): one for one in known.values()}
-    got: defaultdict[tuple[str, int], float] = defaultdict(float)
-    for address, score in own.items():
-        if (outline := known.get(address)) is None:
+    indexes: defaultdict[str, dict[int | None, int]] = defaultdict(dict[int | None, int])
+    for index, outline in enumerate(outlines):
+        indexes[outline[0]][outline[1]] = index
+    earlier, later = [-1] * len(outlines), [-1] * len(outlines)
+    for index, (thread_id, _, parent_id, _, _, created_at) in enumerate(outlines):
+        parent = indexes[thread_id].get(parent_id, -1)
+        if parent >= 0 and abs(created_at - outlines[parent].created_at) <= SESSION_GAP:
+            earlier[index], later[parent] = parent, index
+    got = [0.0] * len(outlines)
+    for (thread_id, seq), score in own.items():
+        if (index := indexes[thread_id].get(seq)) is None:
             continue
         # What comes after a node has it before itself.
-        for back, shares in ((False, _TO_LATER), (True, _TO_EARLIER)):
-            here: Outline | None = outline
+        for links, shares in ((later, _TO_LATER), (earlier, _TO_EARLIER)):
+            here = index
             for given, kept in shares:
-                # Not a function: this is most of the processor time of ranking.
-                if here is not None:
-                    there = (
-                        known.get((here.thread_id, here.parent_id or 0))
-                        if back
-                        else child_of.get((here.thread_id, here.seq))
-                    )
-                    far = there and abs(there.created_at - here.created_at) > SESSION_GAP
-                    here = None if far else there
-                if here is None:
-                    got[address] += kept * score
+                here = links[here] if here >= 0 else here
+                if here < 0:
+                    got[index] += kept * score
                 else:
-                    got[here.thread_id, here.seq] += given * score
-    return {
-        address: more * max(0.0, 1 - known[address].tokens / SHORT) for address, more in got.items()
-    }
+                    got[here] += given * score
+    return [
+        more and more * max(0.0, 1 - outline.tokens / SHORT)
+        for outline, more in zip(outlines, got, strict=True)
+    ]

@@ -1,8 +1,8 @@
 """Vectors of the content of threads, separate for each model, searched by cosine similarity.
 
-They are float32.  SQLite compares the signs of every candidate's numbers, then the best of these
-exactly; Postgres compares all if they are few, and uses an index if they are many (see
-`nearest_vectors` in its migrations).
+They are float32.  On SQLite the signs of every candidate's numbers are compared, then the best of
+these exactly (see `signs`); Postgres compares all if they are few, and uses an index if they are
+many (see `nearest_vectors` in its migrations).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
 import anyio.lowlevel
+import anyio.to_thread
 import orjson
 
 from agent_runtime_storage.contract.errors import DimensionMismatch, InvalidVector, StoreError
@@ -26,17 +27,20 @@ from agent_runtime_storage.contract.records.search import (
 )
 from agent_runtime_storage.drivers.protocol import BatchMissed, Measuring, Row, Statement, Value
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
+from agent_runtime_storage.search.centres import SAMPLE, KeptCentres, centre_of, sample_starts
+from agent_runtime_storage.search.signs import (
+    OFF_LOOP,
+    Candidates,
+    little_endian,
+    signs_of,
+)
 
 MOST_DIMENSIONS = 16_000
 # Well within what float32 can square, as distances are computed in single precision.
 _SHORTEST, _LONGEST = 1e-12, 1e12
 _DISTANCE = "vec_distance_cosine"
-LEAST_SIGNS = 128
-"""The fewest numbers of a vector whose signs tell its direction well enough to sort by."""
 _OVERSAMPLING, _LEAST_CANDIDATES = 10, 2_000
 """Candidates by their signs for each hit, and at least: up to these, a search is exact."""
-# A byte with the sign bit of a number, as the digit that stands for it.
-_SIGNS = b"1" * 128 + b"0" * 128
 _AT_A_TIME = 16
 """The vectors to pack before the event loop gets a turn: a few milliseconds."""
 
@@ -81,15 +85,22 @@ class SqlVectors:
                 "vector_index_is_due", {"model": model, "dimensions": dimensions}
             ),
         ]
+        if in_blocks := self._makes_blocks and signs_of(array("f", items[0].values)) != b"":
+            due_of = {"model": model, "threads": _json(threads)}
+            batch.append(self._scope.statement("sources_with_blocks_due", due_of))
         try:
-            *_, [[due]] = await self._scope.batch(batch, threads=threads, repeatable=True)
+            answers = await self._scope.batch(batch, threads=threads, repeatable=True)
         except BatchMissed as error:
             if error.label.startswith("thread "):
                 raise not_found("thread", error.label.removeprefix("thread ")) from error
             known = await self._dimensions(model)
             raise _mismatch(model, known or 0, dimensions, _name(items[0])) from error
+        sources = answers.pop() if in_blocks else []
+        [[due]] = answers[-1]
         if due and (self._scope.driver.dialect == "postgres" or self._can_compare_signs):
             await self._make_index(model)
+        for thread_id, source in sources:
+            await self._make_blocks(model, str(thread_id), str(source))
 
     async def nearest(
         self,
@@ -111,17 +122,59 @@ class SqlVectors:
             "sources": None if sources is None else _json(sources),
             "limit": limit,
         }
-        name = "search_vectors"
-        if self._can_compare_signs and (signs := _signs_of(values)):
-            name, params["signs"] = "search_signs", signs
-            params["candidates"] = max(_OVERSAMPLING * limit, _LEAST_CANDIDATES)
-        if thread_id is not None:
-            name, params["thread_id"] = f"{name}_of_thread", thread_id
-        sql = self._with_distance(self._scope.sql[name])
-        rows = await self._scope.driver.read(sql, params, owner=self._scope.user_id)
+        if self._can_compare_signs and (signs := signs_of(values)):
+            rows = await self._nearest_by_signs(params, signs, thread_id)
+        else:
+            name = "search_vectors"
+            if thread_id is not None:
+                name, params["thread_id"] = f"{name}_of_thread", thread_id
+            rows = await self._read(name, params)
         if not rows:
             await self._why_nothing(model, len(values), thread_id)
         return [_to_hit(row) for row in rows]
+
+    async def _nearest_by_signs(
+        self, params: Mapping[str, Value], signs: bytes, thread_id: str | None
+    ) -> list[Row]:
+        """Return the nearest of the vectors whose signs differ least from those of the query."""
+        most = max(_OVERSAMPLING * int(params["limit"] or 0), _LEAST_CANDIDATES)
+        of_all = {name: params[name] for name in ("user_id", "model", "sources")}
+        likely: dict[str, Value] = {**of_all, "signs": signs, "candidates": most}
+        name = "likely_vectors"
+        if thread_id is not None:
+            name, likely["thread_id"] = f"{name}_of_thread", thread_id
+        candidates = Candidates(await self._read(name, likely))
+        if candidates.number > OFF_LOOP:
+            places = await anyio.to_thread.run_sync(candidates.likeliest, signs, most)
+        else:
+            places = candidates.likeliest(signs, most)
+        of_query = {name: value for name, value in params.items() if name != "sources"}
+        return await self._read("nearest_vectors", {**of_query, "places": places})
+
+    async def _read(self, name: str, params: Mapping[str, Value]) -> list[Row]:
+        sql = self._with_distance(self._scope.sql[name])
+        return await self._scope.driver.read(sql, params, owner=self._scope.user_id)
+
+    async def centre(
+        self, model: str, source: str, *, thread_id: str | None = None
+    ) -> tuple[float, ...] | None:
+        kept = KeptCentres.of(self._scope.driver)
+        key = (self._scope.user_id, model, source, thread_id)
+        if (known := kept.get(key)) is not None:
+            return known
+        of_source = {"model": model, "source": source}
+        rows = await self._scope.read("newest_vectors", **of_source, thread_id=thread_id)
+        if not rows and thread_id is not None:
+            await self._scope.require_thread(thread_id)
+        starts = sample_starts([(str(thread), int(last)) for thread, last in rows])
+        encoded = orjson.dumps(starts).decode()
+        rows = await self._scope.read("sampled_vectors", **of_source, starts=encoded)
+        # Places without a vector of their own have that of the next.
+        stored = dict.fromkeys(value for (value,) in rows if value is not None)
+        centre = centre_of([_decode(value) for value in stored])
+        if centre is not None and len(stored) >= SAMPLE // 2:
+            kept.put(key, centre)
+        return centre
 
     async def delete(
         self,
@@ -227,6 +280,24 @@ class SqlVectors:
                 error,
             )
 
+    async def _make_blocks(self, model: str, thread_id: str, source: str) -> None:
+        """Put the signs of vectors that wait for it into blocks."""
+        values: dict[str, Value] = {"model": model, "thread_id": thread_id, "source": source}
+        batch = [
+            self._scope.statement("open_vector_blocks", values),
+            self._scope.statement("make_vector_blocks", values),
+        ]
+        try:
+            await self._scope.batch(batch, thread=thread_id, repeatable=True)
+        except StoreError as error:
+            # As for the index: a search is only slower without.
+            _log.warning(
+                "The signs of vectors of model %r were not put into blocks, so searches among them "
+                "are slow: %s  The next vectors that are written try it again.",
+                model,
+                error,
+            )
+
     def put(self, model: str, item: VectorItem) -> Statement:
         """Return the statement that writes a vector, after those of `require_model`."""
         packed = _pack(item.values, _name(item))
@@ -239,7 +310,7 @@ class SqlVectors:
             "digest": item.digest,
         }
         if self._scope.driver.dialect == "sqlite":
-            values["signs"] = _signs_of(packed)
+            values["signs"] = signs_of(packed)
         return self._scope.statement("put_vector", values, rows=1, miss="dimensions")
 
     @property
@@ -250,11 +321,17 @@ class SqlVectors:
             return False
         return not isinstance(driver, Measuring) or driver.vector_function == _DISTANCE
 
+    @property
+    def _makes_blocks(self) -> bool:
+        # Only a file: a search in blocks reads megabytes, which should not go over a network.
+        driver = self._scope.driver
+        return driver.dialect == "sqlite" and not isinstance(driver, Measuring)
+
     def _encode_vector(self, values: array[float]) -> Value:
         if self._scope.driver.dialect == "postgres":
             # Nine digits tell every float32 from its neighbours.
             return f"[{','.join([format(value, '.9g') for value in values])}]"
-        return _little_endian(values)
+        return little_endian(values)
 
     def _with_distance(self, sql: str) -> str:
         """Return the search with the distance function that the database has.
@@ -307,25 +384,6 @@ def _pack(values: Sequence[float], what: str) -> array[float]:
             cure="Leave out what has an empty text; scale vectors to a length of about 1.",
         )
     return packed
-
-
-def _little_endian(values: array[float]) -> bytes:
-    if sys.byteorder == "big":
-        values = array("f", values)
-        values.byteswap()
-    return values.tobytes()
-
-
-def _signs_of(values: array[float]) -> bytes:
-    """Return the signs, as sqlite-vec's `vec_quantize_binary` does; empty if they tell too little.
-
-    Each is a bit, set unless the number is negative.
-    """
-    if len(values) < LEAST_SIGNS or len(values) % 8:
-        return b""
-    # The sign bit is in a number's last byte; the first number is the lowest bit.
-    digits = _little_endian(values)[3::4].translate(_SIGNS)[::-1]
-    return int(digits, 2).to_bytes(len(values) // 8, "little")
 
 
 def _mismatch(model: str, known: int, given: int, what: str) -> DimensionMismatch:

@@ -21,6 +21,7 @@ from agent_runtime_storage.drivers.libsql.http import HttpDriver
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from agent_runtime_storage.queries.migrations import apply_migrations
+from agent_runtime_storage.search import signs
 from agent_runtime_storage.search import vectors as search
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.store import SqlStore
@@ -95,7 +96,7 @@ async def test_a_database_without_a_distance_function_is_an_error(path: Path) ->
 
 @pytest.mark.parametrize(
     "name",
-    ["search_vectors_of_thread", "search_signs_of_thread", "delete_vectors", "purge_vectors"],
+    ["search_vectors_of_thread", "delete_vectors", "purge_vectors"],
 )
 async def test_queries_of_a_threads_vectors_use_the_index(
     migrated: SqliteDriver, name: str
@@ -212,7 +213,7 @@ async def test_a_query_with_signs_of_another_length_is_a_mismatch(
         await user.vectors.nearest(MODEL, [1.0] * 128, thread_id=thread_id)
 
 
-@pytest.mark.parametrize("dimensions", [search.LEAST_SIGNS - 8, search.LEAST_SIGNS + 1])
+@pytest.mark.parametrize("dimensions", [signs.LEAST_SIGNS - 8, signs.LEAST_SIGNS + 1])
 async def test_vectors_that_signs_do_not_tell_apart_are_compared_exactly(
     migrated: SqliteDriver, monkeypatch: pytest.MonkeyPatch, dimensions: int
 ) -> None:

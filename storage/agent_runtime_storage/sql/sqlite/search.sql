@@ -44,17 +44,19 @@ word (term, weight, number) AS MATERIALIZED (
 -- name: search_hits_select
 SELECT s.thread_id, s.node_id, s.call, s.score
 FROM scored AS s
-WHERE s.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
+WHERE ((SELECT NOT EXISTS (SELECT 1 FROM threads WHERE user_id = :user_id AND hidden <> ''))
+       OR s.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> ''))
 
 -- name: search_any
--- Rounded, so that equal scores stay equal in spite of the order in which they were summed.
+-- Rounded, so that equal scores stay equal in spite of the order in which they were summed; not by
+-- `round`, which writes each number out.
 WITH {search_scores_select}
 {search_hits_select}
-ORDER BY round(s.score, 9) DESC, s.thread_id, s.node_id, s.call LIMIT :limit;
+ORDER BY CAST(s.score * 1e9 + 0.5 AS INTEGER) DESC, s.thread_id, s.node_id, s.call LIMIT :limit;
 
 -- name: search_all
 WITH {search_scores_select}
 {search_hits_select}
   AND s.id IN (
       SELECT rowid FROM search_index WHERE search_index MATCH replace(:terms, ' ', ' AND '))
-ORDER BY round(s.score, 9) DESC, s.thread_id, s.node_id, s.call LIMIT :limit;
+ORDER BY CAST(s.score * 1e9 + 0.5 AS INTEGER) DESC, s.thread_id, s.node_id, s.call LIMIT :limit;
