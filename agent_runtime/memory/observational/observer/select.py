@@ -188,7 +188,8 @@ def _lines(
     names = {"user": "The user also wrote", "error": "There were also errors in"}
     for kind, seqs in dropped.items():
         text = f"{names[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
-        lines.append(ObservationLine("", "critical" if kind == "user" else "important", text))
+        # Not critical: reflections would keep each for ever, and what binds is a constraint.
+        lines.append(ObservationLine("", "important", text))
     for item in selected:
         lines += _lines_of(item)
     return tuple(lines)
