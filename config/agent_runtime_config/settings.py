@@ -200,6 +200,13 @@ class Settings(
     observer_timeout: Seconds = Field(
         default=120.0, description="Seconds that the Observer may take for a chunk of messages."
     )
+    observer_service: Annotated[Literal["batch", "standard"], Lower] = Field(
+        default="batch",
+        description="The service tier of Observer and Reflector: `batch` asks for the tier with "
+        "the price of batches (`flex`) where their model has one and their notes are not needed "
+        "yet, and for the usual one if that has no room or takes half of their time; `standard` "
+        "asks for the usual one.",
+    )
     activation: Annotated[Literal["threshold", "price"], Lower] = Field(
         default="threshold",
         description="When observations replace their messages: at the `threshold`; or by `price`, "

@@ -126,7 +126,11 @@ async def _observer(
     if chosen is None:
         return None, None
     observer = ModelObserver(
-        *chosen, settings.observer_timeout, thread=thread, zone=settings.timezone
+        *chosen,
+        settings.observer_timeout,
+        thread=thread,
+        zone=settings.timezone,
+        batches=settings.observer_service == "batch",
     )
     if problem := _observer_problem(observer, thresholds):
         return choice.by_rules("observer", problem, LARGER["observer"]), None
@@ -143,7 +147,11 @@ async def _reflector(
     if chosen is None:
         return None
     reflector = ModelReflector(
-        *chosen, settings.observer_timeout, thread=thread, zone=settings.timezone
+        *chosen,
+        settings.observer_timeout,
+        thread=thread,
+        zone=settings.timezone,
+        batches=settings.observer_service == "batch",
     )
     if problem := _reflector_problem(reflector, thresholds):
         return choice.by_rules("reflector", problem, LARGER["reflector"])

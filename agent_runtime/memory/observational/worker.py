@@ -36,7 +36,7 @@ from agent_runtime.memory.observational.reflector.base import (
     reflect_or_fallback,
     reflection_of,
 )
-from agent_runtime.memory.observational.thresholds import next_chunk
+from agent_runtime.memory.observational.thresholds import next_chunk, threshold
 from agent_runtime.models.telemetry.conventions import MEMORY_AGAIN, MEMORY_TOKENS
 from agent_runtime.models.telemetry.spans import annotate
 from agent_runtime.prompt.build import entry_of
@@ -154,7 +154,7 @@ class MemoryWorker:
                 await self._wait_for_others()
                 return
             self._announce(OBSERVE, sum(entry.tokens for entry in entries))
-            interval = ObserverInput(entries, memory.earlier(entries))
+            interval = ObserverInput(entries, memory.earlier(entries), early=not self._pressed())
             held = Amount(*memory.observer.bound(interval))
             try:
                 async with reserve_and_settle(self.log, held):
@@ -171,6 +171,11 @@ class MemoryWorker:
                 # Not provisional: no model is asked to rewrite it, since the budget would refuse
                 # that too.
                 await memory.commit(job, entries, ObservationOutcome(by_rules, why=error.message))
+
+    def _pressed(self) -> bool:
+        """Return whether the loop waits for observations, to keep the prompt at the threshold."""
+        raw = self.memory.raw(self.log.view)
+        return raw.total >= threshold(raw, self.memory.thresholds)
 
     async def _ask_observer(self, interval: ObserverInput) -> ObservationOutcome:
         """Return what the Observer wrote, or why it wrote nothing."""
@@ -293,7 +298,7 @@ class MemoryWorker:
         nonce = log.view.start.nonce
         # Read again, because these nodes have left the view; masked as prompts show them.
         entries = tuple(masked_entry(entry_of(node), nonce) for node in nodes)
-        interval = ObserverInput(entries, memory.earlier(entries))
+        interval = ObserverInput(entries, memory.earlier(entries), early=True)
         held = Amount(*memory.observer.bound(interval))
         async with reserve_and_settle(log, held):
             outcome = await self._ask_observer(interval)

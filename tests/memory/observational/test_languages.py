@@ -82,6 +82,37 @@ def test_findings_of_the_agent_are_informative_in_any_language(text: str, kind: 
     assert priority == kind
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Since the handler owns the file, the check belongs there.",
+        "The cleanup comes first so that the tests begin empty.",
+        "Der Aufruf steht dort, denn der Server startet später.",
+        "Das Feld ist leer, deshalb kommt die Prüfung davor.",
+        "Le contrôle vient avant, car le serveur démarre plus tard.",
+        "El servidor arranca tarde, por eso la prueba espera.",
+        "O servidor arranca tarde, por isso o teste espera.",
+        "Il server parte tardi, quindi la prova aspetta.",
+        "De server start laat, daarom wacht de test.",
+        "Serwer startuje późno, dlatego test czeka.",
+        "Palvelin käynnistyy myöhään, siksi testi odottaa.",
+        "Sunucu geç başlıyor, bu yüzden test bekliyor.",
+        "Сервер запускается поздно, поэтому тест ждёт.",
+        "الخادم يبدأ متأخرا، لذلك ينتظر الاختبار.",
+        "सर्वर देर से चालू होता है, इसलिए परीक्षण रुकता है।",
+        "服务器启动得晚，所以测试要等。",
+        "サーバーの起動が遅いので、テストは待ちます。",
+        "서버가 늦게 켜져요. 그래서 테스트가 기다려요.",
+    ],
+)
+def test_reasons_of_the_agent_are_informative_in_any_language(text: str) -> None:
+    assert weight_of(text)[0] > 0
+
+
+def test_since_when_is_no_reason() -> None:
+    assert weight_of("The server has been running since yesterday.") == (0, "info")
+
+
 def test_a_language_without_a_table_is_kept_and_no_rule() -> None:
     cause = "Η αιτία ήταν ένα λάθος στη ζώνη ώρας του διακομιστή."
     assert weight_of(cause) == (1, "info")

@@ -298,6 +298,67 @@ async def test_a_protocol_violation_raises_only_observer_errors(
     assert "sk-secret" not in caught.value.message
 
 
+# At the price of batches
+
+
+EARLY = replace(INTERVAL, early=True)
+FLEX = replace(PRICE, services=(("flex", PRICE.times(0.5)),))
+
+
+def _tiers(model: ScriptedModel) -> list[str | None]:
+    return [request.settings.service_tier for request in model.requests]
+
+
+async def test_notes_ahead_of_need_are_asked_for_at_the_price_of_batches() -> None:
+    watcher, model = await observer([GOOD, GOOD, GOOD], price=FLEX)
+    assert (await watcher.observe(EARLY)).notes == NOTES
+    assert (await watcher.observe(INTERVAL)).notes == NOTES
+    watcher.batches = False
+    assert (await watcher.observe(EARLY)).notes == NOTES
+    assert _tiers(model) == ["flex", None, None]
+
+    watcher, model = await observer([GOOD])
+    await watcher.observe(EARLY)
+    assert _tiers(model) == [None]
+
+
+async def test_without_room_at_that_price_the_usual_service_is_asked() -> None:
+    def respond(request: ModelRequest) -> Scripted:
+        if request.settings.service_tier:
+            raise ModelUnavailable("Resources are unavailable.", cure="Wait.")
+        return GOOD
+
+    watcher, model = await observer(respond, price=FLEX, wait=3600.0)
+    assert (await watcher.observe(EARLY)).notes == NOTES
+    assert _tiers(model) == ["flex", None]
+
+
+async def test_a_slow_service_has_half_of_the_time() -> None:
+    async def respond(request: ModelRequest) -> Scripted:
+        if request.settings.service_tier:
+            await anyio.sleep(3600)
+        return GOOD
+
+    watcher, model = await observer(respond, price=FLEX, timeout=0.4)
+    seen = await watcher.observe(EARLY)
+    assert seen.notes == NOTES and _tiers(model) == ["flex", None]
+    # The call that was given up may be billed.
+    assert [made.answer.usage is None for made in seen.calls] == [True, False]
+
+
+async def test_a_refused_service_is_not_asked_for_again() -> None:
+    def respond(request: ModelRequest) -> Scripted:
+        if request.settings.service_tier:
+            raise ModelRejected("Invalid service_tier.", cure="Leave it out.")
+        return GOOD
+
+    watcher, model = await observer(respond, price=FLEX, name="without flex")
+    assert (await watcher.observe(EARLY)).notes == NOTES
+    assert (await watcher.observe(EARLY)).notes == NOTES
+    assert _tiers(model) == ["flex", None, None]
+    assert all(request.settings.temperature == 0.3 for request in model.requests)
+
+
 async def test_it_can_be_cancelled() -> None:
     watcher, model = await observer([GOOD], delay=3600)
     with anyio.move_on_after(0.05) as scope:

@@ -305,6 +305,18 @@ async def test_a_model_condenses_within_its_goal_in_one_call() -> None:
     assert "legacy_1" not in system.text
 
 
+async def test_within_r_it_is_asked_at_the_price_of_batches() -> None:
+    parts = chain([work(0), work(1), work(2)])
+    tiers: list[list[str | None]] = []
+    for room in (True, False):
+        reflector, scripted = model([ModelUnavailable("No room.", cure="Wait."), GOOD])
+        flex = replace(PRICE, services=(("flex", PRICE.times(0.5)),))
+        reflector.info = replace(reflector.info, price=flex)
+        await reflector.reflect(replace(of(parts), room=room), ())
+        tiers.append([request.settings.service_tier for request in scripted.requests])
+    assert tiers == [["flex", None], [None, None]]
+
+
 async def test_lines_that_a_model_lost_are_restored_verbatim() -> None:
     parts = chain([work(0), work(1), work(2)])
     reflector, _ = model(["2026-11-03 | done | Everything was ported\nTASK: nothing"])

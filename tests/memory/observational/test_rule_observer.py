@@ -162,7 +162,8 @@ def test_a_too_long_statement_keeps_its_ends_and_names_its_node() -> None:
     notes = extract_notes(entries(user("Hello there"), user(text)), 300)
     assert "User: First words." in text_of(notes)
     assert "Last words." in text_of(notes)
-    assert "whole in node 2" in text_of(notes)
+    assert "[...]" in text_of(notes)
+    assert {line.node for line in notes.lines if "words." in line.text} == {2}
 
 
 def test_if_even_that_does_not_fit_the_nodes_are_named() -> None:
@@ -210,6 +211,16 @@ def test_every_error_is_preserved_with_its_informative_line() -> None:
     assert "pytest -x exit 1: E assert 3 == 4" in texts[1]
     assert "a/[slug]/page.tsx failed: no such file" in texts[2]
     assert "deploy interrupted: no output" in texts[3]
+
+
+def test_of_a_shells_call_its_script_is_told() -> None:
+    script = "query='\n  sort_by(.id)\n'\ngh api /pulls | jq \"$query\""
+    call = ("Bash", {"command": script, "description": "List the open threads"}, "oops", "error")
+    ran = ("Bash", {"command": "make docs", "description": "Build the pages"}, "built", "ok")
+    text = text_of(extract_notes(entries(user("Look"), agent("", call), agent("", ran)), 800))
+    assert "Bash query=' sort_by(.id) ' gh api /pulls | jq" in text
+    assert "Ran make docs -> built" in text
+    assert "List the open threads" not in text and "Build the pages" not in text
 
 
 def test_a_run_of_similar_calls_is_one_line() -> None:

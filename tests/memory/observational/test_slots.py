@@ -457,6 +457,29 @@ def test_a_change_far_down_and_a_new_order_are_told() -> None:
         assert found.what.startswith(what)
 
 
+def test_lines_that_differ_in_spaces_only_are_not_new() -> None:
+    old = "A int // first\nName string // second"
+    new = "A         int    // first\nLongerName string // third\nName      string // second"
+    (found,) = changes_of("edit", {"path": "a.go", "old_string": old, "new_string": new})
+    assert found.what == "+ LongerName string // third"
+    (found,) = changes_of("edit", {"path": "a", "old_string": "x = 1", "new_string": "    x = 1"})
+    assert found.what == "spaces only: x = 1"
+    patch = "*** Update File: b.py\n-if x:\n-    y()\n+y()\n+z()"
+    (found,) = changes_of("apply_patch", {"input": patch})
+    assert found.what == "+ z(); - if x:"
+
+
+def test_lines_that_changes_have_in_common_are_shown_once() -> None:
+    head = "import numpy as np\nimport pandas as pd\nfrom app import solve\n"
+    first = ("write", {"path": "a.py", "content": f"{head}print(solve(1))"}, "ok")
+    second = ("write", {"path": "b.py", "content": f"{head}print(solve(np.nan))"}, "ok")
+    again = ("write", {"path": "c.py", "content": head}, "ok")
+    shown = [one.change.what for one in slots_of(branch(first, second, again)).changes]
+    assert shown[0].startswith("+ import numpy as np / import pandas as pd")
+    assert shown[1] == "+ print(solve(np.nan)) (3 more)"
+    assert shown[2].startswith("+ import numpy as np")
+
+
 def test_a_very_long_target_is_shortened() -> None:
     (found,) = changes_of("write", {"path": "p/" * 500_000, "content": "text"})
     assert len(found.target) < 400 and found.what == "+ text"

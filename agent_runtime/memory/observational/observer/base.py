@@ -17,10 +17,12 @@ class ObserverInput:
     Attributes:
         entries: the nodes, oldest first.
         earlier: the observations before them, oldest first; only the newest are read.
+        early: whether notes are made ahead of need, so that a slower call will do.
     """
 
     entries: tuple[Entry, ...]
     earlier: tuple[Observation, ...] = ()
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

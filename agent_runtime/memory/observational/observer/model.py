@@ -18,7 +18,11 @@ from agent_runtime.memory.observational.observer.base import (
     ObserverResult,
 )
 from agent_runtime.memory.observational.observer.instructions import INSTRUCTIONS
-from agent_runtime.memory.observational.observer.model_call import call_memory_model, failure_reason
+from agent_runtime.memory.observational.observer.model_call import (
+    call_memory_model,
+    cheaper_service,
+    failure_reason,
+)
 from agent_runtime.memory.observational.observer.notes_format import format_notes, parse_notes
 from agent_runtime.memory.observational.observer.repair import follow_up, salvage_notes
 from agent_runtime.memory.observational.observer.validate import (
@@ -106,6 +110,7 @@ class ModelObserver:
         thread: whose transcripts it reads; threads take turns where a rate limit makes them wait.
         zone: the time zone of the times that it reads and writes.
         temperature: None for the model's default.
+        batches: whether notes that are made ahead of need are asked for at the price of batches.
         wait: seconds before a retry after a transient failure.
         limit: tokens of one transcript, in our count; halved when the model finds one too long.
     """
@@ -119,6 +124,7 @@ class ModelObserver:
     result_limit: int = RESULT_TOKENS
     most_output: int = MOST_OUTPUT
     wait: float = WAIT
+    batches: bool = True
     limit: int = MOST_INPUT
     room: int = field(default=0, init=False)
     """Tokens of a prompt that are left for a transcript; a small window has none."""
@@ -221,7 +227,8 @@ class ModelObserver:
         earlier = [notes_in_zone(one.notes, self.zone) for one in interval.earlier]
         written: list[ObservationNotes] = []
         for piece in read:
-            notes = await self._write_piece(piece, nonce, [*earlier, *written], calls)
+            service = cheaper_service(self.info) if self.batches and interval.early else ""
+            notes = await self._write_piece(piece, nonce, [*earlier, *written], calls, service)
             if notes is not None:
                 written.append(notes)
         known = (time_of(entry.at) for entry in interval.entries)
@@ -250,8 +257,12 @@ class ModelObserver:
         nonce: str,
         earlier: Sequence[ObservationNotes],
         calls: list[MemoryCall],
+        service: str,
     ) -> ObservationNotes | None:
         """Return the notes of one piece.
+
+        Args:
+            service: the service tier of the first attempt.
 
         Raises:
             ModelError: the model failed, and there is no attempt or no time left.
@@ -273,15 +284,18 @@ class ModelObserver:
             noteworthy=piece.noteworthy,
             zone=self.zone,
         )
-        attempt = _Attempt(self, f"{text}\n\n{WRITE}", counted + count_text(WRITE), source)
+        counted += count_text(WRITE)
+        attempt = _Attempt(self, f"{text}\n\n{WRITE}", counted, source, service)
         for left in reversed(range(ATTEMPTS)):
             try:
                 answer = await attempt.ask(calls)
             except (ModelUnavailable, ModelProtocolError):
+                # The usual service may have the room that the cheaper one had not.
+                wait, service = 0.0 if service else self.wait, ""
                 # Sleeping into the deadline would replace the model's own error by a timeout.
-                if not left or not _time_for(self.wait):
+                if not left or not _time_for(wait):
                     raise
-                await anyio.sleep(self.wait)
+                await anyio.sleep(wait)
                 continue
             notes = attempt.notes(answer)
             if not isinstance(notes, NotesRejected):
@@ -300,6 +314,7 @@ class _Attempt:
 
     Attributes:
         text: the first message, of `counted` tokens with the instructions.
+        service: the service tier of the next call.
         rejected: why the last answer was not taken.
     """
 
@@ -307,6 +322,7 @@ class _Attempt:
     text: str
     counted: int
     source: NotesSource
+    service: str = ""
     rejected: str = ""
     _following: tuple[PromptMessage, ...] = ()
     _output: int = 0
@@ -315,6 +331,7 @@ class _Attempt:
     async def ask(self, calls: list[MemoryCall]) -> ModelAnswer:
         """Call the model."""
         by = self.by
+        service, self.service = self.service, ""
         return await call_memory_model(
             by.model,
             INSTRUCTIONS,
@@ -327,6 +344,7 @@ class _Attempt:
             session=SESSION,
             run=by.thread,
             following=self._following,
+            service=service,
         )
 
     def notes(self, answer: ModelAnswer) -> ObservationNotes | NotesRejected | None:

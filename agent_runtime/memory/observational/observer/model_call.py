@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from agent_runtime.errors import AgentRuntimeError, ModelError, ModelProtocolError, ModelRejected
+import anyio
+
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    ModelError,
+    ModelProtocolError,
+    ModelRejected,
+    ModelUnavailable,
+)
 from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.messages import PromptMessage
-from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, ModelSettings, Retrying
+from agent_runtime.models.base import (
+    Model,
+    ModelAnswer,
+    ModelInfo,
+    ModelRequest,
+    ModelSettings,
+    Retrying,
+)
 from agent_runtime.models.telemetry.model_calls import chat
 from agent_runtime.models.tokens import count_message
 from agent_runtime.models.wire.rules.switch import check_if_asked
 from agent_runtime.prompt.incomplete_answers import CUT
 from agent_runtime_config.request_settings import NO_SETTINGS, Effort
 
+FLEX = "flex"
+"""The service tier with the price of batches: providers answer when they have room."""
+FLEX_SHARE = 0.5
+"""Share of the time left that such a call may take, so that there is some for another."""
+
 _without_temperature: set[str] = set()
 """Names of models that refused a temperature, for as long as this process lives."""
+_without_flex: set[str] = set()
+"""Names of models that refused the service tier."""
 
 
 async def call_memory_model(
@@ -32,13 +55,15 @@ async def call_memory_model(
     session: str = "",
     run: str = "",
     following: Sequence[PromptMessage] = (),
+    service: str = "",
 ) -> ModelAnswer:
     """Call the model once and return its answer.
 
-    A model that refuses the request is asked again without temperature and reasoning, which some do
-    not take; a refused temperature is not sent again.
+    A model that refuses the request is asked again without the service tier, then without
+    temperature and reasoning, which some do not take; what was refused is not sent again.
 
     Args:
+        service: the service tier to ask for; see `cheaper_service`.
         following: the messages after the first, of which the last is the user's.
         run: see `ModelRequest`.
         calls: gets every attempt that was or may be billed, even if the call fails or is
@@ -47,6 +72,7 @@ async def call_memory_model(
 
     Raises:
         ModelRejected: the answer was refused, filtered or unfinished; a truncated one is returned.
+        ModelUnavailable: the service tier was too slow.
         ModelError: the model failed, after its own retries.
     """
     messages = (PromptMessage("system", system), PromptMessage("user", text), *following)
@@ -58,8 +84,16 @@ async def call_memory_model(
     if model.name in _without_temperature:
         temperature = None
     settings = ModelSettings(temperature=temperature, reasoning=reasoning)
+    answer = None
+    if service and model.name not in _without_flex:
+        with suppress(ModelRejected):
+            asked = replace(request, settings=replace(settings, service_tier=service))
+            answer = await _ask_in_time(model, asked, calls, counted)
     try:
-        answer = await _ask(model, replace(request, settings=settings), calls, counted)
+        if answer is None:
+            answer = await _ask(model, replace(request, settings=settings), calls, counted)
+            if service:
+                _without_flex.add(model.name)
     except ModelRejected:
         if settings == NO_SETTINGS:
             raise
@@ -71,6 +105,27 @@ async def call_memory_model(
     raise ModelRejected(
         f"{model.name} gave no whole answer ({answer.word or answer.finish}).",
         cure="Use another model for memory.",
+    )
+
+
+def cheaper_service(info: ModelInfo) -> str:
+    """Return the service tier in which a model has the price of batches; empty if it has none."""
+    price = info.price
+    if price is None:
+        return ""
+    flex = price.of_service(FLEX)
+    return FLEX if flex.input < price.input and flex.output < price.output else ""
+
+
+async def _ask_in_time(
+    model: Model, request: ModelRequest, calls: list[MemoryCall], counted: int
+) -> ModelAnswer:
+    left = anyio.current_effective_deadline() - anyio.current_time()
+    with anyio.move_on_after(left * FLEX_SHARE):
+        return await _ask(model, request, calls, counted)
+    raise ModelUnavailable(
+        f"{model.name} had no room in the service tier {request.settings.service_tier}.",
+        cure="Nothing: the usual one is asked instead.",
     )
 
 

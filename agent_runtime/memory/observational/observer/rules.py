@@ -23,19 +23,24 @@ from agent_runtime.memory.observational.ledgers import ledger_of_nodes
 from agent_runtime.memory.observational.observer.base import ObserverInput, ObserverResult
 from agent_runtime.memory.observational.observer.select import STATEMENT, NoteItem, select_notes
 from agent_runtime.memory.observational.observer.sentences import (
+    LEFT_OUT,
+    SAID_CHARS,
     Verb,
     answer_text,
     binding,
     ends,
     error_lines,
     exit_code,
+    gist,
     outcome_line,
     read_part,
     sentences,
+    telling,
     verb_of,
     weight_of,
     words,
 )
+from agent_runtime.memory.observational.observer.slots.changes import script_of
 from agent_runtime.memory.observational.observer.slots.extract import (
     is_short,
     observed,
@@ -63,6 +68,8 @@ from agent_runtime.prompt.view import Entry
 
 SHARE = 0.1
 """Wanted size of notes, as a share of what they replace."""
+SPOKEN = 0.2
+"""The same of the agent's answers, which are most of a chat."""
 MOST = 0.5
 """Largest size, which only the user's statements and errors may use."""
 LEAST = 200
@@ -75,6 +82,8 @@ _TOLD = 1_600
 # Calls that look at something and share a line.
 _RUN = 6
 _MOST_NAMES = 240
+# Characters up to which a statement is shortened by sentences.
+_TALK = 500
 # The line number that a search puts after a path.
 _PLACE = re.compile(r"[-:][0-9]+[-:]?$")
 # Weights of a name in a result: used by the agent as well, and defined there.
@@ -118,9 +127,11 @@ class RuleObserver:
             extract.read(entry)
         earlier = interval.earlier[-1].notes if interval.earlier else None
         size = sum(map(_size, interval.entries))
+        spoken = sum(map(_spoken, interval.entries))
         # Slots say a part of it, so they are paid for by the notes.
         wanted = int(size * self._share) - count_text(render_slots(slots))
-        notes = extract.notes(max(LEAST, wanted), max(LEAST, int(size * MOST)), earlier)
+        limit = max(LEAST, int(size * MOST))
+        notes = extract.notes(max(LEAST, wanted), limit, earlier, answers=int(spoken * SPOKEN))
         return ObserverResult(notes if notes.lines else None, origin="rules")
 
     def bound(self, interval: ObserverInput) -> tuple[int, int]:
@@ -138,6 +149,13 @@ def _size(entry: Entry) -> int:
     if entry.tokens:
         return entry.tokens
     return message_tokens(entry.message) + sum(count_text(result.text) for result in entry.results)
+
+
+def _spoken(entry: Entry) -> int:
+    """Return the tokens of an answer of the agent."""
+    message = entry.message
+    answers = isinstance(message, AssistantMessage) and not message.calls
+    return message_tokens(message) if answers else 0
 
 
 @dataclass(slots=True)
@@ -237,9 +255,13 @@ class NoteExtractor:
         if not plain:
             return
         self._own.update(set(_names(plain)))
-        gap = f" [... shortened; whole in node {seq} ...] "
+        talk = len(plain) <= STATEMENT[-1]
         forms = dict.fromkeys(
-            min(shorten(plain, chars, gap), plain, key=len) for chars in STATEMENT
+            # The ends of a pasted text say what it is.
+            gist(plain, chars)
+            if talk and chars <= _TALK
+            else min(shorten(plain, chars, LEFT_OUT), plain, key=len)
+            for chars in STATEMENT
         )
         # Bounded: a pasted text of megabytes is a statement too.
         priority: Priority = "critical" if binding(plain[:20_000]) else "important"
@@ -261,9 +283,15 @@ class NoteExtractor:
             weighed[-1] = (1, *weighed[-1][1:])
         informative = sorted((w for w in weighed if w[0] > 0), key=lambda w: -w[0])
         chosen = {id(one) for one in informative[: 8 if final else 3]}
+        more = (
+            telling([one[2] for one in weighed if id(one) not in chosen], SPOKEN) if final else ()
+        )
         for one in weighed:
             if id(one) in chosen:
                 self._add(NoteItem(at, seq, "conclusion", one[1], (_quoted(one[2]),)))
+            elif one[2] in more:
+                text = _quoted(shorten(one[2], SAID_CHARS))
+                self._add(NoteItem(at, seq, "said", "info", (text,)))
 
     def _called(self, at: str, seq: int, call: ToolCall, result: ToolResult) -> None:
         text, own = _described(call)
@@ -375,12 +403,18 @@ class NoteExtractor:
         self._add(item)
 
     def notes(
-        self, wanted: int, limit: int, earlier: ObservationNotes | None = None
+        self,
+        wanted: int,
+        limit: int,
+        earlier: ObservationNotes | None = None,
+        *,
+        answers: int = 0,
     ) -> ObservationNotes:
         """Return notes of about `wanted` tokens, at most `limit` (at least `LEAST`).
 
         Args:
             earlier: the notes before, whose task is used if this interval names none.
+            answers: tokens for what the agent answers, whatever the user's statements take.
         """
         limit = max(limit, wanted, LEAST)
         before = self._task or (earlier.task.partition(_THEN)[0] if earlier else "")
@@ -388,7 +422,8 @@ class NoteExtractor:
         if before and self._reply:
             task = f"{task}{_THEN}{self._reply}"
         following = shorten(self._next, 200)
-        return select_notes(self._ordered(), ObservationNotes((), task, following), wanted, limit)
+        base = ObservationNotes((), task, following)
+        return select_notes(self._ordered(), base, wanted, limit, answers=answers)
 
     def _ordered(self) -> list[NoteItem]:
         """Return the items and the runs of calls in the order of the interval."""
@@ -462,6 +497,9 @@ def _described(call: ToolCall) -> tuple[str, str]:
     if call.raw is not None:
         return shorten(one_line(call.raw), 400), call.raw
     short: list[str] = []
+    # What a shell runs says it; what a model adds, such as a description, says it again.
+    if script := script_of(call.name, call.arguments):
+        return one_line(script[:800])[:400], "\n".join(_values(call.arguments))
     for key, value in call.arguments.items():
         if isinstance(value, str) and (key not in _TEXT_KEYS or len(call.arguments) == 1):
             short.append(one_line(value.split("\n", 1)[0])[:400])

@@ -22,7 +22,7 @@ LINE_CHARS = 500
 STATEMENT = (100, 500, 1600, 6000)
 """Lengths, in characters, to which a statement of the user may be shortened."""
 
-ItemKind = Literal["user", "error", "plan", "conclusion", "action", "background"]
+ItemKind = Literal["user", "error", "plan", "conclusion", "said", "action", "background"]
 
 _LINE_TOKENS = 10
 _FIRST_ROUNDS = (8, 20)
@@ -35,6 +35,7 @@ _WANTED: tuple[tuple[ItemKind, int], ...] = (
     ("user", 2),
     ("conclusion", 0),
     ("action", 0),
+    ("said", 0),
     ("error", 1),
     ("background", 0),
     ("action", 1),
@@ -76,19 +77,25 @@ class NoteItem:
 
 
 def select_notes(
-    items: Sequence[NoteItem], base: ObservationNotes, wanted: int, limit: int
+    items: Sequence[NoteItem],
+    base: ObservationNotes,
+    wanted: int,
+    limit: int,
+    *,
+    answers: int = 0,
 ) -> ObservationNotes:
     """Return notes of about `wanted` tokens, at most `limit`.
 
     Args:
         base: the task and the next step, which prompts show once and not in each observation.
+        answers: tokens for what the agent answers, whatever the user's statements take.
     """
     about = count_text(base.task) + count_text(base.next_step) + 8
     spare = wanted - 8
     notes = base
     # Items are counted one by one, which is cheap but differs from the count of the whole.
     for most in (limit - about, int((limit - about) * 0.85), int((limit - about) * 0.6)):
-        selected, dropped = _granted(items, min(spare, most), most)
+        selected, dropped = _granted(items, min(spare, most), most, answers)
         notes = replace(base, lines=_lines(selected, dropped))
         size = count_text(render_lines(notes.lines))
         if size < wanted:
@@ -101,7 +108,7 @@ def select_notes(
 
 
 def _granted(
-    items: Sequence[NoteItem], wanted: int, limit: int
+    items: Sequence[NoteItem], wanted: int, limit: int, answers: int
 ) -> tuple[list[NoteItem], dict[ItemKind, list[int]]]:
     """Select a form of each item; return the selected items, and the nodes of dropped ones.
 
@@ -113,6 +120,7 @@ def _granted(
     for kind, form in _REQUIRED:
         # Room for the lines that name the nodes of what is dropped.
         used = _grant(items, kind, form, used, limit - 40)
+    wanted = min(limit, max(wanted, used + answers))
     for kind, form in _WANTED:
         used = _grant(items, kind, form, used, wanted)
     selected = [item for item in items if item.granted >= 0]
@@ -180,7 +188,8 @@ def _lines(
     names = {"user": "The user also wrote", "error": "There were also errors in"}
     for kind, seqs in dropped.items():
         text = f"{names[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
-        lines.append(ObservationLine("", "critical" if kind == "user" else "important", text))
+        # Not critical: reflections would keep each for ever, and what binds is a constraint.
+        lines.append(ObservationLine("", "important", text))
     for item in selected:
         lines += _lines_of(item)
     return tuple(lines)

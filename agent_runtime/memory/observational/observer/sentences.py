@@ -7,8 +7,8 @@ the log, and what matters most (the user's own words, and errors) does not depen
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from agent_runtime.memory.observational.language.detect import is_unknown
@@ -25,6 +25,20 @@ READ_CHARS = 48_000
 QUESTION_CHARS = 160
 """Characters of a question that are stored with its answer."""
 
+SAID_CHARS = 240
+"""Characters of a sentence that tells neither a finding nor a decision."""
+
+LEFT_OUT = " [...] "
+"""Stands for what is left out of a statement; the line names the node that has it whole."""
+
+_WORTH_SHORTENING = 60
+"""Characters that a part of a sentence needs to say something."""
+
+# A time or a name in brackets before a message, as chats put it.
+_STAMP = re.compile(r"^\[[^\]\n]{1,40}\]\s?")
+# Words that say something, and among them names inside of a sentence, numbers and quotations.
+_TOLD = re.compile(r"[^\W_]{4,}|\d+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2}")
+_NAMED = re.compile(r"(?<=[\w,] )[^\W\d_a-z][^\W_]+|\d[\w.,:%]*|[\"“«„][^\"”»“]{2,60}[\"”»“]")
 _SENTENCE_END = re.compile(
     # Scripts without spaces have none behind a full stop.
     r"(?<=[.!?:])(?<!\b\d\.)(?<!\b\d\d\.)\s+(?=\S)|(?<=[。！？؟।])[」』”）]*\s*|\s*\n\s*"
@@ -130,6 +144,66 @@ def weight_of(sentence: str) -> tuple[int, Priority]:
     if found or failed or decided:
         return max(weight, 0), "important"
     return max(weight, 0), "done" if done else "info"
+
+
+def telling(said: Sequence[str], share: float) -> frozenset[str]:
+    """Return the sentences of an answer that tell most for their length, about a share of it."""
+    density = _density_among(said)
+    left = sum(map(len, said)) * share
+    chosen: set[str] = set()
+    for sentence in sorted(dict.fromkeys(said), key=density, reverse=True):
+        left -= min(len(sentence), SAID_CHARS)
+        if left < 0 and chosen:
+            break
+        chosen.add(sentence)
+    return frozenset(chosen)
+
+
+def gist(text: str, chars: int) -> str:
+    """Return the sentences of a user's text that say most, about `chars` characters in all.
+
+    Rules come first, and questions last: the answer shows what was asked.
+    """
+    if len(text) <= chars:
+        return text
+    stamp = found[0] if (found := _STAMP.match(text)) else ""
+    parts = split(text[len(stamp) :])
+    density = _density_among(parts)
+
+    def worth(place: int) -> tuple[bool, float]:
+        part = parts[place]
+        asks = part.rstrip("\"'”»)] ").endswith(("?", "？", "؟"))
+        return is_rule(part), density(part) * (0.5 if asks else 1)
+
+    chosen: dict[int, str] = {}
+    left = chars
+    for place in sorted(range(len(parts)), key=worth, reverse=True):
+        if len(parts[place]) <= left:
+            chosen[place] = parts[place]
+        elif left >= _WORTH_SHORTENING:
+            chosen[place] = shorten(parts[place], left, LEFT_OUT)
+        left -= len(chosen.get(place, "")) + 1
+    shown, before = "", -1
+    for place, part in sorted(chosen.items()):
+        gap = LEFT_OUT if place != before + 1 else " " if shown else ""
+        shown, before = f"{shown}{gap}{part}", place
+    end = LEFT_OUT if before + 1 < len(parts) else ""
+    return f"{stamp}{shown.lstrip()}{end.rstrip()}"
+
+
+def _density_among(said: Sequence[str]) -> Callable[[str], float]:
+    """Return how much a sentence tells for its length.
+
+    Names, numbers and what is quoted or rare among the others tell most.
+    """
+    often = Counter(word for one in said for word in set(_TOLD.findall(one.lower())))
+
+    def density(sentence: str) -> float:
+        told = set(_TOLD.findall(sentence.lower()))
+        named = len(set(_NAMED.findall(sentence)))
+        return (sum(1 / often[word] for word in told) + 2 * named) / (len(sentence) + 40)
+
+    return density
 
 
 def answer_text(question: str, answer: str) -> str:

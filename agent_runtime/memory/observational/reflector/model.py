@@ -10,7 +10,11 @@ import anyio
 from agent_runtime.errors import ModelError, ModelProtocolError, ModelUnavailable
 from agent_runtime.memory.observational.observer.base import MemoryCall, ObserverFailed
 from agent_runtime.memory.observational.observer.model import LESS_REASONING
-from agent_runtime.memory.observational.observer.model_call import call_memory_model, failure_reason
+from agent_runtime.memory.observational.observer.model_call import (
+    call_memory_model,
+    cheaper_service,
+    failure_reason,
+)
 from agent_runtime.memory.observational.observer.notes_format import format_notes, parse_notes
 from agent_runtime.memory.observational.observer.repair import follow_up, salvage_notes
 from agent_runtime.memory.observational.observer.validate import (
@@ -81,6 +85,7 @@ class ModelReflector:
         thread: whose notes it condenses; threads take turns where a rate limit makes them wait.
         zone: the time zone of the times that it reads and writes.
         temperature: None for the model's default.
+        batches: whether what is not needed yet is condensed at the price of batches.
     """
 
     model: Model
@@ -90,6 +95,7 @@ class ModelReflector:
     zone: str = "UTC"
     temperature: float | None = TEMPERATURE
     most_output: int = MOST_OUTPUT
+    batches: bool = True
 
     room: int = field(default=0, init=False)
     """Tokens of a prompt that are left for the notes; a small window has none."""
@@ -176,6 +182,9 @@ class _Attempts:
         self.rejected = ""
         self._output = reflector.most_output
         self._reasoning: Effort | None = None
+        # Within R what is condensed is not needed yet.
+        early = reflector.batches and reflection.room
+        self._service = cheaper_service(reflector.info) if early else ""
         self._following: tuple[PromptMessage, ...] = ()
         self._size = reflection.most + 1
         # What is left if a model drops all it may: if that is no progress, many attempts are in
@@ -204,16 +213,18 @@ class _Attempts:
                     session=SESSION,
                     run=by.thread,
                     following=self._following,
+                    service=self._service,
                 )
             except (ModelUnavailable, ModelProtocolError):
                 if failed:
                     raise
-                failed = True
+                failed, self._service = True, ""
                 continue
             except ModelError:
                 if self.best is not None:
                     return
                 raise
+            self._service = ""
             before = self._size
             if self._take(answer.text, cut_off=answer.finish in CUT):
                 return

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import anyio.lowlevel
 
 from agent_runtime.memory.observational.observer.base import ObserverFailed
+from agent_runtime.memory.observational.observer.sentences import gist
 from agent_runtime.memory.observational.reflector.archive import is_pointer
 from agent_runtime.memory.observational.reflector.base import (
     Reflection,
@@ -39,6 +40,7 @@ _SHORT = (240, 120)
 _DONE_CHARS = 90
 _FOLDED = 5
 _LINE_TOKENS = 8
+_SPEAKER = re.compile(r"(?:User:|\(cont\.\)) ")
 _LEFT_OUT = re.compile(r"(\d{1,9}) older lines are left out; recall finds their messages\.$")
 
 
@@ -141,9 +143,18 @@ def _shorten(
             break
         if one.kept and one.line.priority == priority and len(one.text) > chars:
             before = one.cost
-            one.text = shorten(one.text, chars)
+            one.text = _shorter(one.line, one.text, chars)
             used -= before - one.cost
     return used
+
+
+def _shorter(line: ObservationLine, text: str, chars: int) -> str:
+    """Return a line's text in fewer characters; what the user said by its sentences."""
+    speaker = _SPEAKER.match(text) if line.speaks_for_user else None
+    if speaker is None:
+        return shorten(text, chars)
+    short = f"{speaker[0]}{gist(text[speaker.end() :], chars - speaker.end())}"
+    return min(short, text, key=len)
 
 
 def _drop(candidates: Sequence[_Candidate], priority: Priority, used: int, room: int) -> int:

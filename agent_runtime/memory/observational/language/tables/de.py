@@ -106,6 +106,8 @@ entschieden|entscheid\w+|beschlossen|abgemacht|vereinbart|einigen|geeinigt|festg
         "finds": r"""
 gefunden|ursache|grund|liegt (?:an|am|daran)|stellte sich|stellt sich|herausgestellt|zeigt|zeigte|bestätigt|fehlt|fehlen|offenbar|tatsächlich|weil|dadurch
 tritt (?:nur )?auf|nur (?:auf|wenn|bei|mit)|enthält|ergab|ergibt|entdeckt|festgestellt|das problem|der fehler|keine[rsn]?|kein einzige\w*|hängt .{0,30}zusammen
+@da(?! (?:ist|sind|war|waren|gibt|kommt|kommen|steht|stehen))
+denn|daher|deshalb|deswegen|darum|somit|aufgrund|wegen|folglich
 """,
         "fails": r"""
 fehler\w*|fehlgeschlagen|schlägt|schlagen|schlug|scheiter\w+|gescheitert|verweigert|abgelehnt|abgebrochen|abgestürzt|kaputt|defekt|unmöglich|gesperrt

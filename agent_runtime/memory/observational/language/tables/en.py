@@ -148,6 +148,8 @@ realiz\w+|realis\w+|the fix|in summary|conclusion|apparently|it appears|only (?:
 (?:line|row) \d+~ (?:has|lacks|is|does|misses)
 (?:has|have|there is|there are|contains?|lacks?) (?:no|only|not a)
 not (?:one|a single)|none of|(?:only )?reproduc\w+|due to|stems? from|comes? from|reveals?
+@since(?! (?:then|yesterday|last|\d))
+so that|which means|which is why|that'?s why|hence|thus|owing to|as a result
 """,
         "fails": r"""
 fail(?:s|ed|ing|ure|ures)?|errors?|broken|breaks?|(?:does|did|do|is|was)(?:n'?t| not)|cannot

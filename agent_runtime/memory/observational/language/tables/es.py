@@ -84,6 +84,7 @@ decid\w+|decisión|elegi\w+|elegimos|optamos|opto|quedamos en|nos quedamos|tiram
 """,
         "finds": r"""
 resulta|encontr\w+|descubr\w+|causa|motivo|porque|debido|confirm\w+|muestra\w*|demuestra|falta|faltan|proviene|viene de|al parecer|en realidad|se ve|solo (?:pasa|ocurre|sucede|falla)|no hay|ningun\w*|contiene|aparece|carece|se produce|ni un\w*
+ya que|puesto que|por eso|por lo tanto|así que|pues
 """,
         "fails": r"""
 fall\w+|error\w*|rechazad\w+|denegad\w+|imposible|no (?:se pudo|pudo|puede|funciona|responde|encontrad\w+|logro|logra|consigo|carga|pasa\w*|arranca|compila)|ni .{1,40}logr\w+|rot\w+|cancelad\w+|abortad\w+|inválid\w+|caíd\w+|expirad\w+|agotad\w+|se cuelga|colgad\w+

@@ -81,6 +81,7 @@ päät\w+|valits\w+|valit\w+|sovittu|sovimme|mennään|otetaan|tehdään|edetä�
 """,
         "finds": r"""
 ilmi|osoittautu\w+|löyt\w+|löysin|syy|syynä|syystä|koska|johtu\w+|vahvist\w+|näyttää|puuttu\w+|ilmen\w+|paljast\w+|havait\w+|esiintyy|ainoastaan|ei ole|yhtään|yksikään|sisältää|todellisuudessa|selvisi|itse asiassa
+sillä|siksi|joten|takia|vuoksi|näin ollen
 """,
         "fails": r"""
 virhe\w*|epäonnistu\w+|kaatu\w+|evätty|evättiin|hylätty|hylättiin|kielletty|ei (?:\w+ )?(?:onnistu\w*|toimi\w*|löydy|löytynyt|vastaa|lataudu|lataantunut|käynnisty|mene|mennyt|aukea|voitu)|mahdoton\w*|rikki|keskeyty\w+|aikakatkais\w*|vanhentu\w+|jumi\w*|puuttu\w+|estetty|virheelli\w+

@@ -90,6 +90,7 @@ décid\w+|décision|opt\w+ pour|choisi\w*|retenu\w*|retenons|on (?:part|prend|va
 """,
         "finds": r"""
 s'avère|trouvé\w*|découvert\w*|cause|raison|à cause|parce que|en fait|confirm\w+|montre\w*|révèle\w*|provient|vient d\w*|manque\w*|constat\w+|rien ne|aucun\w*|ne .{1,40} que (?:si|quand|lorsque|sur|avec)|il n'y a|se produit|contient|apparemment|dû à|due à
+car|puisque|c'est pourquoi|en raison d\w*|par conséquent|du coup|donc
 """,
         "fails": r"""
 échou\w+|échec\w*|erreurs?|refus\w+|rejet\w+|impossible|introuvable|cassé\w*|planté\w*|plante|interdit|invalide|expiré\w*|abandonné\w*|bloqué\w*|ne (?:fonctionne|marche|passe|répond|trouve|s'ouvre|part)\w* (?:pas|plus)|n'(?:a|ont|arrive|aboutit)\w* pas|manquant\w*|en panne|dépassé\w*

@@ -82,6 +82,7 @@ decis\w+|decid\w+|scelt\w+|scegliamo|optiamo|ho optato|procediamo|andiamo (?:con
 """,
         "finds": r"""
 risulta|trovat\w+|scopert\w+|scopr\w+|causa|motivo|perché|dovut\w+|conferm\w+|mostra\w*|dimostra|manca|mancano|deriva|viene da|in realtà|a quanto pare|si verifica|solo (?:con|se|quando)|non c'è|nessun\w*|contiene|emerge|emerso|nemmeno un\w*
+poiché|siccome|dato che|quindi|perciò|per questo
 """,
         "fails": r"""
 fallit\w+|fallisc\w+|error\w*|rifiutat\w+|negat\w+|respint\w+|impossibile|non (?:passa\w*|funziona\w*|risponde|trovat\w+|riesc\w+|riusci\w+|si (?:carica|apre|avvia|connette)|carica|parte|va)|rott\w+|annullat\w+|interrott\w+|scadut\w+|bloccat\w+|crash\w*|neppure .{1,60}si|manc\w+

@@ -80,6 +80,7 @@ beslo\w+|beslis\w+|besluit|gekozen|kiezen|kies|afgesproken|akkoord|we (?:gaan|do
 """,
         "finds": r"""
 blijkt|bleek|gevonden|ontdekt|oorzaak|reden|omdat|doordat|door|bevestig\w+|toont|laat zien|ontbreekt|ontbreken|kennelijk|eigenlijk|treedt .{0,20}op|alleen (?:op|als|bij|met)|bevat|geen enkele?|geen|vastgesteld|komt door|ligt aan
+want|aangezien|daarom|daardoor|dus|vanwege|zodat
 """,
         "fails": r"""
 mislukt\w*|mislukken|fouten?|geweigerd|afgewezen|faalt|falen|gefaald|onmogelijk|kapot|vastgelopen|afgebroken|lukt\b.{0,60}niet|(?:werkt|gaat|kan|kon|start|laadt|reageert|wil|komt)\b.{0,50}niet|niet (?:gevonden|gelukt|bereikbaar)|ongeldig|verlopen|crasht\w*|geblokkeerd|ontbreekt

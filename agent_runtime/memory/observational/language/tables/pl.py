@@ -85,6 +85,7 @@ zdecydowa\w+|postanowi\w+|decyzja|wybier\w+|wybra\w+|ustalone|ustali\w+|robimy|j
 """,
         "finds": r"""
 okaza\w+|okazuje|znalaz\w+|znalezion\w+|odkry\w+|przyczyn\w+|powód|powodem|ponieważ|bo|potwierdz\w+|pokazuje|wynika|brak\w*|brakuje|tylko (?:przy|gdy|na|z|w)|pojawia się|nie ma|żad\w+|ani jed\w+|zawiera|ustali\w+|wskutek|przez to
+gdyż|dlatego|skoro|więc|z powodu
 """,
         "fails": r"""
 błęd\w+|błąd|niepowodzeni\w+|nie (?:powiod\w+|uda\w+|przecho\w+|przesz\w+|działa\w*|można|znalezion\w+|odpowiada|wgrywa|ładuje|uruchamia|wczytuje)|się nie \w+|odmow\w+|odrzuc\w+|niemożliw\w+|zepsut\w+|przerwan\w+|padł\w*|zawiesi\w+|wygas\w+|nieprawidłow\w+|zabronion\w+|przekroczon\w+

@@ -85,6 +85,7 @@ decid\w+|decisão|escolh\w+|optamos|optei|ficamos com|seguimos com|vamos (?:de|c
 """,
         "finds": r"""
 acontece que|descobr\w+|encontr\w+|causa|motivo|porque|devido|confirm\w+|mostra\w*|revel\w+|falta|faltam|vem d\w+|na verdade|pelo visto|só (?:acontece|ocorre|falha|aparece)|não há|não tem|nenhum\w*|ninguém|contém|aparece|verific\w+|constat\w+|no fim das contas|nem um\w*
+pois|já que|por isso|portanto|uma vez que|por causa
 """,
         "fails": r"""
 falh\w+|erros?|recusad\w+|negad\w+|rejeitad\w+|impossível|não (?:foi possível|funciona|responde|encontrad\w+|consegu\w+|carrega|passa\w*|sobe|roda|compila|abre)|quebr\w+|nem .{1,60}(?:sobe|funciona|carrega|passa|abre|roda)|cancelad\w+|abortad\w+|inválid\w+|expirad\w+|esgotad\w+|travad\w+|caiu|fora do ar

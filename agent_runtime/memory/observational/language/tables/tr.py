@@ -81,6 +81,7 @@ karar\w*|seç\w+|anlaştık|ilerleyelim|gidiyoruz|yapıyoruz|kullanacağız|kull
 """,
         "finds": r"""
 meğer|bulundu|buldum|bulduk|keşfet\w+|neden\w*|sebep|sebebi|çünkü|doğrula\w+|gösteriyor|anlaşıldı|anlaşılan|ortaya çık\w+|yalnızca|sadece|yok|eksik|kaynaklan\w+|aslında|görünüşe göre|içeriyor|hiçbir\w*|tespit
+bu yüzden|bu nedenle|dolayısıyla|yüzünden
 """,
         "fails": r"""
 hata\w*|başarısız\w*|reddedil\w+|engellen\w+|kaldı|bozuk|çök\w+|yüklenmiyor|yüklenemedi|bulunamadı|çalışmıyor|çalışmadı|açılmıyor|yapılamadı|olmadı|\w+(?:amadı|emedi|amıyor|emiyor|mıyor|miyor|muyor|müyor)|imkansız|geçersiz|zaman aşımı|kesildi|iptal|takıldı|patladı|yasak

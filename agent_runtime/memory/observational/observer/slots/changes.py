@@ -6,8 +6,8 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
 
 from agent_runtime.memory.observational.observer.slots.shell import Command, commands
 from agent_runtime.messages import Change
@@ -60,16 +60,41 @@ _REPLACED = re.compile(
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.){12,200}'|\"(?:[^\"\\\n]|\\.){12,200}\"")
 
 
-def changes_of(tool: str, arguments: Mapping[str, Any]) -> list[Change]:
-    """Return the changes that a call of a common tool makes, by its arguments."""
+@dataclass(frozen=True, slots=True)
+class _Diff:
+    """A change of lines.
+
+    Attributes:
+        how: in place of a plus, where no line is new.
+    """
+
+    target: str
+    added: Sequence[str]
+    removed: Sequence[str] = ()
+    how: str = ""
+
+
+_Found: TypeAlias = Change | _Diff
+
+
+def changes_of(
+    tool: str, arguments: Mapping[str, Any], written: set[str] | None = None
+) -> list[Change]:
+    """Return the changes that a call of a common tool makes, by its arguments.
+
+    Args:
+        written: lines of earlier changes, which are shown only where a change has no others: what
+            each script imports says less of it.  This change's lines are added.
+    """
     if _is_shell(tool, arguments):
         found = _of_script(_first(arguments, _SCRIPTS))
     elif _WRITES.search(tool):
         found = _of_arguments(arguments)
     else:
         return []
+    known: set[str] = set() if written is None else written
     return [
-        replace(one, target=shorten(one.target, TARGET_CHARS))
+        Change(shorten(one.target, TARGET_CHARS), _told(one, known))
         for one in itertools.islice(found, MOST_CHANGES)
     ]
 
@@ -103,7 +128,7 @@ def _first(arguments: Mapping[str, Any], names: Sequence[str]) -> str:
 # By arguments
 
 
-def _of_arguments(arguments: Mapping[str, Any]) -> Iterator[Change]:
+def _of_arguments(arguments: Mapping[str, Any]) -> Iterator[_Found]:
     path = _first(arguments, _PATHS)
     patch = _first(arguments, _PATCHES)
     if patch and (not path or _PATCH_FILE.search(patch)):
@@ -120,23 +145,27 @@ def _of_arguments(arguments: Mapping[str, Any]) -> Iterator[Change]:
         return
     new = _text(arguments, _NEW)
     if new is not None:
-        yield Change(path, diff_line(_text(arguments, _OLD) or "", new))
+        yield _diff(path, _text(arguments, _OLD) or "", new)
     elif (whole := _text(arguments, _WHOLE)) is not None:
-        yield Change(path, diff_line("", whole))
+        yield _diff(path, "", whole)
 
 
 def _text(arguments: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return next((one for name in names if isinstance(one := arguments.get(name), str)), None)
 
 
-def diff_line(old: str, new: str) -> str:
-    """Return a change on one line: what is added first, then what is removed."""
+def _diff(target: str, old: str, new: str) -> _Diff:
     # By counting, as an alignment takes seconds where the same lines occur many times.
-    before, after = old.splitlines(), new.splitlines()
+    before, after = _plain_lines(old), _plain_lines(new)
     added, removed = _beyond(after, before), _beyond(before, after)
-    if before != after and not (added or removed):
-        return f"reordered: {_some(_telling(after), ADDED_CHARS)}"
-    return _shown(added, removed)
+    if added or removed or old == new:
+        return _Diff(target, added, removed)
+    return _Diff(target, after, (), "spaces only:" if before == after else "reordered:")
+
+
+def _plain_lines(text: str) -> list[str]:
+    """Return the lines of a text; those that differ in spaces only, as in columns, are equal."""
+    return [one_line(line) for line in text.splitlines()]
 
 
 def _beyond(lines: Sequence[str], others: Sequence[str]) -> list[str]:
@@ -151,12 +180,19 @@ def _beyond(lines: Sequence[str], others: Sequence[str]) -> list[str]:
     return beyond
 
 
-def _shown(added: Sequence[str], removed: Sequence[str]) -> str:
+def _told(change: _Found, written: set[str]) -> str:
+    """Return a change on one line: what is added first, then what is removed."""
+    if isinstance(change, Change):
+        return change.what
+    added, removed = _telling(change.added), _telling(change.removed)
     parts: list[str] = []
-    if lines := _telling(added):
-        parts.append(f"+ {_some(lines, ADDED_CHARS)}")
-    if lines := _telling(removed):
-        parts.append(f"- {_some(lines, REMOVED_CHARS if parts else ADDED_CHARS)}")
+    if added:
+        fresh = [line for line in added if line not in written]
+        parts.append(f"{change.how or '+'} {_some(fresh or added, len(added), ADDED_CHARS)}")
+        written.update(added)
+    if removed:
+        chars = REMOVED_CHARS if parts else ADDED_CHARS
+        parts.append(f"- {_some(removed, len(removed), chars)}")
     return "; ".join(parts) or "blank lines only"
 
 
@@ -166,15 +202,15 @@ def _telling(lines: Sequence[str]) -> list[str]:
     return [line for line in plain if any(map(str.isalnum, line))]
 
 
-def _some(lines: Sequence[str], chars: int) -> str:
-    """Return the first lines within a length, and how many more there are."""
+def _some(lines: Sequence[str], total: int, chars: int) -> str:
+    """Return the first lines within a length, and how many more of all there are."""
     shown: list[str] = []
     for line in lines[:_TOP_LINES]:
         line = shorten(line, _LINE_CHARS)
         if shown and sum(map(len, shown)) + len(line) > chars:
             break
         shown.append(line)
-    more = len(lines) - len(shown)
+    more = total - len(shown)
     text = SEPARATOR.join(shown)
     return f"{text} ({more} more)" if more else text
 
@@ -182,7 +218,7 @@ def _some(lines: Sequence[str], chars: int) -> str:
 # Patches
 
 
-def _of_patch(patch: str, path: str = "") -> Iterator[Change]:
+def _of_patch(patch: str, path: str = "") -> Iterator[_Found]:
     """Yield the changes of a patch, a unified one or one of `apply_patch`."""
     target, deleted = path, False
     added: list[str] = []
@@ -190,7 +226,7 @@ def _of_patch(patch: str, path: str = "") -> Iterator[Change]:
     for line in patch.splitlines():
         if match := _PATCH_FILE.match(line):
             if target and (added or removed or deleted):
-                yield Change(target, "deleted" if deleted else _shown(added, removed))
+                yield _patched(target, added, removed, deleted)
             target = one_line(match["own"] or match["plain"] or match["git"])
             deleted = match["how"] == "Delete"
             added, removed = [], []
@@ -199,13 +235,19 @@ def _of_patch(patch: str, path: str = "") -> Iterator[Change]:
         elif line.startswith("-") and not line.startswith("---"):
             removed.append(line[1:])
     if target and (added or removed or deleted):
-        yield Change(target, "deleted" if deleted else _shown(added, removed))
+        yield _patched(target, added, removed, deleted)
+
+
+def _patched(target: str, added: Sequence[str], removed: Sequence[str], deleted: bool) -> _Found:
+    if deleted:
+        return Change(target, "deleted")
+    return _diff(target, "\n".join(removed), "\n".join(added))
 
 
 # Scripts
 
 
-def _of_script(script: str) -> Iterator[Change]:
+def _of_script(script: str) -> Iterator[_Found]:
     for command in commands(script):
         if not command.words:
             continue
@@ -217,10 +259,10 @@ def _of_script(script: str) -> Iterator[Change]:
                 (word for word in command.words[1:] if not word.startswith("-")), ""
             )
             if target and not target.startswith("/dev/"):
-                yield Change(target, diff_line("", command.body))
+                yield _diff(target, "", command.body)
         elif program in ("echo", "printf") and command.target and "/dev/" not in command.target:
             text = "\n".join(command.words[1:]).replace("\\n", "\n")
-            yield Change(command.target, diff_line("", text))
+            yield _diff(command.target, "", text)
         elif program == "sed" and any(map(_SED.fullmatch, command.words[1:])):
             yield from _of_sed(command.words[1:])
         elif program.startswith("python"):
@@ -236,7 +278,7 @@ def _applies(command: Command) -> bool:
     return command.words[:2] == ["git", "apply"]
 
 
-def _of_sed(words: Sequence[str]) -> Iterator[Change]:
+def _of_sed(words: Sequence[str]) -> Iterator[_Found]:
     scripts: list[str] = []
     files: list[str] = []
     skip = ""
@@ -257,7 +299,7 @@ def _of_sed(words: Sequence[str]) -> Iterator[Change]:
         yield Change(path, what)
 
 
-def _of_python(command: Command) -> Iterator[Change]:
+def _of_python(command: Command) -> Iterator[_Found]:
     """Yield the changes of Python code that opens files to write them."""
     code = command.body
     if code is None:
@@ -267,16 +309,15 @@ def _of_python(command: Command) -> Iterator[Change]:
     if not targets:
         return
     replaced = _REPLACED.search(code)
-    if replaced:
-        what = diff_line(replaced["old"].strip("'\""), replaced["new"].strip("'\""))
-    else:
-        texts = [one_line(one[0][1:-1]) for one in _STRING.finditer(code)]
-        what = _shown([text for text in texts if text not in targets], ())
     for path in targets:
-        yield Change(path, what)
+        if replaced:
+            yield _diff(path, replaced["old"].strip("'\""), replaced["new"].strip("'\""))
+        else:
+            texts = (one_line(one[0][1:-1]) for one in _STRING.finditer(code))
+            yield _Diff(path, [text for text in texts if text not in targets])
 
 
-def _of_files(words: Sequence[str]) -> Iterator[Change]:
+def _of_files(words: Sequence[str]) -> Iterator[_Found]:
     plain = [word for word in words[1:] if not word.startswith("-")]
     if words[0] == "mv" and len(plain) == 2:
         yield Change(plain[0], f"moved to {plain[1]}")

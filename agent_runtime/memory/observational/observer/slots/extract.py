@@ -65,11 +65,12 @@ def slots_of(entries: Sequence[Entry], *, by_model: bool = False) -> Slots:
     """Return the slots of nodes; a function of the nodes alone."""
     verdicts: list[NotedVerdict] = []
     changes: list[NotedChange] = []
+    written: set[str] = set()
     for entry in entries:
         if not isinstance(entry.message, AssistantMessage):
             continue
         for call, result in zip(entry.message.calls, entry.results, strict=False):
-            for one in observed(call, result):
+            for one in observed(call, result, written):
                 if isinstance(one, Verdict):
                     verdicts.append(NotedVerdict(entry.seq, one))
                 else:
@@ -91,8 +92,14 @@ def slot_budget(entries: Sequence[Entry]) -> int:
     return max(least, size * TOKENS_PER_THOUSAND // 1000)
 
 
-def observed(call: ToolCall, result: ToolResult) -> Sequence[Observed]:
-    """Return what a call shows: as its tool tells, or else by its arguments and its result."""
+def observed(
+    call: ToolCall, result: ToolResult, written: set[str] | None = None
+) -> Sequence[Observed]:
+    """Return what a call shows: as its tool tells, or else by its arguments and its result.
+
+    Args:
+        written: see `changes_of`.
+    """
     if result.observed:
         return result.observed
     if call.raw is not None or result.outcome in ("refused", "cancelled"):
@@ -106,7 +113,7 @@ def observed(call: ToolCall, result: ToolResult) -> Sequence[Observed]:
         found += failed[-1:] if failed and len(checks) > 1 else verdicts
     # A tool that failed has changed nothing; a shell may have, before it did.
     if result.outcome == "ok" or script:
-        found += changes_of(call.name, call.arguments)
+        found += changes_of(call.name, call.arguments, written)
     return found
 
 
