@@ -193,6 +193,18 @@ def say(text: str, *, end: str = "\n") -> None:
     _to_stderr(shown + end)
 
 
+def say_step(text: str) -> None:
+    """Write what can be done next; a command at its end that does not fit gets a row of its own.
+
+    A command that is broken over rows is copied as several.
+    """
+    words, found, rest = text.partition(": agent-runtime ")
+    if found and is_terminal() and cells(text) >= terminal_columns():
+        say(f"{words}:")
+        text = f"  agent-runtime {rest}"
+    say(text)
+
+
 def write_frame(text: str) -> None:
     """Write rows with control sequences of our own to stderr, at once.
 

@@ -11,6 +11,7 @@ from agent_runtime.cli.display.calls import VERBOSE, Call, Detail, Ended
 from agent_runtime.cli.display.checklist import Checklist
 from agent_runtime.cli.display.figures import Spent, cost_text, seconds_text
 from agent_runtime.cli.display.rows import Line
+from agent_runtime.cli.display.short_ids import said_id
 from agent_runtime.cli.display.sub_agents import SubAgents
 from agent_runtime.cli.terminal import short_number
 
@@ -183,9 +184,11 @@ class Tally:
         verb = "resumes" if data.get("resumed") else "starts"
         limit = f"at most {self.max_steps} steps"
         made = f"{self.step} of {limit} made" if self.step else limit
-        named = f"model {data['model']}, thread {event.thread_id}, "
+        named = f"model {data['model']}, thread {said_id(event.thread_id)}, "
         # After a question of this command its beginning is still to be seen.
-        text = f"the run {verb}: " if self._introduced else f"run {event.run_id} {verb}: {named}"
+        text = f"run {said_id(event.run_id)} {verb}: {named}"
+        if self._introduced:
+            text = f"the run {verb}: "
         self._introduced = True
         yield Line(text + made, wrapped=True, style="dim")
         for warning in data.get("warnings", ()):
