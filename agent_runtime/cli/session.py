@@ -351,6 +351,8 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
         write_json(result_json(result))
     elif result is not None and result.output is not None and not outcome.shown:
         _write_answer(str(result.output))
+    if result is None and outcome.interrupted:
+        say("It was stopped before the run began: nothing is recorded.")
     if result is not None and not (result.ok and current_view().quiet):
         # The error, which follows, says the same, and names its cure in a row of its own.
         error = outcome.error

@@ -156,7 +156,9 @@ class Tally:
                 self._remember({})
                 yield self._observation(data)
             case "file":
-                named = data["name"] or data["uri"]
+                # The id of a file that a tool returned says nothing to a person.
+                made = data["uri"].startswith("tool:")
+                named = data["name"] or ("a file of a tool" if made else data["uri"])
                 yield _warning(f"the model does not see {named}: {data['reason']}")
             case "recall":
                 yield from _recall(data)
@@ -233,7 +235,8 @@ class Tally:
     def _model(self, event: Event, data: dict[str, Any]) -> Iterator[Line]:
         if event.kind == "model-retry":
             self._do(f"waiting to retry the model: {data['reason']}")
-            yield _warning(f"retry {data['attempt']} in {data['wait']:.1f} s: {data['reason']}")
+            what = "the step is tried again" if data.get("outage") else f"retry {data['attempt']}"
+            yield _warning(f"{what} in {data['wait']:.1f} s: {data['reason']}")
         elif event.kind == "model-wait":
             self._do(f"waiting: {data['reason']}")
             if data["wait"] >= SHOWN_WAIT:
