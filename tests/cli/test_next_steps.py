@@ -26,6 +26,7 @@ from agent_runtime.cli.report.next_steps import (
     after_result,
     near_names,
 )
+from agent_runtime.cli.session import FollowedRun, report
 from agent_runtime.cli.terminal import prepare_output
 from agent_runtime.run.results import RunResult
 from agent_runtime.testing.model_server import Reply
@@ -128,6 +129,15 @@ def test_an_error_and_its_cure_are_said_once(machine: Machine) -> None:
     missing = machine.invoke("show", "last", AGENT_RUNTIME_DATABASE_URL="file:other.db")
     assert missing.exit_code == exits.NOTHING
     assert missing.stderr.count("agent-runtime threads") == 1, missing.stderr
+
+
+def test_a_run_that_was_stopped_before_it_began_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report(FollowedRun(interrupted=True), as_json=False)
+    assert capsys.readouterr().err == (
+        "It was stopped before the run began: nothing is recorded.\n"
+    )
 
 
 def test_a_misspelt_model_gets_near_names_and_no_resume(machine: Machine) -> None:
