@@ -113,11 +113,13 @@ class ModelRetryData(TypedDict):
         reason: what failed.
         attempt: which attempt failed, from 1.
         wait: seconds until the next one.
+        outage: only in an outage, True: the whole step is tried again.
     """
 
     reason: str
     attempt: int
     wait: float
+    outage: NotRequired[bool]
 
 
 class ModelWaitData(TypedDict):

@@ -47,7 +47,9 @@ async def ask_all(
                     return False
                 await runtime.answer(question.id, answer)
             except InvalidAnswer as error:
-                say(f"{error.message} {error.cure}")
+                # The hint follows in the next prompt.
+                cure = "" if hint(question) in error.cure else error.cure
+                say(f"{error.message} {cure}".rstrip())
                 continue
             # Answered elsewhere, or expired, while the person was typing: the next one follows.
             except QuestionClosed as error:
@@ -172,20 +174,20 @@ def hint(question: Question) -> str:
     """Return the possible answers."""
     match question.kind:
         case "single":
-            return f"1 to {len(question.choices)}, or {LATER}"
+            return f"1 to {len(question.choices)}"
         case "multiple":
-            return f"numbers from 1 to {len(question.choices)}, separated by commas, or {LATER}"
+            return f"numbers from 1 to {len(question.choices)}, separated by commas"
         case "approval":
             return (
                 f"y: yes, n: no, n REASON: no, and the agent reads why, "
-                f"a: always on this thread ({_always(question)}), or {LATER}"
+                f"a: always on this thread ({_always(question)})"
             )
         case "continue":
-            return f"y: yes, n: no, n REASON: no, and the agent reads why, or {LATER}"
+            return "y: yes, n: no, n REASON: no, and the agent reads why"
         case "interrupted":
-            return f"rerun, accept RESULT, fail REASON, or {LATER}"
+            return "rerun, accept RESULT, fail REASON"
         case _:
-            return f"a line of text, or {LATER}"
+            return "a line of text"
 
 
 def _always(question: Question) -> str:
@@ -270,7 +272,7 @@ async def _read(question: Question) -> Answer | None:
     # What was typed before the question was seen does not answer it.
     flush_typed()
     # To stderr, because stdout may be a pipe that takes the result.
-    say(f"[{hint(question)}] > ", end="")
+    say(f"[{hint(question)}, or {LATER}] > ", end="")
     line = await read_line()
     if not line or line.strip().lower() == LATER:
         return None

@@ -15,14 +15,14 @@ import click
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
-from agent_runtime.cli.display.view import view_options
+from agent_runtime.cli.display.view import current_view, view_options
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.parameters.env_file import env_file_option
 from agent_runtime.cli.report.next_steps import after_error
 from agent_runtime.cli.terminal import (
     leave_stdout,
     prepare_output,
-    say,
+    say_step,
     say_traceback,
     say_usage_error,
     stdout_failed,
@@ -135,8 +135,8 @@ def _errors_as_exit_codes(debug: Callable[[], bool]) -> Generator[None]:
         if debug():
             say_traceback(error)
         session.write_error(error)
-        for line in after_error(error):
-            say(line)
+        for line in after_error(error, chat=current_view().chat):
+            say_step(line)
         raise click.exceptions.Exit(exits.code_of_error(error)) from None
 
 

@@ -19,10 +19,12 @@ import click
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.display.figures import Spent
 from agent_runtime.cli.display.progress import Progress, new_progress
+from agent_runtime.cli.display.short_ids import said_id
 from agent_runtime.cli.display.view import current_view
 from agent_runtime.cli.steering import can_steer, steer
 from agent_runtime.cli.terminal import (
     say,
+    say_step,
     say_traceback,
     stdout_is_terminal,
     terminal_columns,
@@ -61,6 +63,7 @@ class FollowedRun:
         error: the error that ended it.
         interrupted: whether a signal ended it.
         shown: whether the answer can be read on the terminal already.
+        asked: whether the questions that are left were asked at the terminal.
     """
 
     run_id: str = ""
@@ -68,6 +71,7 @@ class FollowedRun:
     error: Exception | None = None
     interrupted: bool = False
     shown: bool = False
+    asked: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -159,9 +163,7 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
             with work:
                 await work_on(start(runtime))
                 # Outside of `progress`: its rows would overwrite what the person types.
-                while not outcome.interrupted and await _answered(
-                    runtime, outcome.result, progress
-                ):
+                while not outcome.interrupted and await _answered(runtime, outcome, progress):
                     # The earlier result says `suspended`; if the resumed run dies, its row is read
                     # instead.
                     resumed, outcome.result = resume(runtime, outcome.run_id), None
@@ -309,13 +311,16 @@ async def _consume(
         outcome.error = error
 
 
-async def _answered(runtime: Runtime, result: RunResult | None, progress: Progress) -> bool:
+async def _answered(runtime: Runtime, outcome: FollowedRun, progress: Progress) -> bool:
     """Ask the run's questions; return whether it can be resumed."""
     from agent_runtime.cli.answer_prompt import ask_all, can_ask
 
+    result = outcome.result
     if result is None or not result.questions or not can_ask():
         return False
-    return await ask_all(runtime, result.questions, progress.showed)
+    answered = await ask_all(runtime, result.questions, progress.showed)
+    outcome.asked = not answered
+    return answered
 
 
 async def _left(runtime: Runtime, run_id: str) -> RunResult:
@@ -346,27 +351,30 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
         write_json(result_json(result))
     elif result is not None and result.output is not None and not outcome.shown:
         _write_answer(str(result.output))
+    if result is None and outcome.interrupted:
+        say("It was stopped before the run began: nothing is recorded.")
     if result is not None and not (result.ok and current_view().quiet):
-        # The error, which follows, may say the same.
-        repeated = getattr(outcome.error, "message", "") == result.detail
+        # The error, which follows, says the same, and names its cure in a row of its own.
+        error = outcome.error
+        repeated = result.detail in (str(error), getattr(error, "message", ""))
         say(_summary(result, detail="" if repeated else result.detail))
     if outcome.error is not None:
         write_error(outcome.error)
     for question in result.questions if result is not None else ():
-        _write_question(question)
+        _write_question(question, asked=outcome.asked)
     for line in _next_steps(outcome):
-        say(line)
+        say_step(line)
 
 
 def _next_steps(outcome: FollowedRun) -> list[str]:
     """Return what a person can do next; nothing after a success."""
     from agent_runtime.cli.report.next_steps import after_error, after_result
 
-    result = outcome.result
+    result, chat = outcome.result, current_view().chat
     if outcome.error is not None:
         thread = "" if result is None else result.thread_id
-        return after_error(outcome.error, run=outcome.run_id, thread=thread)
-    return [] if result is None else after_result(result)
+        return after_error(outcome.error, run=outcome.run_id, thread=thread, chat=chat)
+    return [] if result is None else after_result(result, chat=chat)
 
 
 def _write_answer(text: str) -> None:
@@ -382,11 +390,19 @@ def _write_answer(text: str) -> None:
     )
 
 
-def _write_question(question: Question) -> None:
+def _write_question(question: Question, *, asked: bool) -> None:
+    """Write a question that is left, and how to answer it.
+
+    Args:
+        asked: whether it stands on the terminal already.
+    """
     from agent_runtime.cli.answer_prompt import hint, show
 
-    show(question)
-    say(f"Answer with: agent-runtime answer {question.id} ANSWER   ({hint(question)})")
+    if not asked:
+        show(question)
+    if not current_view().chat:
+        name = said_id(question.id)
+        say_step(f"Answer with: agent-runtime answer {name} ANSWER   ({hint(question)})")
 
 
 def write_error(error: BaseException) -> None:

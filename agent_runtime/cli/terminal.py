@@ -148,8 +148,14 @@ def write_styled(rows: Iterable[str]) -> None:
 
 
 def write_row(text: str) -> None:
-    """Write a result of one line to stdout, which stays one line whatever it holds."""
-    _to_stdout(printable(text, lines=False))
+    """Write a result of one line to stdout, which stays one line whatever it holds.
+
+    On a terminal a line that is too long is broken between words.
+    """
+    line = printable(text, lines=False)
+    if sys.stdout is not None and sys.stdout.isatty():
+        line = "\n".join(wrap(line, terminal_columns() - 1, indent=HANGING))
+    _to_stdout(line)
 
 
 def output_stream() -> IO[bytes]:
@@ -191,6 +197,18 @@ def say(text: str, *, end: str = "\n") -> None:
         # A prompt keeps the blank after it, where the person types.
         shown = "\n".join(rows) + (" " if not end and shown.endswith(" ") else "")
     _to_stderr(shown + end)
+
+
+def say_step(text: str) -> None:
+    """Write what can be done next; a command at its end that does not fit gets a row of its own.
+
+    A command that is broken over rows is copied as several.
+    """
+    words, found, rest = text.partition(": agent-runtime ")
+    if found and is_terminal() and cells(text) >= terminal_columns():
+        say(f"{words}:")
+        text = f"  agent-runtime {rest}"
+    say(text)
 
 
 def write_frame(text: str) -> None:
@@ -346,6 +364,8 @@ def prepare_output() -> None:
     """
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_PrintableFormatter())
+    # A run shows the event that says the same.
+    logging.getLogger("agent_runtime.prompt.attachments").setLevel(logging.ERROR)
     warnings.showwarning = _show_warning
     if not sys.warnoptions:
         # A run that is interrupted early may leave coroutines of libraries that never began.

@@ -138,7 +138,7 @@ def test_ctrl_c_interrupts_to_tell_it_something_and_twice_stops_it(machine: Mach
         while sum("It stops after this step." in row for row in screen.rows) < 2:
             screen.read()
         _keys(screen, CTRL_C)
-        screen.until("Stopped (cancelled)")
+        screen.until("Stopped (cancelled)", "Continue it with /resume, or type what to do instead.")
         _keys(screen, "/quit", ENTER)
         assert screen.process.wait(timeout=60) == exits.SUCCESS
 
@@ -150,6 +150,23 @@ def test_without_a_terminal_lines_and_commands_are_plain(machine: Machine) -> No
     assert "/regenerate" in done.stderr and "Write /attach PATH|URL." in done.stderr
     assert done.stdout.startswith("Hello from the model.\n[1] user")
     assert "\x1b" not in done.output
+
+
+def test_another_model_continues_and_answers_again(machine: Machine) -> None:
+    ended = Reply(calls=(("glob", {}),))
+    machine.script = lambda request, n: HELLO if n else ended
+    lines = "Hello\n/model openai/other\n/resume --max-steps 5\n/regenerate\n"
+    options = ("--thread", "t", "--max-steps", "1", "--workspace", ".")
+    done = machine.invoke("chat", *options, stdin=lines)
+    assert "With more steps: /resume --max-steps NUMBER" in done.stderr
+    assert "agent-runtime resume" not in done.stderr
+    models = [one.json["model"] for one in machine.server.requests]
+    assert models == ["test-model", "other", "other"]
+
+
+def test_nothing_is_to_be_continued_where_nothing_was_said(machine: Machine) -> None:
+    assert "Continue with" not in machine.invoke("chat", stdin="/help\n").stderr
+    assert "Continue with" in machine.invoke("chat", stdin="Hello\n").stderr
 
 
 def test_a_dumb_terminal_gets_plain_lines(machine: Machine) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agent_runtime.cli import exit_codes as exits
-from agent_runtime.cli.parameters.ids import short_id
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.delegation.assignment import PROTOCOL
 from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, STALL, Machine, machine
@@ -56,6 +56,8 @@ def test_without_a_terminal_a_run_suspends_and_another_command_answers(
 
     assert json.loads(listed.stdout)["id"] == question
     assert early.exit_code == exits.SUSPENDED and question in early.stderr
+    # It is an answer at the prompt only.
+    assert "or later" not in early.stderr
     assert wrong.exit_code == exits.USAGE and "y: yes, n: no, n REASON: no" in wrong.stderr
     assert right.exit_code == 0 and f"agent-runtime resume {run}" in right.stderr
     assert late.exit_code == exits.NOTHING and "answered before" in late.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.cli import exit_codes as exits
-from agent_runtime.cli.parameters.ids import short_id
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine

@@ -57,9 +57,14 @@ def test_a_server_of_ones_own_is_added_tried_used_and_removed(machine: Machine) 
     assert done.exit_code == 0, done.stderr
     assert noted(machine.folder / "server", "calls") == ['["echo", {"a": 1}]']
     again = machine.invoke("mcp", "add", "tool", "x")
-    assert again.exit_code == exits.USAGE and "remove it first" in again.stderr
-    assert machine.invoke("mcp", "remove", "tool").exit_code == 0
-    assert machine.invoke("mcp", "list").stdout == ""
+    assert again.exit_code == exits.USAGE and "agent-runtime mcp remove tool" in again.stderr
+    elsewhere = machine.invoke("mcp", "remove", "--project", "tool")
+    assert elsewhere.exit_code == exits.USAGE
+    assert f"{own} does: remove it without --project." in elsewhere.stderr
+    removed = machine.invoke("mcp", "remove", "tool")
+    assert removed.exit_code == 0 and f"tool is removed from {own}." in removed.stderr
+    listed = machine.invoke("mcp", "list")
+    assert listed.stdout == "" and "agent-runtime mcp add NAME COMMAND" in listed.stderr
 
 
 def test_a_workspaces_server_waits_for_trust(machine: Machine) -> None:

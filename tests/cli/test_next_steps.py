@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -14,15 +15,28 @@ import pytest
 
 from agent_runtime import errors
 from agent_runtime.cli import exit_codes as exits
-from agent_runtime.cli import main
+from agent_runtime.cli import main, terminal
+from agent_runtime.cli.chat.slash import SLASH
+from agent_runtime.cli.display import short_ids
 from agent_runtime.cli.display.figures import cost_text
-from agent_runtime.cli.report.next_steps import BY_ERROR, BY_REASON, after_error, near_names
+from agent_runtime.cli.report.next_steps import (
+    BY_ERROR,
+    BY_REASON,
+    after_error,
+    after_result,
+    near_names,
+)
+from agent_runtime.cli.session import FollowedRun, report
 from agent_runtime.cli.terminal import prepare_output
+from agent_runtime.run.results import RunResult
 from agent_runtime.testing.model_server import Reply
 from agent_runtime_storage.contract.records.log import StopReason
+from agent_runtime_storage.contract.records.usage import UsageTotal
 from tests.cli.test_runs import Machine
 from tests.cli.test_runs import machine as machine
 from tests.support.command import COMMAND, clean_environ
+
+RUN, THREAD = "01a22207-082e-7705-998b-79697fea4624", "01a22207-082f-7265-9d3c-172b3ac38121"
 
 
 @pytest.mark.parametrize("reason", get_args(StopReason))
@@ -60,6 +74,70 @@ def test_each_error_of_a_run_has_its_next_step(kind: type[Exception]) -> None:
     assert after_error(error, run="r", thread="t")
     for lines in BY_ERROR.values():
         _check_commands(lines)
+
+
+@pytest.mark.parametrize("reason", get_args(StopReason))
+def test_in_a_chat_the_next_step_is_a_line_of_the_chat(reason: StopReason) -> None:
+    lines = after_result(_result(reason), chat=True)
+    assert bool(lines) == (reason != "completed")
+    text = "\n".join(lines)
+    assert "agent-runtime resume" not in text or reason == "imported"
+    assert all(word in SLASH for word in re.findall(r"(?<!\S)/[a-z]+", text)), text
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_in_a_chat_no_error_names_the_resume_of_the_shell(kind: type[Exception]) -> None:
+    error = errors.ThreadBusy("x", run_id="b") if kind is errors.ThreadBusy else kind.__new__(kind)
+    lines = after_error(error, run="r", thread="t", chat=True)
+    assert lines
+    text = "\n".join(lines)
+    assert "agent-runtime resume" not in text
+    assert all(word in SLASH for word in re.findall(r"(?<!\S)/[a-z]+", text)), text
+
+
+def _result(reason: StopReason) -> RunResult:
+    return RunResult(RUN, THREAD, "failed", reason, "", None, 3, UsageTotal.of(()))
+
+
+@pytest.mark.parametrize("reason", get_args(StopReason))
+def test_a_command_to_copy_is_on_one_row_of_a_narrow_terminal(
+    reason: StopReason, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    monkeypatch.setattr(short_ids, "is_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "terminal_columns", lambda: 60)
+    lines = after_result(_result(reason))
+    for line in lines:
+        terminal.say_step(line)
+    rows = capsys.readouterr().err.splitlines()
+    assert all(len(row) < 60 for row in rows)
+    for line in lines:
+        if "agent-runtime " in line:
+            command = line[line.index("agent-runtime ") :].partition("   (")[0]
+            assert any(command in row for row in rows), rows
+
+
+def test_an_error_and_its_cure_are_said_once(machine: Machine) -> None:
+    refused = machine.invoke(
+        "run", "Hello.", "--model", "openai/gpt-4o", AGENT_RUNTIME_FORBID_REAL_MODELS="1",
+        AGENT_RUNTIME_MODEL_BASE_URL="https://models.example.com/v1",
+    )  # fmt: skip
+    assert refused.exit_code != 0
+    assert refused.stderr.count("was refused") == 1, refused.stderr
+    assert refused.stderr.count("Use a scripted model") == 1
+    # A cure that names a list is enough.
+    missing = machine.invoke("show", "last", AGENT_RUNTIME_DATABASE_URL="file:other.db")
+    assert missing.exit_code == exits.NOTHING
+    assert missing.stderr.count("agent-runtime threads") == 1, missing.stderr
+
+
+def test_a_run_that_was_stopped_before_it_began_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report(FollowedRun(interrupted=True), as_json=False)
+    assert capsys.readouterr().err == (
+        "It was stopped before the run began: nothing is recorded.\n"
+    )
 
 
 def test_a_misspelt_model_gets_near_names_and_no_resume(machine: Machine) -> None:

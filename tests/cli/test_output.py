@@ -153,6 +153,37 @@ def test_no_cell_of_a_table_is_cut(width: int) -> None:
     assert all(cells(row.text) <= width for row in rows)
 
 
+WIDE = """
+| file | lines | what it does | remark |
+|---|---|---|---|
+| `src/warehouse/invoices.py` | 1,204 | makes the invoices of all customers | too long to be read |
+| `src/warehouse/boxes.py` | 96 | counts boxes | fine |
+"""
+
+
+@pytest.mark.parametrize("width", [59, 79, 99, 199])
+def test_no_word_of_a_table_is_broken_where_it_has_room(width: int) -> None:
+    rows = [row.text for row in markdown_rows(WIDE, width, indent=2)]
+    assert all(cells(row) <= width for row in rows)
+    words = " ".join(rows).split()
+    for word in ("src/warehouse/invoices.py", "src/warehouse/boxes.py", "invoices", "customers"):
+        assert word in words, rows
+
+
+def test_rows_of_a_result_are_broken_between_words_on_a_terminal(
+    machine: Machine,
+) -> None:
+    machine.invoke("run", "Say hello.", "--thread", "a-thread-that-is-called-first")
+    with at_terminal(
+        machine.folder, machine.environ, "usage", "--thread", "a-thread-that-is-called-first",
+        columns=50, stdout=True,
+    ) as screen:  # fmt: skip
+        screen.until_exit()
+        rows = [row for row in screen.rows if row]
+    assert len(rows) > 2 and all(row.startswith(("Today", "Thread", "  ")) for row in rows)
+    assert "spent," in " ".join(rows).split()
+
+
 def test_a_table_with_more_columns_than_fit_is_shown_as_lines() -> None:
     names = [f"cell{number}" for number in range(30)]
     line = f"|{'|'.join(names)}|\n"

@@ -79,6 +79,8 @@ def test_missing_usage_is_not_an_error() -> None:
 def test_a_retry_shows_its_reason_and_wait() -> None:
     (line,) = shown(Tally(), _event("model-retry", reason="rate limit", attempt=2, wait=1.5))
     assert line == "retry 2 in 1.5 s: rate limit"
+    outage = _event("model-retry", reason="it is down", attempt=2, wait=9.0, outage=True)
+    assert shown(Tally(), outage) == ["the step is tried again in 9.0 s: it is down"]
 
 
 def test_a_long_wait_for_a_rate_limit_is_shown_and_a_short_one_in_the_status() -> None:

@@ -10,7 +10,7 @@ import anyio
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.cli import exit_codes as exits
-from agent_runtime.cli.parameters.ids import short_id
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.models.scripted import call
 from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, STALL, Machine, machine

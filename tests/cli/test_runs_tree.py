@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
-from agent_runtime.cli.parameters.ids import short_id
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from tests.delegation.helpers import is_child, step

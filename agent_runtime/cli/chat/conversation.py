@@ -15,7 +15,7 @@ from agent_runtime.cli.display.view import View
 from agent_runtime.cli.parameters.run_options import NO_MODEL
 from agent_runtime.cli.report.next_steps import after_error
 from agent_runtime.cli.runtime_calls import with_runtime
-from agent_runtime.cli.terminal import say, write_row
+from agent_runtime.cli.terminal import say, say_step, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.cli.chat.editor import Lines
@@ -33,6 +33,7 @@ class Conversation:
     Attributes:
         code: the exit code of the last run.
         files: to attach to the next line.
+        begun: whether something was said, so that there is a thread.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Conversation:
     ) -> None:
         self.code = exits.SUCCESS
         self.files: list[str] = []
+        self.begun = False
         self._settings = settings
         self._spec = spec
         self._thread = thread
         self._view = view
         self._steering = steering
+        self._model_chosen = ""
 
     def hold(self, lines: Lines) -> None:
         """Take lines until the user leaves."""
@@ -71,6 +74,7 @@ class Conversation:
         """Run a line, or tell it to the run that waits on the thread and continue that."""
         from agent_runtime.errors import AgentRuntimeError
 
+        self.begun = True
         try:
             waiting = with_runtime(
                 lambda runtime: self._sent_to_waiting(runtime, line), self._settings
@@ -79,7 +83,7 @@ class Conversation:
             self._failed(error)
             return
         if waiting:
-            self._main(["resume", waiting])
+            self._main(self._with_model(["resume", waiting]))
         else:
             files, self.files = self.files, []
             outcome = session.run_task(self._settings, self._spec, line, self._thread, files)
@@ -91,7 +95,7 @@ class Conversation:
         steering = self._steering
         while steering is not None and steering.steered and (run := self._paused()):
             steering.steered = False
-            self._main(["resume", run])
+            self._main(self._with_model(["resume", run]))
 
     def _ended(self, outcome: FollowedRun) -> None:
         # What was sent to an interrupted run continues it: there is no end to report.
@@ -143,7 +147,7 @@ class Conversation:
         elif name == "/attach":
             self.files.append(rest)
         else:
-            self._main(arguments)
+            self._main(self._with_model(arguments))
             self._continue_steered()
 
     def _model(self, name: str) -> None:
@@ -157,10 +161,23 @@ class Conversation:
                 self._failed(error)
                 return
             self._spec = dataclasses.replace(self._spec, model="" if name in OFFLINE else name)
+            self._model_chosen = name
         if self._spec.model:
             write_row(f"The model is {self._spec.model}.")
         else:
             say(NO_MODEL)
+
+    def _with_model(self, arguments: list[str]) -> list[str]:
+        """Return the arguments of a command, with the model that `/model` has chosen.
+
+        An earlier run goes on, or is answered again, by that model, too.
+        """
+        runs = arguments[0] == "resume" or arguments[0] in ("edit", "regenerate")
+        if not self._model_chosen or not runs or "--model" in arguments:
+            return arguments
+        # `--` begins what is no option.
+        at = arguments.index("--") if "--" in arguments else len(arguments)
+        return [*arguments[:at], "--model", self._model_chosen, *arguments[at:]]
 
     def _prompt(self, name: str, rest: str) -> None:
         """Say a prompt of an MCP server to the agent, or list the prompts."""
@@ -191,8 +208,8 @@ class Conversation:
 
     def _failed(self, error: BaseException) -> None:
         session.write_error(error)
-        for line in after_error(error):
-            say(line)
+        for line in after_error(error, chat=True):
+            say_step(line)
         self.code = exits.code_of_error(error)
 
     def _main(self, arguments: list[str]) -> None:

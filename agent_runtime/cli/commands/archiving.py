@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_runtime.cli.commands.transfer import count_of, write_idle
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.cli.options import Age, confirm, dry_run_option, json_lines_option, yes_option
-from agent_runtime.cli.parameters.ids import THREAD, short_id
+from agent_runtime.cli.parameters.ids import THREAD
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import click
@@ -9,9 +10,10 @@ import click
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import session
 from agent_runtime.cli.commands.run import thread_option
-from agent_runtime.cli.display.view import current_view
+from agent_runtime.cli.display.short_ids import said_id
+from agent_runtime.cli.display.view import KEY, current_view
 from agent_runtime.cli.parameters.run_options import RunOptions, run_options
-from agent_runtime.cli.terminal import say
+from agent_runtime.cli.terminal import say, say_step
 
 
 @click.command()
@@ -44,9 +46,9 @@ def chat(thread: str | None, options: RunOptions) -> None:
     loaded = load_settings()
     spec = options.new_spec(loaded)
     settings = options.limited(loaded, spec)
-    # Chosen here, so that the line at the end can name it even if no run began.
-    thread = thread or str(uuid.uuid4())
-    say(f"Thread {thread}. /help lists the commands; Ctrl-D or /quit leaves.")
+    given, thread = thread, thread or str(uuid.uuid4())
+    context = click.get_current_context()
+    view = context.find_root().meta[KEY] = dataclasses.replace(current_view(), chat=True)
     if can_edit():
         from agent_runtime.cli.chat.server_prompts import ServerPrompts
         from agent_runtime.cli.chat.steering import Steering
@@ -56,13 +58,16 @@ def chat(thread: str | None, options: RunOptions) -> None:
         lines, steering = editor, Steering(editor)
     else:
         lines, steering = PlainLines(), None
-    conversation = Conversation(settings, spec, thread, current_view(), steering)
+    # Right before the first prompt: what is typed earlier is shown by the terminal.
+    say(f"Thread {said_id(thread)}. /help lists the commands; Ctrl-D or /quit leaves.")
+    conversation = Conversation(settings, spec, thread, view, steering)
     token = session.COMPANION.set(steering)
     try:
         conversation.hold(lines)
     finally:
         session.COMPANION.reset(token)
-    say(f"Continue with: agent-runtime chat --thread {thread}")
+    if given or conversation.begun:
+        say_step(f"Continue with: agent-runtime chat --thread {said_id(thread)}")
     # A person saw each failure; a script that pipes lines in needs the last exit code.
     interactive = sys.stdin.isatty()
-    click.get_current_context().exit(exits.SUCCESS if interactive else conversation.code)
+    context.exit(exits.SUCCESS if interactive else conversation.code)

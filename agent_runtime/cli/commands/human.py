@@ -17,10 +17,11 @@ from agent_runtime.cli.answer_prompt import (
     patterns_text,
     show,
 )
+from agent_runtime.cli.display.short_ids import said_id, short_id
 from agent_runtime.cli.options import json_lines_option, json_object_option
-from agent_runtime.cli.parameters.ids import LEAST, QUESTION, RUN, THREAD, short_id
+from agent_runtime.cli.parameters.ids import LEAST, QUESTION, RUN, THREAD
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
-from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
+from agent_runtime.cli.terminal import say, say_step, shorten, time_text, write_json, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.human.questions import Question
@@ -92,9 +93,12 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
     if as_json:
         write_json({"question": question_id, "run_id": run_id, "ready": ready})
     elif ready:
-        say(f"Resume it with: agent-runtime resume {run_id}")
+        say_step(f"Resume it with: agent-runtime resume {said_id(run_id)}")
     else:
-        say(f"Run {run_id} is still running, or waits for more answers: agent-runtime questions")
+        say(
+            f"Run {said_id(run_id)} is still running, or waits for more answers: "
+            "agent-runtime questions"
+        )
 
 
 @click.command()
@@ -140,7 +144,7 @@ def cancel(run_id: str, as_json: bool) -> None:
     if as_json:
         write_json({"run_id": run_id, "cancelled": reached})
     elif not reached:
-        say(f"Run {run_id} is not active, so nothing was cancelled.")
+        say(f"Run {said_id(run_id)} is not active, so nothing was cancelled.")
     for one in () if as_json else reached:
         write_row(one)
 
@@ -150,7 +154,7 @@ def cancel(run_id: str, as_json: bool) -> None:
 def pause(run_id: str) -> None:
     """Suspend RUN at its next step, whichever process runs it; `resume` continues it."""
     with_runtime(lambda runtime: runtime.pause(run_id))
-    say(f"It pauses at its next step. Resume it with: agent-runtime resume {run_id}")
+    say_step(f"It pauses at its next step. Resume it with: agent-runtime resume {said_id(run_id)}")
 
 
 @click.command()

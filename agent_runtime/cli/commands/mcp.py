@@ -49,7 +49,10 @@ def list_servers(workspace: Path, as_json: bool) -> None:
     """List the servers that a run in the workspace has; none is started."""
     from agent_runtime.tools.mcp.config import find_entries
 
-    for one in find_entries(workspace.absolute()):
+    found = find_entries(workspace.absolute())
+    if not found and not as_json:
+        say("There are no MCP servers here: agent-runtime mcp add NAME COMMAND")
+    for one in found:
         state = "disabled" if one.disabled else "trusted" if one.trusted else "not trusted"
         where = _where(one)
         if as_json:
@@ -95,7 +98,10 @@ def add(
         raise click.UsageError(f"{name!r} is no name for a server: use letters, digits, - and _.")
     servers, whole = _read(path)
     if name in servers:
-        raise click.UsageError(f"{path} defines {name} already: remove it first.")
+        option = " --project" if project else ""
+        raise click.UsageError(
+            f"{path} defines {name} already; agent-runtime mcp remove{option} {name} removes it."
+        )
     servers[name] = definition
     _write(path, whole)
     if project:
@@ -113,9 +119,23 @@ def remove(name: str, project: bool, workspace: Path) -> None:
     path = _file(project, workspace)
     servers, whole = _read(path)
     if name not in servers:
-        raise click.UsageError(f"{path} does not define {name}.")
+        raise click.UsageError(f"{path} does not define {name}.{_elsewhere(name, workspace)}")
     del servers[name]
     _write(path, whole)
+    say(f"{name} is removed from {path}.")
+
+
+def _elsewhere(name: str, workspace: Path) -> str:
+    """Return where a server is defined, if that is in another file; empty if it is not."""
+    from agent_runtime.tools.mcp.config import find_entries
+
+    files = [
+        one.file or one.origin for one in find_entries(workspace.absolute()) if one.name == name
+    ]
+    if not files:
+        return " `agent-runtime mcp list` lists what is defined."
+    where = "with --project" if files[0] == _file(True, workspace) else "without --project"
+    return f" {files[0]} does: remove it {where}."
 
 
 @mcp.command()

@@ -11,9 +11,10 @@ from agent_runtime.cli import session
 from agent_runtime.cli.agents import build_agent, is_of_command
 from agent_runtime.cli.commands.resume import respecified
 from agent_runtime.cli.display.figures import cost_text
+from agent_runtime.cli.display.short_ids import said_id, short_id
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
-from agent_runtime.cli.parameters.ids import RUN, THREAD, short_id
+from agent_runtime.cli.parameters.ids import RUN, THREAD
 from agent_runtime.cli.parameters.run_options import RunOptions
 from agent_runtime.cli.runtime_calls import user_store, with_runtime, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
@@ -105,7 +106,8 @@ def tree(run: str, as_json: bool) -> None:
         write_row(line)
     for one in found:
         if (way := ways[one.run_id]) in ("resume", "answer"):
-            say(f"Run {one.run_id} is not active; {WAYS[way].format(run=one.run_id)}")
+            run_id = said_id(one.run_id)
+            say(f"Run {run_id} is not active; {WAYS[way].format(run=run_id)}")
 
 
 def lines(root: TreeRun) -> list[str]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
-from agent_runtime.cli.parameters.ids import LAST, LEAST, THREAD, short_id
+from agent_runtime.cli.parameters.ids import LAST, LEAST, THREAD
 from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_runtime.cli.commands import archiving, transfer
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
-from agent_runtime.cli.parameters.ids import THREAD, short_id
+from agent_runtime.cli.parameters.ids import THREAD
 from agent_runtime.cli.runtime_calls import with_runtime, with_store
 from agent_runtime.cli.terminal import (
     say,

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.cli.files import replacing
 from agent_runtime.cli.options import (
     age_option,
@@ -17,7 +18,7 @@ from agent_runtime.cli.options import (
     json_lines_option,
     yes_option,
 )
-from agent_runtime.cli.parameters.ids import THREAD, short_id
+from agent_runtime.cli.parameters.ids import THREAD
 from agent_runtime.cli.runtime_calls import with_runtime, with_store
 from agent_runtime.cli.terminal import (
     output_stream,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markdown_it import MarkdownIt
 from rich.color import ColorSystem
-from rich.markdown import CodeBlock, Heading, Markdown, TableElement
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement, TableRowElement
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.table import Table
@@ -15,7 +16,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from agent_runtime.cli.display.rows import Row
-from agent_runtime.cli.terminal import printable, rendering_console
+from agent_runtime.cli.terminal import cells, printable, rendering_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,9 @@ THEME = Theme(
 CODE_THEME = "ansi_dark"
 LEAST_COLUMN = 6
 """Columns of the terminal; a table whose columns had fewer is shown as lines."""
+
+UNLIMITED = 1 << 20
+"""Columns: more than any table takes."""
 
 
 class _Heading(Heading):
@@ -72,16 +76,39 @@ class _Table(TableElement):
             if not isinstance(table, Table):
                 yield table
             elif len(table.columns) * LEAST_COLUMN <= options.max_width:
-                for column in table.columns:
-                    column.overflow = "fold"
+                self._fit(table, console, options)
                 yield table
             else:
                 yield from self._lines()
 
+    def _fit(self, table: Table, console: Console, options: ConsoleOptions) -> None:
+        """Give each column the room for its longest word, where there is enough for all.
+
+        rich narrows the widest columns first, and breaks words that would have had room.
+        """
+        columns = list(zip(*self._rows(), strict=True))
+        whole = [max(map(cells, texts)) for texts in columns]
+        words = [max((cells(word) for text in texts for word in text.split()), default=1)
+                 for texts in columns]  # fmt: skip
+        between = Measurement.get(console, options.update(max_width=UNLIMITED), table).maximum
+        between -= sum(whole)
+        spare = options.max_width - between - sum(words)
+        wanted = sum(whole) - sum(words)
+        for column, widest, word in zip(table.columns, whole, words, strict=True):
+            column.overflow = "fold"
+            if 0 <= spare < wanted:
+                column.width = max(1, word + spare * (widest - word) // wanted)
+
+    def _rows(self) -> list[list[str]]:
+        return [[cell.content.plain for cell in row.cells] for row in self._cells()]
+
     def _lines(self) -> Iterator[Text]:
-        header = [self.header.row] if self.header is not None and self.header.row else []
-        for row in [*header, *(self.body.rows if self.body is not None else ())]:
+        for row in self._cells():
             yield Text(" | ").join(cell.content for cell in row.cells)
+
+    def _cells(self) -> list[TableRowElement]:
+        header = [self.header.row] if self.header is not None and self.header.row else []
+        return [*header, *(self.body.rows if self.body is not None else ())]
 
 
 class _Markdown(Markdown):

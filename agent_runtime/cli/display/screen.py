@@ -177,7 +177,9 @@ class LiveProgress:
     def _live_rows(self, width: int) -> list[Row]:
         """Return the rows below: what happens now, the figures, the plan, the sub-agents."""
         third = max(1, self._region.height // 3)
-        below = [self.tally.now(next(self._spinner)), self.tally.status()]
+        below = [self.tally.now(next(self._spinner))]
+        # Before the run has begun there is nothing to say of it.
+        below += [self.tally.status()] if self.tally.max_steps else []
         plan = self.tally.plan.shown(min(MOST_ITEMS, third)) if third > 2 else []
         agents = self.tally.agents.shown(min(MOST_AGENTS, third))
         below += [Line(one, indent=2, style="dim") for one in plan + agents] + self._hint

@@ -11,6 +11,7 @@ from agent_runtime.cli.display.calls import VERBOSE, Call, Detail, Ended
 from agent_runtime.cli.display.checklist import Checklist
 from agent_runtime.cli.display.figures import Spent, cost_text, seconds_text
 from agent_runtime.cli.display.rows import Line
+from agent_runtime.cli.display.short_ids import said_id
 from agent_runtime.cli.display.sub_agents import SubAgents
 from agent_runtime.cli.terminal import short_number
 
@@ -155,7 +156,9 @@ class Tally:
                 self._remember({})
                 yield self._observation(data)
             case "file":
-                named = data["name"] or data["uri"]
+                # The id of a file that a tool returned says nothing to a person.
+                made = data["uri"].startswith("tool:")
+                named = data["name"] or ("a file of a tool" if made else data["uri"])
                 yield _warning(f"the model does not see {named}: {data['reason']}")
             case "recall":
                 yield from _recall(data)
@@ -183,9 +186,11 @@ class Tally:
         verb = "resumes" if data.get("resumed") else "starts"
         limit = f"at most {self.max_steps} steps"
         made = f"{self.step} of {limit} made" if self.step else limit
-        named = f"model {data['model']}, thread {event.thread_id}, "
+        named = f"model {data['model']}, thread {said_id(event.thread_id)}, "
         # After a question of this command its beginning is still to be seen.
-        text = f"the run {verb}: " if self._introduced else f"run {event.run_id} {verb}: {named}"
+        text = f"run {said_id(event.run_id)} {verb}: {named}"
+        if self._introduced:
+            text = f"the run {verb}: "
         self._introduced = True
         yield Line(text + made, wrapped=True, style="dim")
         for warning in data.get("warnings", ()):
@@ -230,7 +235,8 @@ class Tally:
     def _model(self, event: Event, data: dict[str, Any]) -> Iterator[Line]:
         if event.kind == "model-retry":
             self._do(f"waiting to retry the model: {data['reason']}")
-            yield _warning(f"retry {data['attempt']} in {data['wait']:.1f} s: {data['reason']}")
+            what = "the step is tried again" if data.get("outage") else f"retry {data['attempt']}"
+            yield _warning(f"{what} in {data['wait']:.1f} s: {data['reason']}")
         elif event.kind == "model-wait":
             self._do(f"waiting: {data['reason']}")
             if data["wait"] >= SHOWN_WAIT:

@@ -21,23 +21,27 @@ class View:
         quiet: nothing but the answer, questions and failures.
         verbose: also what each prompt was, and results at length.
         color: whether colours may be used.
+        chat: whether it is a line of a chat, so that a person can type another one.
     """
 
     quiet: bool = False
     verbose: bool = False
     color: bool = True
+    chat: bool = False
 
 
 def current_view() -> View:
     """Return the view of the command that runs; colours are off where `NO_COLOR` is set."""
     context = click.get_current_context(silent=True)
-    view = View()
-    if context is not None:
-        root = context.find_root()
-        # A chat gives its own view to the commands that it runs.
-        view = root.meta.get(KEY) or (root.obj if isinstance(root.obj, View) else view)
+    view = View() if context is None else _chosen(context)
     # As https://no-color.org asks for: whatever its value, unless it is empty.
     return replace(view, color=False) if os.environ.get("NO_COLOR") else view
+
+
+def _chosen(context: click.Context) -> View:
+    """Return what was chosen so far; a chat gives its own view to the commands that it runs."""
+    root = context.find_root()
+    return root.meta.get(KEY) or (root.obj if isinstance(root.obj, View) else View())
 
 
 def view_options(command: F) -> F:
@@ -55,10 +59,15 @@ def view_options(command: F) -> F:
 def _take(context: click.Context, option: click.Parameter, given: bool) -> None:
     if not given:
         return
-    meta = context.find_root().meta
-    view: View = meta.get(KEY, View())
-    change = {"color": False} if option.name == "no_color" else {str(option.name): True}
-    view = replace(view, **change)
+    meta, name = context.find_root().meta, str(option.name)
+    view = _chosen(context)
+    if name == "no_color":
+        view = replace(view, color=False)
+    elif KEY not in meta:
+        # It replaces that of a chat.
+        view = replace(view, quiet=name == "quiet", verbose=name == "verbose")
+    else:
+        view = replace(view, **{name: True})
     if view.quiet and view.verbose:
         raise click.UsageError("Give --quiet or --verbose, not both.")
     meta[KEY] = view

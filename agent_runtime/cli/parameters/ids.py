@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.display.short_ids import is_uuid, short_id
 from agent_runtime.cli.runtime_calls import with_store
 from agent_runtime.cli.terminal import printable, shorten, time_text
 
@@ -19,19 +19,11 @@ if TYPE_CHECKING:
     from agent_runtime_storage.contract.short_ids import IdKind, IdMatch
 
 LAST = "last"
-SHORT = 8
-"""The characters of a short id: the end of a UUIDv7, which begins with the time."""
 LEAST = 4
 """The least characters of a beginning or end."""
 LEAST_OF_NEW = 6
 """The same where a name that does not exist would create a thread."""
 _LISTED = 8
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-
-
-def short_id(name: str) -> str:
-    """Return the end of a UUID, which commands accept; any other id as it is."""
-    return name[-SHORT:] if _UUID.fullmatch(name) else name
 
 
 class IdType(click.ParamType[str]):
@@ -56,12 +48,12 @@ class IdType(click.ParamType[str]):
     ) -> str:
         text = str(value)
         # Completion parses half a line, and must not open the database for it.
-        if _UUID.fullmatch(text) or (ctx is not None and ctx.resilient_parsing):
+        if is_uuid(text) or (ctx is not None and ctx.resilient_parsing):
             return text
         if text != LAST and not self._may_be_short(text):
             return text
         found = with_store(lambda store: find_id(store, self._kind, text))
-        if self._new and text != LAST and not _UUID.fullmatch(found):
+        if self._new and text != LAST and not is_uuid(found):
             return text
         return found
 

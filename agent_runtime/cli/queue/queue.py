@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option
-from agent_runtime.cli.parameters.ids import RUN, short_id
+from agent_runtime.cli.parameters.ids import RUN
 from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import printable, say, shorten, time_text, write_json, write_row
 

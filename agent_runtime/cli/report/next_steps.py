@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from agent_runtime.cli.display.short_ids import said_id
+
 if TYPE_CHECKING:
     from agent_runtime.run.results import RunResult
     from agent_runtime_storage.contract.records.log import StopReason
@@ -113,37 +115,97 @@ BY_ERROR: Mapping[str, tuple[str, ...]] = {
 }
 """By the name of an error's class, or of the nearest class above it."""
 
+_CONTINUE = ("Continue it with /resume, or type what to do instead.",)
+_BY_MODEL = "By another model: /model NAME, then /resume"
+IN_CHAT: Mapping[str, tuple[str, ...]] = {
+    "budget": (
+        "Show what was spent: /cost",
+        "With a larger budget: /resume --budget-usd NUMBER   (of tokens: agent-runtime budget "
+        "{run} --tokens NUMBER)",
+    ),
+    "cancelled": _CONTINUE,
+    "error": _CONTINUE,
+    "interrupted": _CONTINUE,
+    "awaiting_user": ("/resume asks again.",),
+    "paused": ("Type what it should know, and it goes on; so it does with /resume.",),
+    "no_progress": (
+        "See what it repeats: /show",
+        "Type what to do differently, or continue it with /resume.",
+    ),
+    "unsupported": ("By a language model: /model NAME, then /resume",),
+    # `/resume` continues the thread's run; what is vouched for is named by its id.
+    "imported": BY_REASON["imported"],
+    "ModelAuthError": (
+        "When the key is set: agent-runtime chat --thread {thread}",
+        _BY_MODEL,
+    ),
+    "ModelNotFound": ("With the right name: /model NAME, then /regenerate",),
+    "UnsupportedTask": ("By a language model: /model NAME, then /resume",),
+    "InvalidFile": ("Give another file by /attach PATH, and say the line again.",),
+    "RunCancelled": _CONTINUE,
+    "QuestionsOpen": ("/resume asks them.",),
+}
+"""In a chat, by stop reason and by the name of an error's class; `_SLASHES` says the others."""
+_SLASHES: Mapping[str, str] = {
+    _OTHER_MODEL: _BY_MODEL,
+    "agent-runtime resume {run}": "/resume",
+    "agent-runtime edit {thread} last TEXT": "/edit TEXT",
+}
+"""Parts of lines, and what stands for them in a chat."""
 
-def after_result(result: RunResult) -> list[str]:
-    """Return what to do after a run that ended without an error."""
-    return _filled(BY_REASON[result.stop_reason], run=result.run_id, thread=result.thread_id)
+
+def after_result(result: RunResult, *, chat: bool = False) -> list[str]:
+    """Return what to do after a run that ended without an error.
+
+    Args:
+        chat: whether the person can type a line of a chat, and not a command.
+    """
+    reason = result.stop_reason
+    found = _of_chat(reason, BY_REASON[reason]) if chat else BY_REASON[reason]
+    return _filled(found, run=result.run_id, thread=result.thread_id)
 
 
-def after_error(error: BaseException, *, run: str = "", thread: str = "") -> list[str]:
+def after_error(
+    error: BaseException, *, run: str = "", thread: str = "", chat: bool = False
+) -> list[str]:
     """Return what to do after an error.
 
     Args:
         run, thread: of the run that it ended; empty if none began.
+        chat: whether the person can type a line of a chat, and not a command.
     """
-    found: tuple[str, ...] = ()
-    for kind in type(error).__mro__:
-        if kind.__name__ in BY_ERROR:
-            found = BY_ERROR[kind.__name__]
-            break
-    else:
-        found = (RESUME,) if run else ()
+    names = [kind.__name__ for kind in type(error).__mro__]
+    name = next((one for one in names if one in BY_ERROR), "")
+    found = BY_ERROR.get(name, (RESUME,) if run else ())
+    if name == "NotFound" and "`agent-runtime " in str(getattr(error, "cure", "")):
+        # The cure names the list already.
+        found = ()
+    found = _of_chat(name, found) if chat else found
     busy = str(getattr(error, "run_id", ""))
-    again = f"regenerate {thread}" if thread else "run TASK"
+    again = f"regenerate {said_id(thread)}" if thread else "run TASK"
     lines = _filled(found, run=run, thread=thread, busy=busy, again=again)
     if type(error).__name__ == "ModelNotFound":
         lines = [*_near_models(error), *lines]
     return lines
 
 
+def _of_chat(name: str, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines of a stop reason or an error as they are said in a chat."""
+    if name in IN_CHAT:
+        return IN_CHAT[name]
+    found: list[str] = []
+    for line in lines:
+        for command, slash in _SLASHES.items():
+            line = line.replace(command, slash)
+        found.append(line)
+    return tuple(found)
+
+
 def _filled(lines: Iterable[str], **ids: str) -> list[str]:
     """Return the lines with ids; without those that need one which is not there."""
     missing = [f"{{{name}}}" for name, value in ids.items() if not value]
-    return [line.format(**ids) for line in lines if not any(name in line for name in missing)]
+    said = {name: said_id(value) for name, value in ids.items()}
+    return [line.format(**said) for line in lines if not any(name in line for name in missing)]
 
 
 def _near_models(error: BaseException) -> list[str]:

@@ -63,7 +63,7 @@ class ModelOutage:
         longest = min(FIRST_WAIT * 2 ** (self.tries - 1), LONGEST_WAIT)
         # Random, so that many runs that failed together do not come back together.
         wait = min(random.uniform(longest / 2, longest), left)
-        data = {"reason": error.message, "attempt": self.tries, "wait": wait}
+        data = {"reason": error.message, "attempt": self.tries, "wait": wait, "outage": True}
         log.tell(NewEvent("model-retry", data=data))
         await anyio.sleep(wait)
         return None
