@@ -84,8 +84,8 @@ async def test_observations_replace_older_messages(runtime: Runtime) -> None:
     assert "Find the bug." in "".join(message.text for message in last)
     assert any("<observed " in message.text for message in last)
     assert sum(len(message.text) for message in last) < 20_000
-    # Every error is in the observation of its messages, unless they are still raw.  A prompt need not
-    # have shown that observation: a reflection may replace it before it takes effect.
+    # Every error is in the observation of its messages, unless they are still raw.  No prompt need
+    # have shown it: a reflection may replace it before it takes effect.
     rows = await runtime.store.of("local").log.observations("t", ending_from=1)
     base = [row.body for row in rows if not row.level]
     raw = "".join(message.text for message in last if not message.text.startswith("<observed "))
