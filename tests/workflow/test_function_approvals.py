@@ -20,7 +20,6 @@ from agent_runtime import (
 )
 from agent_runtime.errors import NodeFailed, QuestionClosed, QuestionsOpen
 from agent_runtime.models.scripted import call, say
-from agent_runtime.run import tool_calls
 from agent_runtime.tools.base import REFUSED
 from agent_runtime_storage.contract.records.log import LeaseOwner
 
@@ -258,7 +257,7 @@ async def test_an_approval_outlives_a_process_that_dies_before_the_function_ran(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(tool_calls._ParallelCalls, "run", die)
+        patched.setattr("agent_runtime.run.tool_calls._ParallelCalls.run", die)
         with pytest.raises(Exception, match=r"."):
             await runtime.resume(waits.run_id, release)
     assert ran == ["checked 7"]
