@@ -52,7 +52,7 @@ TRIES = 20
 
 ANSWER_SECONDS = 0.2, 5.0
 """How often a process looks whether a task's question is closed: at first, and later."""
-LEFT_SECONDS = 30.0
+LEFT_SECONDS = 15.0
 """After its questions are closed, a task that nobody has resumed within this time is left."""
 
 TaskStatus = Literal["running", "waiting", "interrupted", "succeeded", "failed", "cancelled"]

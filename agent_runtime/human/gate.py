@@ -394,7 +394,7 @@ class Gate:
         except ToolError as error:
             gated.done[one.index] = ToolResult(str(error), outcome="error")
             return
-        body = {"text": text, "choices": choices} | asker
+        body: dict[str, Any] = {"text": text, "choices": choices, **asker}
         self._add(exchange, one, kind, body, gated)
 
     def _add(

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from agent_runtime.human.approval_rules import may_need_approval, rule_pattern
 from agent_runtime.tools.argument_patterns import Arguments
@@ -30,6 +31,23 @@ class FunctionCall:
     made: FunctionTool[..., Any] | None
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        node: str,
+        function: Callable[..., Any],
+        made: FunctionTool[..., Any] | None,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> FunctionCall:
+        """Return the call of a function; what a `functools.partial` holds are arguments, too."""
+        while isinstance(function, partial):
+            # Otherwise a rule could not name the function, nor a person see these.
+            held = cast("partial[Any]", function)
+            args, kwargs = (*held.args, *args), {**held.keywords, **kwargs}
+            function = held.func
+        return cls(node, function, made, args, kwargs)
 
     @property
     def names(self) -> set[str]:
@@ -71,7 +89,19 @@ class FunctionCall:
     def binding(self, workflow: str) -> str:
         """Return the digest of the function and the workflow, to bind approvals to."""
         code = self.made.binding() if self.made else code_digest(self.function, made=False)
-        return json_digest("node", self.node, code, f"workflow {workflow}")
+        held = [] if self.made else _numbers(self.function)
+        return json_digest("node", self.node, code, held, f"workflow {workflow}")
+
+
+def _numbers(function: Callable[..., Any]) -> list[str]:
+    """Return the numbers that a function captures: what it pays, for example."""
+    found: list[str] = []
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):
+            # An empty cell raises.
+            if isinstance(cell.cell_contents, int | float | complex):
+                found.append(repr(cell.cell_contents))
+    return found
 
 
 def _flat(bound: inspect.BoundArguments, signature: inspect.Signature) -> dict[str, Any]:

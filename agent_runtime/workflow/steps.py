@@ -182,7 +182,7 @@ def function_step(
         asked["kwargs"] = to_plain_json(dict(kwargs))
     step = NodeIteration(name, asked, work, repeatable=made is not None and made.idempotent)
     step.kind = return_type(function)
-    step.function = FunctionCall(name, inner, made, args, kwargs)
+    step.function = FunctionCall.of(name, inner, made, args, kwargs)
     return step
 
 

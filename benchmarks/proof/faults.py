@@ -2,8 +2,8 @@
 
 Each case makes one fault: signals with grandchildren, clocks that are an hour off (libfaketime),
 machines of one name (namespaces), locked files, a full disk (a small tmpfs), broken connections to
-Postgres, blocked event loops, hostile tools.  A case that needs root or a program that is missing
-says so.
+Postgres, a libSQL server that is killed, blocked event loops, hostile tools.  A case that needs
+root or a program that is missing says so.
 """
 
 from __future__ import annotations

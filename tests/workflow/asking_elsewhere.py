@@ -44,7 +44,7 @@ def effect_tool(path: Path) -> Any:
 
 
 def asker(path: Path, name: str) -> Agent:
-    """Return an agent that acts once and repeats what came of it."""
+    """Return an agent that acts once and repeats its result."""
 
     def respond(request: ModelRequest) -> Scripted:
         results = [message.text for message in request.messages if message.role == "tool"]
@@ -54,19 +54,19 @@ def asker(path: Path, name: str) -> Agent:
 
 
 def flow(path: Path, way: str, *, holds: bool = False) -> Workflow:
-    """Return a workflow with a node that asks, and one beside it.
+    """Return a workflow with a node that asks, and a sibling.
 
     Args:
         way: `agent`, `workflow` (with a function that asks) or `delegate`.
-        holds: whether the node beside it waits forever.
+        holds: whether the sibling waits forever.
     """
     agent = asker(path, "a")
 
     @tool(idempotent=True)
-    async def beside() -> str:
+    async def sibling() -> str:
         if holds:
             await anyio.sleep_forever()
-        return "beside"
+        return "sibling"
 
     async def inner(w: WorkflowContext) -> str:
         return await w.call("effect", effect_tool(path), "a")
@@ -81,7 +81,7 @@ def flow(path: Path, way: str, *, holds: bool = False) -> Workflow:
                 role="doer", instructions="Do it.", tools=agent.tools, model=agent.model
             )
             work = w.delegate("ask", order)
-        return await w.gather(work, w.call("beside", beside))
+        return await w.gather(work, w.call("sibling", sibling))
 
     return Workflow(outer, name="outer")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +21,6 @@ from agent_runtime import (
 )
 from agent_runtime.errors import NodeFailed, QuestionClosed, QuestionsOpen
 from agent_runtime.models.scripted import call, say
-from agent_runtime.run import tool_calls
 from agent_runtime.tools.base import REFUSED
 from agent_runtime_storage.contract.records.log import LeaseOwner
 
@@ -182,6 +182,42 @@ async def test_rules_of_the_settings_ask_about_plain_functions(database_url: str
     assert ran == ["checked 7", "7"]
 
 
+def pay(amount: int, to: str = "bank") -> str:
+    """Pay an amount."""
+    ran.append(f"{amount} to {to}")
+    return "paid"
+
+
+@FILE
+@pytest.mark.parametrize("way", ["partial", "closure"])
+async def test_what_a_function_holds_is_shown_or_bound(database_url: str, way: str) -> None:
+    def flow(amount: int) -> Workflow:
+        def captured() -> str:
+            return pay(amount)
+
+        function = partial(pay, amount) if way == "partial" else captured
+
+        async def paying(w: WorkflowContext) -> str:
+            return await w.call("node", function)
+
+        return Workflow(paying, name="paying")
+
+    # By the function's own name, whatever the node is called.
+    rule = "pay:amount=5*" if way == "partial" else "captured"
+    async with Runtime.open(Settings(database_url=database_url, approve=rule)) as runtime:
+        waits = await runtime.run(flow(5), "Go.")
+        [question] = waits.questions
+        assert question.arguments == ({"amount": 5, "to": "bank"} if way == "partial" else {})
+        await runtime.answer(question.id, True)
+        # Changed since, it is asked about again.
+        again = await runtime.resume(waits.run_id, flow(5000))
+        assert len(again.questions) == 1 and ran == []
+        await runtime.answer(again.questions[0].id, False)
+        with pytest.raises(NodeFailed):
+            await runtime.resume(waits.run_id, flow(5000))
+    assert ran == []
+
+
 @FILE
 async def test_a_rule_about_an_argument_that_the_function_has_not_asks(database_url: str) -> None:
     settings = Settings(database_url=database_url, approve="check:verison=8")
@@ -258,7 +294,7 @@ async def test_an_approval_outlives_a_process_that_dies_before_the_function_ran(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(tool_calls._ParallelCalls, "run", die)
+        patched.setattr("agent_runtime.run.tool_calls._ParallelCalls.run", die)
         with pytest.raises(Exception, match=r"."):
             await runtime.resume(waits.run_id, release)
     assert ran == ["checked 7"]

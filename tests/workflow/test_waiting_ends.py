@@ -70,8 +70,8 @@ async def test_after_a_kill_the_question_is_answered_and_the_workflow_resumes(
         result = await runtime.resume(root.id, flow(path, way))
         runs = await runtime.store_of().runs.list(root_run_id=root.id)
 
-    [done, beside] = result.require_output()
-    assert beside == "beside" and "a is done" in str(done)
+    [done, sibling] = result.require_output()
+    assert sibling == "sibling" and "a is done" in str(done)
     assert effects(path) == ["a"]
     assert len(runs) == 2 and {run.status for run in runs} == {"succeeded"}
 

@@ -47,14 +47,14 @@ async def resuming_task(
         McpServerFailed: a server cannot be used.
     """
     record = delegation_record(run)
-    delegates = isinstance(agent, Agent) and agent.delegation
-    if record is None or record.built is None or run.parent_run_id is None or not delegates:
+    built = record.built if record is not None else None
+    if built is None or not isinstance(agent, Agent) or not agent.delegation:
         yield agent
         return
-    thread_id = (await store.runs.get(run.parent_run_id)).thread_id
+    thread_id = (await agent_run_of(store, run)).thread_id
     whole = await agent_of_run(await with_servers(agent, servers, store.user_id), settings)
     delegator = delegator_of(whole, Toolset(whole.tools), levels=settings.delegation_depth)
-    assignment, _ = delegator.placed(record.built)
+    assignment, _ = delegator.placed(built)
     sources, steps = ContextSources(tuple(whole.context)), settings.sub_agent_max_steps
     # The message of the process that began it may have been sent already.
     await require_delivery(store, thread_id, run.id)

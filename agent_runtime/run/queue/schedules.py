@@ -120,9 +120,9 @@ class RunSchedules:
         return self._store.of(user or self._settings.user)
 
     async def _row(self, store: UserStore, name: str) -> ScheduleRow:
-        for row in await store.schedules.list():
-            if row.id == name:
-                return row
+        # An owner may have more of them than a list holds.
+        for row in await store.schedules.list(schedule_id=name):
+            return row
         raise _missing(name)
 
 

@@ -25,6 +25,8 @@ from agent_runtime_storage.contract.records.log import ACTIVE
 from agent_runtime_storage.urls import Backend
 from benchmarks.proof.fault_cases.processes import Worker, alive, swept, worker
 from benchmarks.proof.verdicts import Case, NotHere
+from tests.services.libsql import LibsqlServer
+from tests.services.process import MissingPart
 
 END_SECONDS = 3.0
 """Seconds within which a killed runtime's commands have to be gone."""
@@ -176,6 +178,29 @@ async def a_restarting_postgres_is_waited_for(world: World) -> list[str]:
         return await _ended(running)
 
 
+async def a_killed_libsql_server_is_waited_for(world: World) -> list[str]:
+    """A libSQL server that is killed and comes back, again and again, ends no run."""
+    del world
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            server = LibsqlServer(Path(folder))
+        except MissingPart as error:
+            raise NotHere(str(error)) from error
+        await anyio.to_thread.run_sync(server.start)
+        try:
+            async with worker("steps", server.http_url, "150") as running:
+                await running.until("step 10")
+                for _ in range(5):
+                    await anyio.to_thread.run_sync(server.kill)
+                    await anyio.sleep(1)
+                    await anyio.to_thread.run_sync(server.start)
+                    await anyio.sleep(1)
+                return await _ended(running)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(server.stop)
+
+
 class Odd(BaseException):
     """A base exception that cannot even be shown."""
 
@@ -245,6 +270,7 @@ CASES: dict[str, Case[World]] = {
         a_locked_file_is_waited_for,
         a_full_disk_is_waited_out,
         a_restarting_postgres_is_waited_for,
+        a_killed_libsql_server_is_waited_for,
         hostile_tools_leave_a_valid_log,
     )
 }

@@ -20,8 +20,8 @@ class ScheduleStore(Protocol):
         """
         ...
 
-    async def list(self, *, limit: int = 1000) -> list[ScheduleRow]:
-        """Return the owner's schedules by their ids."""
+    async def list(self, *, schedule_id: str | None = None, limit: int = 1000) -> list[ScheduleRow]:
+        """Return the owner's schedules by their ids, or the one of an id."""
         ...
 
     async def pause(self, schedule_id: str, *, paused: bool, next_at: float) -> bool:

@@ -56,8 +56,8 @@ class SqlSchedules:
             ) from error
         announce_work(self._scope.driver)
 
-    async def list(self, *, limit: int = 1000) -> list[ScheduleRow]:
-        rows = await self._scope.read("schedules_of_user", limit=max(limit, 0))
+    async def list(self, *, schedule_id: str | None = None, limit: int = 1000) -> list[ScheduleRow]:
+        rows = await self._scope.read("schedules_of_user", id=schedule_id, limit=max(limit, 0))
         return [_to_schedule(row) for row in rows]
 
     async def pause(self, schedule_id: str, *, paused: bool, next_at: float) -> bool:

@@ -205,6 +205,9 @@ async def test_a_schedule_that_cannot_start_holds_up_no_other(settings: Settings
         assert [await start_due(runtime.store) for _ in range(3)] == [0, 1, 0]
 
         assert len(await runtime.queue.list()) == 1
+        # Each is found by its name, however many there are.
+        [last] = await mallory.schedules.list(schedule_id="broken 99")
+        assert last.id == "broken 99" and len(await mallory.schedules.list(limit=50)) == 50
         # They are tried again later.
         again = await mallory.schedules.list()
         assert all(one.next_at > one.now + 30 for one in again) and len(again) == 101

@@ -354,6 +354,16 @@ async def test_limits_hold_within_a_pick_and_across_picks(store: Store, user: Us
     assert Counter(one.user_id for one in picked) == {"ann": 1, "bob": 1}
 
 
+async def test_agents_with_similar_names_do_not_share_a_limit(
+    store: Store, user: UserStore
+) -> None:
+    known = [("app", "a b", ""), ("app a", "b", "")]
+    for number, (program, agent, _) in enumerate(known):
+        await enqueue(user, f"r{number}", program=program, agent=agent)
+        picked = await pick(store, known=known, limits=QueueLimits(per_agent=1))
+        assert ids(picked) == [f"r{number}"]
+
+
 async def ask(user: UserStore, lease: Lease, run: str = "r1") -> None:
     """Suspend a run with a question."""
     await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))

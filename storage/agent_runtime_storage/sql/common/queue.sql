@@ -110,9 +110,9 @@ WITH due AS MATERIALIZED (
       AND q.user_id NOT IN (
           SELECT o.user_id FROM queue AS o WHERE o.state = 'working'
           GROUP BY o.user_id HAVING count(*) >= :per_user{as_bigint})
-      AND q.program || ' ' || q.agent NOT IN (
-          SELECT o.program || ' ' || o.agent FROM queue AS o WHERE o.state = 'working'
-          GROUP BY 1 HAVING count(*) >= :per_agent{as_bigint})
+      AND (q.program, q.agent) NOT IN (
+          SELECT o.program, o.agent FROM queue AS o WHERE o.state = 'working'
+          GROUP BY o.program, o.agent HAVING count(*) >= :per_agent{as_bigint})
       AND q.model NOT IN (
           SELECT o.model FROM queue AS o WHERE o.state = 'working'
           GROUP BY o.model HAVING count(*) >= :per_model{as_bigint})

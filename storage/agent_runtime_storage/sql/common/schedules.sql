@@ -13,7 +13,7 @@ FROM schedules
 
 -- name: schedules_of_user
 {schedule_columns}
-WHERE user_id = :user_id ORDER BY id LIMIT :limit;
+WHERE user_id = :user_id AND (:id{as_text} IS NULL OR id = :id) ORDER BY id LIMIT :limit;
 
 -- name: schedules_due
 -- Of all owners.
