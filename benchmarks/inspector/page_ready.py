@@ -23,7 +23,7 @@ from typing import Any
 
 import anyio
 import psutil
-from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from agent_runtime.errors import ConfigError
 from benchmarks.frame import Report, at_most
@@ -115,21 +115,17 @@ def _round(browser: Browser, file: Path, steps: int) -> dict[str, Any]:
         context = browser.new_context(viewport={"width": 1440, "height": 900})
         page = context.new_page()
         page.add_init_script(_READY.replace("STEPS", str(steps)))
-        session = context.new_cdp_session(page)
-        # By the processor's time, which other work on the machine does not lengthen.
-        session.send("Performance.setTimeDomain", {"timeDomain": "threadTicks"})
-        session.send("Performance.enable")
-        worked, served = _worked(session), _cpu(process)
+        worked, served = _drawing_cpu(), _cpu(process)
         page.goto(address)
         first = _ready(page)
         figures = {
             "ready_ms": first,
-            "page_cpu_ms": _worked(session) - worked,
+            "page_cpu_ms": _drawing_cpu() - worked,
             "server_cpu_ms": _cpu(process) - served,
         }
         page.reload()
         figures["again_ms"] = _ready(page)
-        figures["move_ms"] = _moved(page, session)
+        figures["move_ms"] = _moved(page)
         script = page.request.get(page.url.split("#")[0] + "static/main.js").body()
         context.close()
     return figures | {"script": script}
@@ -140,10 +136,10 @@ def _ready(page: Page) -> float:
     return page.evaluate("window.readyAt")
 
 
-def _worked(session: CDPSession) -> float:
-    """Return how long the page's thread has worked: events, script, styles, painting."""
-    found = session.send("Performance.getMetrics")["metrics"]
-    return 1000 * next(one["value"] for one in found if one["name"] == "TaskDuration")
+def _drawing_cpu() -> float:
+    """Return what the browser's pages have used of the processor, in milliseconds."""
+    below = psutil.Process().children(recursive=True)
+    return sum(_cpu(one) for one in below if "--type=renderer" in one.cmdline())
 
 
 def _cpu(process: psutil.Process) -> float:
@@ -151,13 +147,22 @@ def _cpu(process: psutil.Process) -> float:
     return 1000 * (times.user + times.system)
 
 
-def _moved(page: Page, session: CDPSession) -> float:
-    """Return how long the page's thread works for a move."""
+def _moved(page: Page) -> float:
+    """Return how long the page's thread works for a move: events, script, styles, painting."""
     plot = page.locator("#plot").bounding_box()
     assert plot is not None
-    before = _worked(session)
+    session = page.context.new_cdp_session(page)
+    # By the processor's time, which other work on the machine does not lengthen.
+    session.send("Performance.setTimeDomain", {"timeDomain": "threadTicks"})
+    session.send("Performance.enable")
+
+    def worked() -> float:
+        found = session.send("Performance.getMetrics")["metrics"]
+        return 1000 * next(one["value"] for one in found if one["name"] == "TaskDuration")
+
+    before = worked()
     for move in range(MOVES):
         page.mouse.move(plot["x"] + 60 + move * (plot["width"] - 80) / MOVES, plot["y"] + 20)
         # The next frame has drawn it.
         page.evaluate("() => new Promise(requestAnimationFrame)")
-    return (_worked(session) - before) / MOVES
+    return (worked() - before) / MOVES
