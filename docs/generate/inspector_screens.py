@@ -271,13 +271,13 @@ async def pictures(folder: Path, all_views: bool) -> None:
     """Write the pictures of the documents, or of every view at every width."""
     async with worked() as service, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium_program(), args=FLAGS)
-        wanted, themes = PICTURES, THEMES
+        wanted: dict[str, tuple[str, int, int, Theme]] = PICTURES
         if all_views:
             wanted = {
                 f"{name}-{width}-{theme}": (name, width, HEIGHT if width > 400 else 740, theme)
                 for name in VIEWS
                 for width in (360, 900, 1440)
-                for theme in themes
+                for theme in THEMES
             }
         for name, (view, width, height, theme) in wanted.items():
             data = await taken(browser, service, VIEWS[view], (width, height), theme)
