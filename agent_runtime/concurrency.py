@@ -80,7 +80,7 @@ class DetachedTasks:
             await asyncio.wait(self._tasks)
 
 
-async def cancel(task: asyncio.Task[None]) -> None:
+async def cancel(task: asyncio.Task[Any]) -> None:
     """Cancel a task and wait until it has ended."""
     task.cancel()
     await finished(asyncio.wait([task]))

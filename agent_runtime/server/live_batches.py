@@ -30,9 +30,9 @@ async def with_live(
 
     Args:
         batches: closed at the end.
-        thread: whose runs are told.
+        thread: whose runs are meant.
         after: what the client has of each thread.
-        below: whether those of its sub-agents are told, too.
+        below: whether those of its sub-agents are meant, too.
     """
     threads: dict[str, _Thread] = {}
     due: deque[EncodedEvent] = deque()

@@ -22,6 +22,7 @@ from statistics import median
 from typing import Any
 
 import anyio
+import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from agent_runtime.errors import ConfigError
@@ -88,8 +89,8 @@ async def _made(file: Path, steps: int, observe_at: int) -> None:
 
 
 @contextmanager
-def viewed(file: Path) -> Generator[str]:
-    """Show a database as `agent-runtime view` does, in its own process; yield the address."""
+def viewed(file: Path) -> Generator[tuple[str, psutil.Process]]:
+    """Show a database as `agent-runtime view` does; yield the address and the process."""
     environ = dict(os.environ) | {"AGENT_RUNTIME_DATABASE_URL": f"file:{file.resolve()}"}
     command = [sys.executable, "-m", "agent_runtime.cli", "view", THREAD, "--no-browser"]
     process = subprocess.Popen(
@@ -101,7 +102,7 @@ def viewed(file: Path) -> Generator[str]:
         address = next((one[0] for one in found if one), None)
         if address is None:
             raise ConfigError("`agent-runtime view` did not start.", cure="Run it by itself.")
-        yield address
+        yield address, psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(20)
@@ -110,18 +111,24 @@ def viewed(file: Path) -> Generator[str]:
 
 
 def _round(browser: Browser, file: Path, steps: int) -> dict[str, Any]:
-    with viewed(file) as address:
+    with viewed(file) as (address, process):
         context = browser.new_context(viewport={"width": 1440, "height": 900})
         page = context.new_page()
         page.add_init_script(_READY.replace("STEPS", str(steps)))
+        worked, served = _drawing_cpu(), _cpu(process)
         page.goto(address)
         first = _ready(page)
+        figures = {
+            "ready_ms": first,
+            "page_cpu_ms": _drawing_cpu() - worked,
+            "server_cpu_ms": _cpu(process) - served,
+        }
         page.reload()
-        again = _ready(page)
-        moved = _moved(page)
+        figures["again_ms"] = _ready(page)
+        figures["move_ms"] = _moved(page)
         script = page.request.get(page.url.split("#")[0] + "static/main.js").body()
         context.close()
-    return {"ready_ms": first, "again_ms": again, "move_ms": moved, "script": script}
+    return figures | {"script": script}
 
 
 def _ready(page: Page) -> float:
@@ -129,20 +136,33 @@ def _ready(page: Page) -> float:
     return page.evaluate("window.readyAt")
 
 
+def _drawing_cpu() -> float:
+    """Return what the browser's pages have used of the processor, in milliseconds."""
+    below = psutil.Process().children(recursive=True)
+    return sum(_cpu(one) for one in below if "--type=renderer" in one.cmdline())
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return 1000 * (times.user + times.system)
+
+
 def _moved(page: Page) -> float:
     """Return how long the page's thread works for a move: events, script, styles, painting."""
     plot = page.locator("#plot").bounding_box()
     assert plot is not None
     session = page.context.new_cdp_session(page)
+    # By the processor's time, which other work on the machine does not lengthen.
+    session.send("Performance.setTimeDomain", {"timeDomain": "threadTicks"})
     session.send("Performance.enable")
 
     def worked() -> float:
         found = session.send("Performance.getMetrics")["metrics"]
-        return next(one["value"] for one in found if one["name"] == "TaskDuration")
+        return 1000 * next(one["value"] for one in found if one["name"] == "TaskDuration")
 
     before = worked()
     for move in range(MOVES):
         page.mouse.move(plot["x"] + 60 + move * (plot["width"] - 80) / MOVES, plot["y"] + 20)
         # The next frame has drawn it.
         page.evaluate("() => new Promise(requestAnimationFrame)")
-    return (worked() - before) * 1000 / MOVES
+    return (worked() - before) / MOVES

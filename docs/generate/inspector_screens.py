@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """`python -m docs.generate.inspector_screens [FOLDER] [--all]`: pictures of the inspector's page.
 
 A service in this process works on a moved database with scripted models; Chromium shows its page.
@@ -34,6 +35,7 @@ STEPS = 150
 HEIGHT = 900
 
 Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
 @tool
@@ -66,7 +68,7 @@ def run_command(command: str) -> str:
 class Mover:
     """What the model of the large thread answers, step by step."""
 
-    told: anyio.Event = field(default_factory=anyio.Event)
+    steered: anyio.Event = field(default_factory=anyio.Event)
     steps: int = 0
     own: str = ""
 
@@ -77,7 +79,7 @@ class Mover:
         self.steps += 1
         n = self.steps
         if n == 61:
-            await self.told.wait()
+            await self.steered.wait()
         return self.answer(n)
 
     def answer(self, n: int) -> ModelAnswer:
@@ -137,6 +139,7 @@ def reviews() -> Iterator[ModelAnswer]:
 
 
 REVIEWS = reviews()
+UNREAD = calls(raw_call("read_file", path="invoices.csv"))
 
 
 def short(text: str) -> ScriptedModel:
@@ -172,8 +175,8 @@ async def worked() -> AsyncGenerator[Service]:
         ),
         "reader": Agent(short("It makes ids that rise."), tools=[read_file], name="reader"),
         "sorter": Agent(
-            ScriptedModel([calls(raw_call("read_file", path="invoices.csv"))], name="scripted/small",
-                price=PRICE), tools=[read_file], name="sorter",
+            ScriptedModel([UNREAD], name="scripted/small", price=PRICE), tools=[read_file],
+            name="sorter",
         ),
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -195,7 +198,7 @@ async def worked() -> AsyncGenerator[Service]:
             await until(lambda: mover.steps > 60)
             steer = {"text": "The numbers of rows must be compared per table, not in total."}
             await service.client.post(f"/api/runs/{started['run_id']}/steer", json=steer)
-            mover.told.set()
+            mover.steered.set()
             await service.ended(started["run_id"])
             task = "Count the rows of every table"
             await service.start(agent="counter", task=task, thread_id="count")
@@ -268,13 +271,13 @@ async def pictures(folder: Path, all_views: bool) -> None:
     """Write the pictures of the documents, or of every view at every width."""
     async with worked() as service, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium_program(), args=FLAGS)
-        wanted = PICTURES
+        wanted: dict[str, tuple[str, int, int, Theme]] = PICTURES
         if all_views:
             wanted = {
                 f"{name}-{width}-{theme}": (name, width, HEIGHT if width > 400 else 740, theme)
                 for name in VIEWS
                 for width in (360, 900, 1440)
-                for theme in ("light", "dark")
+                for theme in THEMES
             }
         for name, (view, width, height, theme) in wanted.items():
             data = await taken(browser, service, VIEWS[view], (width, height), theme)

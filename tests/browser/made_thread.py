@@ -31,11 +31,19 @@ class MadeThread:
         steps: how many there are; `grow` adds more.
         words: what stands in every text that a run may write.
         asks: whether the last step asks for an approval.
+        long: whether what it asks about is too long to come with the question.
     """
 
     def __init__(
-        self, steps: int, *, name: str = "made", words: str = "", asks: bool = True
+        self,
+        steps: int,
+        *,
+        name: str = "made",
+        words: str = "",
+        asks: bool = True,
+        long: bool = False,
     ) -> None:
+        self.long = long
         self.name, self.words, self.asks = name, words, asks
         self.status = "suspended" if asks else "running"
         self.answered: Json = {}
@@ -162,7 +170,7 @@ class MadeThread:
             return []
         arguments = [{"name": "command", "text": COMMAND + self.words, "json": False}]
         for one in arguments:
-            one |= {"chars": len(COMMAND + self.words), "more": False}
+            one |= {"chars": len(COMMAND + self.words) + 9000 * self.long, "more": self.long}
         status = "answered" if self.answered else "open"
         return [
             {"id": "q1", "thread": self.name, "run": "run-" + self.name, "index": 0}

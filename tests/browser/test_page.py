@@ -108,6 +108,20 @@ async def test_a_refused_action_says_cause_and_cure(page: Page, start: Start) ->
     assert first[:2] == second[:2] == ("runs/run-made/steer", {"text": "Count rows."})
 
 
+async def test_what_was_not_shown_whole_stays_forbidden(page: Page, start: Start) -> None:
+    service = start(MadeThread(40, long=True))
+    service.refusal = {"detail": "The run has ended.", "cure": ""}
+    await page.goto(service.url + THREAD)
+    allow = page.get_by_role("button", name="Allow once")
+    await expect(allow).to_be_disabled()
+    await page.get_by_role("button", name="Refuse…").click()
+    await page.get_by_role("button", name="Refuse", exact=True).click()
+    # What failed can be tried again, and no more than before.
+    await expect(page.locator("#note")).to_contain_text("The run has ended.")
+    await expect(page.get_by_role("button", name="Refuse…")).to_be_enabled()
+    await expect(allow).to_be_disabled()
+
+
 async def test_new_steps_arrive_and_the_place_is_held(page: Page, start: Start) -> None:
     thread = MadeThread(100, asks=False)
     service = start(thread)

@@ -9,14 +9,14 @@ const delta = (kind, sign, what, figure) => el("div.delta" + kind, el("span", {"
 
 export function leftOut(thread, i) {
   const a = thread.activationAt(i), old = a && thread.activationBefore(a);
-  if (!old) return el("p.blank.dim", "Nothing had left the prompt at this step: the thread's first activation is in force.");
+  if (!old) return el("p.blank.dim", "Nothing had left the prompt at this step: the first activation is in force.");
   const {activation, cached, cost} = thread.steps, after = activation.indexOf(a.id), before = after - 1;
   const gone = a.first === null ? [] : thread.between(old.first || 0, a.first - 1).filter(seq => seq !== a.task);
   const replaced = old.observed.filter(id => !a.observed.includes(id)), heirs = Map.groupBy(replaced, id => a.observed.find(one => holds(thread, one, id)) || 0);
   const cuts = Object.entries(thread.details(a.id)?.cuts || {});
   return [el("div.card", el("b", `Activation ${a.id}, because ${causeOf(a)}`),
     after > 0 && el("p.small.num", `Prompt ${int(thread.prompt(before))} → ${int(thread.prompt(after))} tokens.${cached[after] >= 0 ? ` Of the latter ${int(thread.prompt(after) - cached[after])} were not in the cache.` : ""} The step cost ${usd(cost[after])}, the one before it ${usd(cost[before])}.`),
-    el("p.small", "Nothing is lost: the log keeps every message, and the model can open it again by recall.")),
+    el("p.small", "Nothing is lost: the log keeps all of it, and the model can recall it.")),
   heading(`${plural(gone.length, "message")} left the prompt`),
   gone.map(seq => {
     const {by} = thread.whereAt(seq, Math.max(after, 0));

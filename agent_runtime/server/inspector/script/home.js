@@ -87,6 +87,6 @@ export class Found {
     const {hits} = await search(place.q, place.thread);
     this.text = place.q;
     fill(this.list, el("h2", `“${place.q}”: ${plural(hits.length, "message")}`), hits.length ? el("ul.grid", hits.map(hit => el("li", el("a", {href: threadLink(hit.thread_id, {msg: hit.node_id})},
-      el("bdi", hit.title || hit.thread_id), ` #${hit.node_id}`), el("p.small.dim", hit.text)))) : el("p.dim", "No message has these words."));
+      el("bdi", hit.title || hit.thread_id), ` #${hit.node_id}`), el("p.small.dim", hit.text)))) : el("p.dim", "No message has them."));
   }
 }

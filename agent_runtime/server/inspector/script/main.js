@@ -83,8 +83,13 @@ class ThreadView {
   arrived(error) {
     if (view !== this || !this.panes) return;
     if (error && !error.offline) notice(error.told, "bad");
-    this.log.loaded();
-    this.prompt.draw();
+    // What arrives within a frame is drawn once.
+    this.due ||= requestAnimationFrame(() => {
+      this.due = 0;
+      if (view !== this) return;
+      this.log.loaded();
+      this.prompt.draw();
+    });
   }
 
   jump(by, wanted) {
@@ -126,20 +131,20 @@ function changed(error, cause) {
   const off = watch.state === "offline";
   view.side?.enable(!off);
   connection();
-  if (off) return notice(`${cause.message} No connection since ${clock(watch.since)}. What you see is what was there then; trying again in ${Math.ceil((watch.next - Date.now()) / 1000)} s. The run itself is not affected.`, "warn");
+  if (off) return notice(`${cause.message} No connection since ${clock(watch.since)}. Trying again in ${Math.ceil((watch.next - Date.now()) / 1000)} s; the run itself is not affected.`, "warn");
   notice("");
   view.show?.();
 }
 
 function fail(error) {
   const gone = error.status === 404, again = () => { view = null; show(); };
-  fill(byId("main"), el("div.blank", {role: "alert"}, el("h2", gone ? "There is no such thread" : "This cannot be read"), el("p.dim", gone ? "It does not exist, or belongs to someone else." : error.told),
+  fill(byId("main"), el("div.blank", {role: "alert"}, el("h2", gone ? "There is no such thread" : "This cannot be read"), el("p.dim", gone ? "It is gone, or belongs to someone else." : error.told),
     el("div.row", button("Try again", again), el("a", {href: "#/"}, "All threads"))));
   connection("Error", "failed");
 }
 
 async function seek(text) {
-  if (file) return say("A file cannot be searched");
+  if (file) return say("Files cannot be searched");
   if (place.view !== "thread") return goTo("#/search?q=" + encodeURIComponent(text));
   try {
     const {hits} = await search(text, place.thread), hit = hits.find(one => one.node_id < view.log.chosen) || hits[0];

@@ -17,6 +17,8 @@ export class PromptPane {
       tab.onclick = () => this.open(tab);
       tab.onkeydown = event => this.arrow(event);
     }
+    // Kept here, because to ask for it makes the browser lay out the page.
+    this.box.onscroll = () => { this.y = this.box.scrollTop; };
     onFold(() => this.draw());
   }
 
@@ -35,7 +37,7 @@ export class PromptPane {
     const key = [place.step, place.msg, place.tab, place.with, this.thread.count].join(), focused = document.activeElement;
     // Something arrived while a number is being typed: not now.
     if (key === this.key && focused.matches("#panel input")) return;
-    const kept = this.panel.contains(focused) && focused.dataset.k, y = this.box.scrollTop, i = chosenStep(this.thread.count);
+    const kept = this.panel.contains(focused) && focused.dataset.k, i = chosenStep(this.thread.count);
     this.key = key;
     fill(this.title, `What the model saw at step ${int(i + 1)}`);
     for (const tab of this.tabs) {
@@ -45,7 +47,7 @@ export class PromptPane {
     }
     this.panel.setAttribute("aria-labelledby", "tab-" + place.tab);
     fill(this.panel, this.summary(i), place.tab === "left" ? leftOut(this.thread, i) : place.tab === "compare" ? compared(this.thread, i) : this.sections(i));
-    this.box.scrollTop = y;
+    if (this.y) this.box.scrollTop = this.y;
     if (kept) (this.panel.querySelector(`[data-k="${CSS.escape(kept)}"]`) || this.box).focus({preventScroll: true});
   }
 
@@ -54,7 +56,7 @@ export class PromptPane {
     return el("div.sum", el("div.row.wrap.small.num", el("b", `${int(total)} tokens`),
       reported ? s.cached[i] >= 0 && el("span", `${int(s.cached[i])} read from cache, ${int(total - s.cached[i])} new`) : el("span", "counted by the runtime; nothing was reported"),
       el("span.dim", [s.answer[i] >= 0 && `answer ${int(s.answer[i])}`, usd(s.cost[i]), s.ms[i] >= 0 && span(s.ms[i] / 1000), s.retries[i] > 0 && plural(s.retries[i], "retry", "retries")].filter(Boolean).join(" · ")),
-      Math.abs(off) > total / 100 && el("span.dim", {title: "The provider's count and the runtime's differ by this much; the bands are scaled to the provider's."}, `${off > 0 ? "+" : "−"}${int(Math.abs(off))} to our count`)),
+      Math.abs(off) > total / 100 && el("span.dim", {title: "The provider counts so much more or less; the bands are scaled to its count."}, `${off > 0 ? "+" : "−"}${int(Math.abs(off))} to our count`)),
     el("div.bar", {"aria-hidden": "true"}, t.bands(i).map((size, k) => size > 0 && el("i." + BANDS[k], {css: {"flex-grow": size}}))));
   }
 
@@ -66,7 +68,7 @@ export class PromptPane {
     const inside = {
       system: [t.models[t.steps.model[i]] || "", () => loaded(() => [of("system", "context"), this.tools(a)])],
       observed: [a.observed.length ? `${a.observed.length} stand for messages #${first?.first ?? "?"}–#${last?.last ?? "?"}` : "none",
-        () => a.observed.length ? el("ul", a.observed.map(id => this.observation(id))) : el("p.dim.small", "Nothing has left the prompt yet.")],
+        () => a.observed.length ? el("ul", a.observed.map(id => this.observation(id))) : el("p.dim.small", "Nothing has left the prompt.")],
       constraints: ["what the user requires, never condensed", () => this.constraints(a)],
       state: ["task and plan, as of this activation", () => loaded(() => of("state"))],
       raw: [raw.length ? `${plural(raw.length, "message")}, #${raw[0].node}–#${raw.at(-1).node}` : "", () => loaded(() => el("ul", raw.map(row => this.rawRow(row))))],
