@@ -274,6 +274,9 @@ async def _read(question: Question) -> Answer | None:
     # To stderr, because stdout may be a pipe that takes the result.
     say(f"[{hint(question)}, or {LATER}] > ", end="")
     line = await read_line()
+    if not line:
+        # Ctrl-D leaves the cursor behind the prompt.
+        say("")
     if not line or line.strip().lower() == LATER:
         return None
     return parse(question, line)

@@ -43,8 +43,9 @@ def run(args: argparse.Namespace) -> Report:
         for extra in extras:
             found = _totals(_installed(Path(folder, extra), f"[{extra}]"))
             rows.append({"install": f"[{extra}]", **found})
-    heaviest = sorted(base.items(), key=lambda one: -one[1])[:HEAVIEST]
-    rows += [{"table": "default", "package": name, "mb": _mb(size)} for name, size in heaviest]
+    for table, found in (("without litellm", least), ("default", base)):
+        heaviest = sorted(found.items(), key=lambda one: -one[1])[:HEAVIEST]
+        rows += [{"table": table, "package": name, "mb": _mb(size)} for name, size in heaviest]
     smallest = _mb(sum(least.values()))
     return Report("install", rows, [at_most("the smallest installation", smallest, MOST_MB, "MB")])
 

@@ -155,13 +155,15 @@ def test_without_a_terminal_lines_and_commands_are_plain(machine: Machine) -> No
 def test_another_model_continues_and_answers_again(machine: Machine) -> None:
     ended = Reply(calls=(("glob", {}),))
     machine.script = lambda request, n: HELLO if n else ended
-    lines = "Hello\n/model openai/other\n/resume --max-steps 5\n/regenerate\n"
+    lines = "Hello\n/model openai/other\n/resume --max-steps 5\n/regenerate\n/edit -1 is less\n"
     options = ("--thread", "t", "--max-steps", "1", "--workspace", ".")
     done = machine.invoke("chat", *options, stdin=lines)
     assert "With more steps: /resume --max-steps NUMBER" in done.stderr
     assert "agent-runtime resume" not in done.stderr
     models = [one.json["model"] for one in machine.server.requests]
-    assert models == ["test-model", "other", "other"]
+    assert models == ["test-model", "other", "other", "other"]
+    # A text may begin as an option does.
+    assert _asked(machine)[-1] == "-1 is less"
 
 
 def test_nothing_is_to_be_continued_where_nothing_was_said(machine: Machine) -> None:

@@ -13,6 +13,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
+from agent_runtime import Question, Runtime, Settings
+from agent_runtime.cli import answer_prompt
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.delegation.assignment import PROTOCOL
@@ -248,6 +252,21 @@ def test_a_question_at_a_terminal_can_be_deferred(machine: Machine) -> None:
         terminal.type("red")
         terminal.process.wait(timeout=60)
     assert terminal.process.returncode == 0
+
+
+async def test_the_end_of_the_input_ends_the_row_of_the_prompt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def ended() -> str:
+        return ""
+
+    monkeypatch.setattr(answer_prompt, "read_line", ended)
+    question = Question(
+        "q", "thread", "run", "text", "c", "Which colour?", (), "", {}, {}, "", "open", {}, 0, 0
+    )
+    async with Runtime.open(Settings()) as runtime:
+        assert not await answer_prompt.ask_all(runtime, [question])
+    assert capsys.readouterr().err.endswith("> \n")
 
 
 def test_an_unknown_run_question_or_rule_is_reported(machine: Machine) -> None:

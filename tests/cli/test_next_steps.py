@@ -60,7 +60,13 @@ CLASSES = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
     if issubclass(kind, errors.ModelError | errors.StoreError | errors.ConfigError)
-    or kind in (errors.PromptTooLarge, errors.InvariantError, errors.UnsupportedTask)
+    or kind
+    in (
+        errors.PromptTooLarge,
+        errors.InvariantError,
+        errors.UnsupportedTask,
+        errors.McpServerFailed,
+    )
 ]
 
 

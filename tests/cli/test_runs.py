@@ -146,8 +146,8 @@ def test_files_are_attached_and_shown(machine: Machine) -> None:
     assert done.exit_code == 0, done.stderr
     body = machine.server.requests[0].body.decode()
     assert "The sea is blue." in body and url in body
-    told = "the model does not see cat.png: the model does not take such files"
-    assert told in done.stderr and done.stderr.count("cat.png") == 1
+    shown = "the model does not see cat.png: the model does not take such files"
+    assert shown in done.stderr and done.stderr.count("cat.png") == 1
 
     shown = machine.invoke("show", "t").stdout
     assert "[file: notes.txt (document, text/plain, 16 bytes) upload:" in shown

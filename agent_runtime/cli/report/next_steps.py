@@ -99,6 +99,7 @@ BY_ERROR: Mapping[str, tuple[str, ...]] = {
         "Then: agent-runtime resume {run}",
     ),
     "ConfigError": ("When that is corrected: agent-runtime resume {run}",),
+    "McpServerFailed": ("Without MCP servers: give --no-mcp as well.",),
     "InvalidFile": ("Give another file: agent-runtime run TASK --attach PATH",),
     "InvalidExport": ("Export the thread again: agent-runtime threads export THREAD",),
     # Not "check the database", as for the others of the store: it works.
@@ -143,6 +144,7 @@ IN_CHAT: Mapping[str, tuple[str, ...]] = {
     "UnsupportedTask": ("By a language model: /model NAME, then /resume",),
     "InvalidFile": ("Give another file by /attach PATH, and say the line again.",),
     "RunCancelled": _CONTINUE,
+    "McpServerFailed": ("Without MCP servers: start the chat again with --no-mcp.",),
     "QuestionsOpen": ("/resume asks them.",),
 }
 """In a chat, by stop reason and by the name of an error's class; `_SLASHES` says the others."""
