@@ -187,13 +187,13 @@ def test_the_users_lines_are_dropped_last() -> None:
 
 
 def test_the_users_words_are_shortened_by_sentences() -> None:
-    told = "I moved to the flat in Harrow Lane 12 in May."
-    text = f"User: {'That is all very nice to hear and I thank you so much. ' * 5}{told}"
+    fact = "I moved to the flat in Harrow Lane 12 in May."
+    text = f"User: {'That is all very nice to hear and I do thank you. ' * 5}{fact}"
     line = ObservationLine("2026-11-01 09:00", "important", text, 1, by_user=True)
     parts = chain([ObservationNotes((line, *work(n).lines)) for n in range(2)])
     notes = condense_by_rule(parts, 160)
     (said,) = {one.text for one in notes.lines if one.by_user}
-    assert said.startswith("User: ") and told in said and len(said) < len(text)
+    assert said.startswith("User: ") and fact in said and len(said) < len(text)
 
 
 async def test_notes_that_cannot_be_condensed_are_refused_and_archived() -> None:

@@ -1,4 +1,4 @@
-"""What a call is told as in notes: its arguments, without contents that say little."""
+"""How notes name a call: by its arguments, without contents that say little."""
 
 from __future__ import annotations
 
