@@ -196,7 +196,11 @@ def test_of_a_chat_the_answers_keep_what_they_tell() -> None:
         f"{filler * 12}The ferry to Norderoog leaves pier {n} at {n}:40. {filler * 6}"
         for n in range(10, 18)
     ]
-    asked = [user(f"Which boat is it on day {n}, and what else is there to do?") for n in range(8)]
+    # Longer than a short answer, before which a slot keeps what the agent said.
+    more = "and what else is there to do for two people who like to walk and have not been there?"
+    asked = [
+        user(f"Which boat is the one that we should take on day {n}, {more}") for n in range(8)
+    ]
     chat = [one for pair in zip(asked, map(agent, answers), strict=True) for one in pair]
     notes = anyio.run(RuleObserver().observe, ObserverInput(tuple(entries(*chat)))).notes
     assert notes is not None
