@@ -53,7 +53,9 @@ QUIET = ObserverInput((exchange(2, "port: 8080\n" * 20),))
 async def observer(script: Any, **options: Any) -> tuple[ModelObserver, ScriptedModel]:
     """Return an Observer of a scripted model, and the model."""
     names = ("window", "delay", "name", "price")
-    given = {"price": PRICE} | {key: options.pop(key) for key in names if key in options}
+    given: dict[str, Any] = {"price": PRICE} | {
+        key: options.pop(key) for key in names if key in options
+    }
     model = ScriptedModel(script, **given)
     options = {"timeout": 600.0, "wait": 0.0} | options
     return ModelObserver(model, await model.info(), **options), model

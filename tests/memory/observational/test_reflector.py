@@ -186,6 +186,24 @@ def test_the_users_lines_are_dropped_last() -> None:
     assert "Found cause 0 of it" not in str(notes)
 
 
+def test_a_line_speaks_for_the_user_by_its_node_and_not_by_its_words() -> None:
+    by_agent = ObservationLine("", "important", "User can't see the button.", node=3)
+    continued = ObservationLine("", "important", "and none on Sundays", node=1, by_user=True)
+    assert not by_agent.speaks_for_user
+    assert continued.speaks_for_user
+    assert ObservationLine("", "important", "User: an older line").speaks_for_user
+
+
+def test_the_users_words_are_shortened_by_sentences() -> None:
+    fact = "I moved to the flat in Harrow Lane 12 in May."
+    text = f"User: {'That is all very nice to hear and I do thank you. ' * 5}{fact}"
+    line = ObservationLine("2026-11-01 09:00", "important", text, 1, by_user=True)
+    parts = chain([ObservationNotes((line, *work(n).lines)) for n in range(2)])
+    notes = condense_by_rule(parts, 160)
+    (said,) = {one.text for one in notes.lines if one.by_user}
+    assert said.startswith("User: ") and fact in said and len(said) < len(text)
+
+
 async def test_notes_that_cannot_be_condensed_are_refused_and_archived() -> None:
     rules = tuple(
         ObservationLine(

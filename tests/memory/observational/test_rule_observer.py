@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from agent_runtime.memory.observational.observer.rules import LEAST, NoteExtract
 from agent_runtime.memory.observational.observer.sentences import (
     error_lines,
     exit_code,
+    gist,
     sentences,
     verb_of,
 )
@@ -164,6 +166,47 @@ def test_a_too_long_statement_keeps_its_ends_and_names_its_node() -> None:
     assert "Last words." in text_of(notes)
     assert "[...]" in text_of(notes)
     assert {line.node for line in notes.lines if "words." in line.text} == {2}
+
+
+def test_of_a_statement_what_it_tells_stays_before_what_it_asks() -> None:
+    text = (
+        "[2023/01/10 08:40] I'm looking for some ideas for the weekend. By the way, I just got a "
+        "place in the Harrow Lane choir. Could you suggest something nice to do? Never book "
+        "anything on a Sunday. Do you have any other thoughts on what might be fun to try?"
+    )
+    assert gist(text, 100) == (
+        "[2023/01/10 08:40] [...] By the way, I just got a place in the Harrow Lane choir. [...] "
+        "Never book anything on a Sunday. [...]"
+    )
+    assert gist(text, 1000) == text
+    assert gist("x" * 300, 100).startswith("xxx") and len(gist("x" * 300, 100)) < 120
+
+
+@given(st.text("ab1A.?!。 \n", max_size=400), st.integers(1, 200))
+@settings(max_examples=60, deadline=None)
+def test_a_shortened_statement_has_only_its_own_words(text: str, chars: int) -> None:
+    parts = ["".join(part.split()) for part in gist(text, chars).split("[...]")]
+    assert all(part in "".join(text.split()) for part in parts)
+    assert sum(map(len, parts)) <= chars
+
+
+def test_of_a_chat_the_answers_keep_what_they_tell() -> None:
+    filler = "It is nice to hear that, and there is a lot that one may do there. "
+    answers = [
+        f"{filler * 12}The ferry to Norderoog leaves pier {n} at {n}:40. {filler * 6}"
+        for n in range(10, 18)
+    ]
+    # Longer than a short answer, before which a slot keeps what the agent said.
+    more = "and what else is there to do for two people who like to walk and have not been there?"
+    asked = [
+        user(f"Which boat is the one that we should take on day {n}, {more}") for n in range(8)
+    ]
+    chat = [one for pair in zip(asked, map(agent, answers), strict=True) for one in pair]
+    notes = anyio.run(RuleObserver().observe, ObserverInput(tuple(entries(*chat)))).notes
+    assert notes is not None
+    # The last answer is a slot: the user may answer it next.
+    assert all(f"leaves pier {n} at {n}:40." in text_of(notes) for n in range(10, 17))
+    assert count_text(render_notes(notes)) < 0.4 * sum(map(count_text, answers))
 
 
 def test_if_even_that_does_not_fit_the_nodes_are_named() -> None:

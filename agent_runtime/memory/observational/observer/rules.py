@@ -13,15 +13,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import cast
 
 import anyio.lowlevel
 
 from agent_runtime.memory.observational.ledgers import ledger_of_nodes
 from agent_runtime.memory.observational.observer.base import ObserverInput, ObserverResult
-from agent_runtime.memory.observational.observer.select import STATEMENT, NoteItem, select_notes
+from agent_runtime.memory.observational.observer.described import described, values
+from agent_runtime.memory.observational.observer.select import (
+    STATEMENT,
+    ItemKind,
+    NoteItem,
+    select_notes,
+)
 from agent_runtime.memory.observational.observer.sentences import (
     LEFT_OUT,
     SAID_CHARS,
@@ -40,7 +45,6 @@ from agent_runtime.memory.observational.observer.sentences import (
     weight_of,
     words,
 )
-from agent_runtime.memory.observational.observer.slots.changes import script_of
 from agent_runtime.memory.observational.observer.slots.extract import (
     is_short,
     observed,
@@ -96,10 +100,6 @@ _DEFINING = words(
 _LIKE_NOTES = re.compile(
     r"\d\d:\d\d\s+!|!!|\b(?:user|human|runtime|system|assistant)\s*:|^(?:task|next|seen)\s*:",
     re.IGNORECASE,
-)
-# Arguments that hold contents, which a line about the call leaves out.
-_TEXT_KEYS = words(
-    "content new_string old_string new_str old_str new old file_text text body patch todos edits"
 )
 
 
@@ -189,6 +189,7 @@ class NoteExtractor:
         self._items: list[NoteItem] = []
         self._runs: list[tuple[int, _Run]] = []
         self._run: _Run | None = None
+        self._told: set[str] = set()
         self._own: Counter[str] = Counter()
         self._spread: Counter[str] = Counter()
         self._errors: dict[str, NoteItem] = {}
@@ -277,24 +278,24 @@ class NoteExtractor:
             return
         self._next = "" if final or not said else said[-1]
         weighed = [(*weight_of(sentence), sentence) for sentence in said]
-        if final and weighed and not any(weight for weight, _, _ in weighed):
-            # No pattern matches, as in other languages: take its beginning and its end.
-            weighed[0] = (1, *weighed[0][1:])
-            weighed[-1] = (1, *weighed[-1][1:])
         informative = sorted((w for w in weighed if w[0] > 0), key=lambda w: -w[0])
         chosen = {id(one) for one in informative[: 8 if final else 3]}
-        more = (
-            telling([one[2] for one in weighed if id(one) not in chosen], SPOKEN) if final else ()
-        )
+        others = [one[2] for one in weighed if id(one) not in chosen]
+        more = telling(others, SPOKEN) if final else frozenset[str]()
+        # No pattern matches, as in other languages: then these are all that is known of it.
+        kind: ItemKind = "said" if chosen else "conclusion"
         for one in weighed:
+            if one[2] in self._told:
+                continue
             if id(one) in chosen:
+                self._told.add(one[2])
                 self._add(NoteItem(at, seq, "conclusion", one[1], (_quoted(one[2]),)))
             elif one[2] in more:
-                text = _quoted(shorten(one[2], SAID_CHARS))
-                self._add(NoteItem(at, seq, "said", "info", (text,)))
+                self._told.add(one[2])
+                self._add(NoteItem(at, seq, kind, "info", (_quoted(shorten(one[2], SAID_CHARS)),)))
 
     def _called(self, at: str, seq: int, call: ToolCall, result: ToolResult) -> None:
-        text, own = _described(call)
+        text, own = described(call)
         verb = verb_of(call.name, text)
         if call.name == ASK_USER and result.outcome == "ok":
             said = answer_text(str(call.arguments.get("question", "")), result.text)
@@ -359,7 +360,7 @@ class NoteExtractor:
         return run
 
     def _planned(self, at: str, seq: int, call: ToolCall) -> None:
-        text = one_line("\n".join(_values(call.arguments)))
+        text = one_line("\n".join(values(call.arguments)))
         if text:
             self._own.update(set(_names(text)))
             item = NoteItem(at, seq, "plan", "info", (f"Plan: {shorten(text, 900)}",))
@@ -397,7 +398,7 @@ class NoteExtractor:
             f"{shorten(what, 80)} {how}: {shorten(last, 120)}",
             f"{shorten(what, 240)} {how}: {shorten(' | '.join(shown), 900)}",
         )
-        named = dict.fromkeys(_names(f"{_described(call)[1]}\n{' '.join(wrong)}"))
+        named = dict.fromkeys(_names(f"{described(call)[1]}\n{' '.join(wrong)}"))
         item = NoteItem(at, seq, "error", "important", forms, self._unlisted(named))
         self._errors[key] = item
         self._add(item)
@@ -476,34 +477,3 @@ def _names(text: str) -> Iterator[str]:
             and not (plain[0] == "/" and plain.count("/") == 1)
         ):
             yield plain
-
-
-def _values(value: object) -> Iterator[str]:
-    """Yield the texts and numbers of a JSON value in order, at any depth."""
-    # Not recursive: arguments of a model may be nested deeper than Python allows.
-    stack = [value]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, dict):
-            stack += reversed(list(cast("dict[str, object]", one).values()))
-        elif isinstance(one, list | tuple):
-            stack += reversed(cast("Sequence[object]", one))
-        elif isinstance(one, str | int | float) and not isinstance(one, bool):
-            yield str(one)
-
-
-def _described(call: ToolCall) -> tuple[str, str]:
-    """Return a call's arguments, shortened and whole."""
-    if call.raw is not None:
-        return shorten(one_line(call.raw), 400), call.raw
-    short: list[str] = []
-    # What a shell runs says it; what a model adds, such as a description, says it again.
-    if script := script_of(call.name, call.arguments):
-        return one_line(script[:800])[:400], "\n".join(_values(call.arguments))
-    for key, value in call.arguments.items():
-        if isinstance(value, str) and (key not in _TEXT_KEYS or len(call.arguments) == 1):
-            short.append(one_line(value.split("\n", 1)[0])[:400])
-        elif isinstance(value, int | float) and not isinstance(value, bool) and key.endswith("id"):
-            short.append(str(value))
-    whole = "\n".join(_values(call.arguments))
-    return " ".join(filter(None, short)) or shorten(one_line(whole), 160), whole

@@ -188,8 +188,7 @@ def _lines(
     names = {"user": "The user also wrote", "error": "There were also errors in"}
     for kind, seqs in dropped.items():
         text = f"{names[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
-        # Not critical: reflections would keep each for ever, and what binds is a constraint.
-        lines.append(ObservationLine("", "important", text))
+        lines.append(ObservationLine("", "critical" if kind == "user" else "important", text))
     for item in selected:
         lines += _lines_of(item)
     return tuple(lines)

@@ -6,6 +6,7 @@ the log, and what matters most (the user's own words, and errors) does not depen
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -191,17 +192,19 @@ def gist(text: str, chars: int) -> str:
     return f"{stamp}{shown.lstrip()}{end.rstrip()}"
 
 
-def _density_among(said: Sequence[str]) -> Callable[[str], float]:
+def _density_among(among: Sequence[str]) -> Callable[[str], float]:
     """Return how much a sentence tells for its length.
 
     Names, numbers and what is quoted or rare among the others tell most.
     """
-    often = Counter(word for one in said for word in set(_TOLD.findall(one.lower())))
+    often = Counter(word for one in among for word in set(_TOLD.findall(one.lower())))
 
     def density(sentence: str) -> float:
-        told = set(_TOLD.findall(sentence.lower()))
+        said = set(_TOLD.findall(sentence.lower()))
         named = len(set(_NAMED.findall(sentence)))
-        return (sum(1 / often[word] for word in told) + 2 * named) / (len(sentence) + 40)
+        # Exact in any order, since that of a set differs between processes.
+        rare = math.fsum(1 / often[word] for word in said)
+        return (rare + 2 * named) / (len(sentence) + 40)
 
     return density
 

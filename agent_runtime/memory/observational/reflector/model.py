@@ -85,7 +85,7 @@ class ModelReflector:
         thread: whose notes it condenses; threads take turns where a rate limit makes them wait.
         zone: the time zone of the times that it reads and writes.
         temperature: None for the model's default.
-        batches: whether what is not needed yet is condensed at the price of batches.
+        batches: whether to ask at the price of batches while observations are within R.
     """
 
     model: Model
@@ -182,7 +182,7 @@ class _Attempts:
         self.rejected = ""
         self._output = reflector.most_output
         self._reasoning: Effort | None = None
-        # Within R what is condensed is not needed yet.
+        # Within R the result is not needed yet.
         early = reflector.batches and reflection.room
         self._service = cheaper_service(reflector.info) if early else ""
         self._following: tuple[PromptMessage, ...] = ()
