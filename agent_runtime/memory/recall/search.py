@@ -149,7 +149,7 @@ async def retrieve(
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
     nodes = {place[:2] for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
-    ranked: Mapping[_Place, float] = scores
+    ranked: Mapping[_Place, float] = {**scores}
     if reach:
         ranked = rank_in_context(
             query, scores, outlines, adds=embedded is not None, now=now, zone=zone
