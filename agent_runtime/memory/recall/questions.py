@@ -1,4 +1,4 @@
-"""How much of a message asks: what is looked for is mostly told, and the question stands before it."""
+"""How much of a message asks: an answer is more often looked for than a question."""
 
 from __future__ import annotations
 

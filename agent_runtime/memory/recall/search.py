@@ -53,8 +53,8 @@ SHORT = 300
 """Messages of this many tokens get nothing from their neighbours; shorter ones get more."""
 SESSION_GAP = 3600.0
 """A pause of this many seconds ends a conversation; messages across it are not neighbours."""
-ASKED = 0.6
-"""Factor of a short message that only asks."""
+ASKED, ASKING = 0.5, 60
+"""Factor of a very short message that only asks; those of this many tokens also tell something."""
 OWN_WORDS = 1.5
 """Factor of the user's own messages if the query is about the user."""
 NAMED_DATE = 1.0
@@ -149,7 +149,7 @@ async def retrieve(
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
     nodes = {place[:2] for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
-    ranked: Mapping[_Place, float] = scores
+    ranked: Mapping[_Place, float] = {**scores}
     if reach:
         ranked = rank_in_context(
             query, scores, outlines, adds=embedded is not None, now=now, zone=zone
@@ -163,9 +163,9 @@ async def retrieve(
     places = filter(is_wanted, _best_first(ranked))
     first = list(itertools.islice(places, 2 * max(limit, READ)))
     if reach:
-        asked = await _asked(store, first)
-        ranked = {one: ranked[one] * asked.get(one, 1.0) for one in first}
-        first = list(_best_first(ranked))
+        asked = await _asked(store, first, {one[:2]: one.tokens for one in outlines})
+        ranked = {**ranked, **{one: ranked[one] * factor for one, factor in asked.items()}}
+        first = list(_best_first({one: ranked[one] for one in first}))
     if fitting is not None and not await is_covered(store, query, first):
         # By the query as it is: so the nearness of messages to each other was measured.
         near = (await _similarities(store, *embedded, thread_id)) if embedded else {}
@@ -173,20 +173,20 @@ async def retrieve(
         if nearest < fitting.least_similarity:
             return []
     if own is not None:
-        more = () if reach else places
-        first = await _of_users(store, itertools.chain(first, more), limit, own)
+        first = await _of_users(store, itertools.chain(first, places), limit, own)
     return [SearchHit(*place, ranked[place]) for place in first[: max(limit, 0)]]
 
 
-async def _asked(store: UserStore, places: Sequence[_Place]) -> dict[_Place, float]:
+async def _asked(
+    store: UserStore, places: Sequence[_Place], tokens: Mapping[tuple[str, int], int]
+) -> dict[_Place, float]:
     """Return the factors of short messages by how much of them asks."""
     messages = {place[:2]: place for place in places if place[2] is None}
-    bodies = await store.log.short_bodies(messages, tokens=SHORT)
-    shares = {
-        messages[address]: share_asked(searchable(decode_message(body)))
-        for address, body in bodies.items()
-    }
-    return {place: 1 - (1 - ASKED) * share for place, share in shares.items()}
+    factors: dict[_Place, float] = {}
+    for address, body in (await store.log.short_bodies(messages, tokens=ASKING)).items():
+        share = share_asked(searchable(decode_message(body))) * (1 - tokens[address] / ASKING)
+        factors[messages[address]] = 1 - (1 - ASKED) * share
+    return factors
 
 
 async def _of_users(

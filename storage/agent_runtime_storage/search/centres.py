@@ -29,7 +29,7 @@ class _Kept(NamedTuple):
 
 
 class KeptCentres:
-    """The centres of each database by owner, model, thread and source; those of few are not kept."""
+    """The centres of each database by owner, model, source and thread, each for ten minutes."""
 
     _of_drivers: ClassVar[WeakKeyDictionary[Driver, KeptCentres]] = WeakKeyDictionary()
 

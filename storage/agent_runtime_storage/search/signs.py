@@ -1,4 +1,4 @@
-"""Signs of vectors: which vectors are likely to be near a query, told by a bit of each number.
+"""Signs of vectors: a bit of each number shows which vectors are likely to be near a query.
 
 A database holds the signs in blocks of hundreds.  Comparing them here takes a tenth of what SQLite
 takes for a function call and a sorted row for each vector.
@@ -82,7 +82,7 @@ class Candidates:
         """Return the vectors whose signs differ least from the query's, in JSON.
 
         Args:
-            most: how many, beside those without signs and those that are as likely as the last.
+            most: how many; those without signs and those as likely as the last come in addition.
         """
         groups: Groups = defaultdict(list)
         waiting = self._waiting
@@ -136,7 +136,7 @@ class Candidates:
             for column in range(len(asked)):
                 into += numpy.bitwise_count(held[:, column] ^ asked[column])
             start += len(held)
-        # How many differ in at most so many signs.
+        # For each number of signs, how many vectors differ in at most as many.
         totals = numpy.cumsum(numpy.bincount(distances))
         limit = int(numpy.searchsorted(totals, most))
         # With all that are as likely as the last one, unless the signs tell nothing.

@@ -7,6 +7,7 @@ many (see `nearest_vectors` in its migrations).
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import sys
@@ -170,7 +171,7 @@ class SqlVectors:
         encoded = orjson.dumps(starts).decode()
         rows = await self._scope.read("sampled_vectors", **of_source, starts=encoded)
         # Places without a vector of their own have that of the next.
-        stored = dict.fromkeys(value for (value,) in rows if value is not None)
+        stored = [value for value, _ in itertools.groupby(one for (one,) in rows) if value]
         centre = centre_of([_decode(value) for value in stored])
         if centre is not None and len(stored) >= SAMPLE // 2:
             kept.put(key, centre)

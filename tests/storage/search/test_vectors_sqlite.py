@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import re
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import orjson
 import pytest
 
 from agent_runtime_storage import (
@@ -182,6 +184,115 @@ async def test_signs_choose_candidates_that_are_ranked_exactly(
     await user.vectors.upsert(MODEL, [item])
     [first] = await user.vectors.nearest(MODEL, query, limit=1)
     assert (first.source_id, first.similarity) == (exact[0].source_id, pytest.approx(1))
+
+
+async def _in_blocks_and_waiting(driver: SqliteDriver) -> tuple[list[tuple[str, int, int]], int]:
+    """Return the vectors in blocks, and how many wait; check that both together are all, once."""
+    stored = {
+        (str(thread), int(source_id), int(part)): bytes(signs)
+        for thread, source_id, part, signs in await driver.read(
+            "SELECT thread_id, source_id, part, signs FROM vectors", {}
+        )
+    }
+    rows = await driver.read(
+        "SELECT thread_id, keys, signs, first, last FROM vector_blocks ORDER BY thread_id, first",
+        {},
+    )
+    held: dict[tuple[str, int, int], bytes] = {}
+    ends: dict[str, int] = {}
+    for thread, keys, signs_, first, last in rows:
+        assert first > ends.get(thread, -1)
+        ends[thread] = last
+        for number, (source_id, part) in enumerate(struct.iter_unpack(">qi", keys)):
+            assert first <= source_id <= last
+            assert (thread, source_id, part) not in held
+            held[thread, source_id, part] = signs_[16 * number : 16 * number + 16]
+    waiting = {
+        (str(thread), int(source_id), int(part)): bytes(signs_)
+        for thread, source_id, part, signs_ in await driver.read(
+            "SELECT thread_id, source_id, part, signs FROM waiting_vectors", {}
+        )
+    }
+    assert not held.keys() & waiting.keys()
+    assert held | waiting == stored
+    return list(held), len(waiting)
+
+
+async def test_each_vector_is_in_one_block_or_waits_whatever_is_written(
+    migrated: SqliteDriver,
+) -> None:
+    user, draw = SqlStore(migrated).of("ann"), random.Random(3)
+    vectors = _clustered(draw, 60)
+    for thread in ("t1", "t2"):
+        await user.threads.ensure(thread)
+    largest, seen = 0, 0
+    for step in range(12):
+        thread = draw.choice(("t1", "t1", "t2"))
+        first = draw.choice((seen, seen, seen, draw.randrange(seen + 1)))
+        items = [
+            VectorItem(thread, "message", first + n // 3, draw.choice(vectors), n % 3)
+            for n in range(draw.choice((6, 90, 300)))
+        ]
+        await user.vectors.upsert(MODEL, items)
+        seen = max(seen, first + len(items) // 3)
+        if step % 4 == 3:
+            gone = [draw.randrange(seen) for _ in range(3)]
+            await user.vectors.delete(thread, source="message", source_ids=gone)
+        held, _ = await _in_blocks_and_waiting(migrated)
+        largest = max(largest, len(held))
+        hits = await user.vectors.nearest(MODEL, vectors[0], limit=10_000, thread_id=thread)
+        [(number,)] = await migrated.read(
+            "SELECT count(*) FROM vectors WHERE thread_id = :thread", {"thread": thread}
+        )
+        assert len(hits) == number
+    assert largest > 300
+
+
+async def test_blocks_of_a_deleted_thread_are_gone(migrated: SqliteDriver) -> None:
+    user = SqlStore(migrated).of("ann")
+    await user.threads.ensure("t1")
+    items = [
+        VectorItem("t1", "message", n, v) for n, v in enumerate(_clustered(random.Random(4), 70))
+    ]
+    await user.vectors.upsert(MODEL, items)
+    assert (await _in_blocks_and_waiting(migrated))[1] == 0
+
+    await user.upkeep.delete_thread("t1")
+
+    assert await _in_blocks_and_waiting(migrated) == ([], 0)
+
+
+def test_signs_in_blocks_rank_as_one_by_one() -> None:
+    draw = random.Random(6)
+    query = draw.randbytes(16)
+    rows: list[tuple[object, ...]] = []
+    distances: dict[tuple[str, int], int] = {}
+    for block in range(9):
+        held = [draw.randbytes(16) for _ in range(draw.randrange(1, 90))]
+        keys = b"".join(struct.pack(">qi", 100 * block + n, 0) for n in range(len(held)))
+        rows.append((f"t{block % 2}", "message", keys, b"".join(held), None))
+        for n, one in enumerate(held):
+            distances[f"t{block % 2}", 100 * block + n] = _differing(one, query)
+    for n in range(30):
+        one = draw.randbytes(16)
+        distances["t0", 5000 + n] = _differing(one, query)
+        rows.append(("t0", "message", 5000 + n, 0, distances["t0", 5000 + n]))
+    rows.append(("t1", "message", 9000, 2, None))
+    wanted = sorted(distances.values())
+
+    for most in (1, 20, 100):
+        found = orjson.loads(signs.Candidates(rows).likeliest(query, most))
+
+        assert ["t1", "message", 2, [9000]] in found
+        likely = {(t, n) for t, _, part, ids in found for n in ids if part == 0}
+        limit = wanted[most - 1]
+        nearer = {key for key, distance in distances.items() if distance < limit}
+        assert nearer <= likely <= {key for key, distance in distances.items() if distance <= limit}
+        assert most <= len(likely) <= 2 * most
+
+
+def _differing(one: bytes, other: bytes) -> int:
+    return (int.from_bytes(one) ^ int.from_bytes(other)).bit_count()
 
 
 async def test_vectors_without_signs_are_found_and_get_them(
