@@ -27,7 +27,7 @@ from benchmarks.proof.simulated.worlds import run_worlds
 
 SHARE = 20
 SHOWN = 5
-SAID_EVERY = 500
+SAID_EVERY = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
