@@ -118,8 +118,7 @@ async def _insert(
             "AND id IN (SELECT run_id FROM queue WHERE user_id = :user AND state = 'working')"
         )
     statements = [
-        Statement(text, {**values, "user": USER} if ":user" in text else values)
-        for text in ordered
+        Statement(text, {**values, "user": USER} if ":user" in text else values) for text in ordered
     ]
     if working:
         statements[-1] = Statement(ordered[-1], {"user": USER})

@@ -17,9 +17,7 @@ _SETTLE_SECONDS = 1.1
 """After this time a connection of Postgres reports with its next transaction."""
 _TOUCHED = 16
 """Reads at once, so that each connection of the pool has another transaction."""
-_PAGES = (
-    "SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()"
-)
+_PAGES = "SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()"
 _steps = [0]
 
 

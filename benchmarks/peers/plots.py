@@ -27,9 +27,7 @@ COLOURS = (
 BAR = 22
 
 
-def lines(
-    title: str, unit: str, series: Mapping[str, Points], *, across: str = "steps"
-) -> str:
+def lines(title: str, unit: str, series: Mapping[str, Points], *, across: str = "steps") -> str:
     """Return lines over steps, both axes logarithmic; the first series is drawn bold.
 
     Args:
@@ -95,9 +93,7 @@ class _Scale:
         return [one for one in found if self.low <= one <= self.high]
 
 
-def _axes(
-    across: _Scale, up: _Scale, steps: Sequence[float], names: tuple[str, str]
-) -> list[str]:
+def _axes(across: _Scale, up: _Scale, steps: Sequence[float], names: tuple[str, str]) -> list[str]:
     drawn = [
         _text(LEFT - 8, TOP - 12, names[1], "end"),
         _text(WIDTH - RIGHT, HEIGHT - 12, names[0], "end"),

@@ -6,8 +6,8 @@ calls of the database that are slow, lost, late or written without an answer; a 
 restarts with another clock; words of new work that are lost; cancels, sweeps and retries.
 
 What is real: the worker (`Worker.work`), the keeper of leases, the start of schedules, the store and
-all of its SQL, on SQLite in memory.  What is simulated: time, processes, the network, and what a run
-does between its commits.  A judge watches each batch that is written (see `simulated.judge`).
+its SQL, on SQLite in memory.  What is simulated: time, processes, the network, and what a run does
+between its commits.  A judge watches each batch that is written (see `simulated.judge`).
 """
 
 from __future__ import annotations

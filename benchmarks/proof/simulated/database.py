@@ -192,9 +192,7 @@ class _Signals(Signals):
         super().__init__()
         self._database, self._process = database, process
 
-    def announce(
-        self, topic: str, news: Callable[[], Sequence[object]] | None = None
-    ) -> None:
+    def announce(self, topic: str, news: Callable[[], Sequence[object]] | None = None) -> None:
         """Forward only the word of new work: nobody follows a thread here."""
         del news
         if topic == WORK:

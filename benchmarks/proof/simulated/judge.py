@@ -149,7 +149,7 @@ class Judge:
                 getattr(self, f"_{name}")(process, statement.params, found)
         if idle or self._count % self.sampled:
             return
-        if (bad := self.database.query(_INCONSISTENT)):
+        if bad := self.database.query(_INCONSISTENT):
             [(run, state, status)] = bad
             self.say(f"{run} is {state} in the queue and {status}")
 

@@ -52,9 +52,7 @@ class Picks:
         return ""
 
 
-def possible_picks(
-    rows: Sequence[Candidate], claim: Mapping[str, Any], now: float
-) -> Picks:
+def possible_picks(rows: Sequence[Candidate], claim: Mapping[str, Any], now: float) -> Picks:
     """Return what a pick may take.
 
     Args:

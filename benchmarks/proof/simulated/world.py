@@ -1,4 +1,4 @@
-"""A world: workers, their faults, and the runs that people and schedules enqueue, all by one seed."""
+"""A world: workers, their faults, and what people and schedules enqueue, all by one seed."""
 
 from __future__ import annotations
 
