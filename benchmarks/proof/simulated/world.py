@@ -184,7 +184,7 @@ class World:
                     break
             judge.conclude()
         except Hopeless:
-            judge.say("the world was given up")
+            judge.problems.append("the world was given up")
         finally:
             self.scheduler.close()
             database.seen = database.before = None

@@ -240,7 +240,7 @@ async def test_a_sweep_that_takes_a_run_from_a_dead_worker_counts_as_a_takeover(
     for _ in range(3):
         [picked] = await pick(store, owner=worker)
         found.append(picked.takeovers)
-        # By the worker itself, when it goes on with what it has picked.
+        # As the worker does when it resumes what it has picked.
         mine = await user.runs.take_lease("r1", worker, seconds=60.0, replaces=picked.lease.epoch)
         swept = await user.runs.take_lease("r1", sweeper, seconds=60.0, replaces=mine.epoch)
         await stop(user, swept, Finish("suspended", "interrupted"))
