@@ -12,6 +12,7 @@ AXES = ("threads", "messages", "users", "at work", "waiting")
 FAR = 4e9
 """No lease of these rows expires."""
 INDEXED = 500
+PICKED = 40
 
 
 def owner_of(number: int) -> LeaseOwner:
@@ -29,6 +30,9 @@ async def grow(store: Store, driver: Driver, axis: str, begun: int, size: int) -
     """Write what is missing between two sizes; with the first also what is measured."""
     if begun == 0:
         await _begin(store)
+    if axis not in ("threads", "messages"):
+        # What is picked while it is measured.
+        await _insert(driver, 0, PICKED, users=False, state="waiting", prefix=f"w{size}-")
     match axis:
         case "threads":
             await _insert(driver, begun, size, users=False, state="")
@@ -40,8 +44,6 @@ async def grow(store: Store, driver: Driver, axis: str, begun: int, size: int) -
             await _insert(driver, begun, size, users=True, state="waiting")
         case "at work":
             await _insert(driver, begun, size, users=False, state="working")
-            if begun == 0:
-                await _insert(driver, 0, 100, users=False, state="waiting", prefix="w")
         case _:
             await _insert(driver, begun, size, users=False, state="waiting")
 

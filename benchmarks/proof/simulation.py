@@ -5,9 +5,9 @@ schedules, and faults: processes that die, stop and go on, drain or are replaced
 calls of the database that are slow, lost, late or written without an answer; a database that
 restarts with another clock; words of new work that are lost; cancels, sweeps and retries.
 
-What is real: the worker (`Worker.work`), the keeper of leases, the start of schedules, the store
-and its SQL, on SQLite in memory.  What is simulated: time, processes, the network, and what a run does
-between its commits.  A judge watches each batch that is written (see `simulated.judge`).
+What is real: the worker (`Worker.work`), the keeper of leases, the start of schedules, the store,
+and its SQL on SQLite in memory.  What is simulated: time, processes, the network, and what a run
+does between its commits.  A judge watches each batch that is written (see `simulated.judge`).
 """
 
 from __future__ import annotations

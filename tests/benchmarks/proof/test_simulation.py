@@ -29,7 +29,7 @@ def problems_of(seeds: range, found: str = "") -> list[str]:
 
 
 def test_no_rule_is_broken_in_a_few_worlds() -> None:
-    assert problems_of(range(3)) == []
+    assert problems_of(range(2)) == []
 
 
 @pytest.mark.slow
@@ -125,22 +125,28 @@ def count_no_takeover(sql: dict[str, str]) -> None:
     sql["queue_expire"] = sql["queue_expire"].replace("takeovers + 1", "takeovers")
 
 
+LONGER = [
+    (let_the_late_renew, "in the queue and running"),
+    (forget_the_fence, "wrote for"),
+    (ignore_the_thread, "holds its thread"),
+    (ignore_the_limits, "work at once"),
+    (ignore_the_turns, "were picked"),
+    (take_live_leases, "whose lease is live"),
+    (wake_a_parent_early, "was woken before"),
+    (wake_a_parent_twice, "in the queue and running"),
+    (never_wake_a_parent, "is suspended at the end"),
+    (never_advance_a_thread, "is queued at the end"),
+    (repeat_a_tick, "was started twice"),
+    (count_no_takeover, "takeovers"),
+]
+"""Those whose first fault comes later."""
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [
         (keep_the_epoch, "was given with epoch"),
-        (let_the_late_renew, "in the queue and running"),
-        (forget_the_fence, "wrote for"),
-        (ignore_the_thread, "holds its thread"),
-        (ignore_the_limits, "work at once"),
-        (ignore_the_turns, "were picked"),
-        (take_live_leases, "whose lease is live"),
-        (wake_a_parent_early, "was woken before"),
-        (wake_a_parent_twice, "in the queue and running"),
-        (never_wake_a_parent, "is suspended at the end"),
-        (never_advance_a_thread, "is queued at the end"),
-        (repeat_a_tick, "was started twice"),
-        (count_no_takeover, "takeovers"),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in LONGER),
     ],
 )
 def test_the_judge_notices_each_disabled_rule(
@@ -151,8 +157,13 @@ def test_the_judge_notices_each_disabled_rule(
     change(sql)
     assert sql != dict(true)
     mutated: Mapping[str, str] = MappingProxyType(sql)
+
+    def load(dialect: str) -> Mapping[str, str]:
+        del dialect
+        return mutated
+
     for module in ("queries.owner", "log.queue", "log.leases", "log.schedules"):
-        monkeypatch.setattr(f"agent_runtime_storage.{module}.load_queries", lambda _: mutated)
+        monkeypatch.setattr(f"agent_runtime_storage.{module}.load_queries", load)
     monkeypatch.setattr(judge, "_NAMES", {mutated[name]: name for name in judge.WATCHED})
     monkeypatch.setattr(judge, "_RIPEN", mutated["queue_ripen"])
 
@@ -161,6 +172,7 @@ def test_the_judge_notices_each_disabled_rule(
     assert any(found in problem for problem in problems), problems[:5]
 
 
+@pytest.mark.slow
 def test_the_judge_notices_a_worker_that_goes_on_after_the_third_takeover(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
