@@ -52,11 +52,6 @@ def keep_the_epoch(sql: dict[str, str]) -> None:
         sql[name] = sql[name].replace("epoch = epoch + 1", "epoch = max(epoch, 1)")
 
 
-def let_the_late_renew(sql: dict[str, str]) -> None:
-    """Leave an expired lease to a worker that is late."""
-    sql["queue_revoke"] = sql["queue_revoke"].replace("epoch = epoch + 1", "epoch = epoch")
-
-
 def forget_the_fence(sql: dict[str, str]) -> None:
     """Do not compare epochs when a step is written."""
     sql["commit_guard"] = sql["commit_guard"].replace("epoch = :epoch", ":epoch = :epoch")
@@ -126,7 +121,6 @@ def count_no_takeover(sql: dict[str, str]) -> None:
 
 
 LONGER = [
-    (let_the_late_renew, "in the queue and running"),
     (forget_the_fence, "wrote for"),
     (ignore_the_thread, "holds its thread"),
     (ignore_the_limits, "work at once"),
