@@ -33,7 +33,7 @@ def sqlite_instructions() -> Generator[None]:
         which = id(event["connection"]), str(event["sql"])
         last = before.get(which, (0, 0))
         before[which] = runs, steps
-        # apsw begins anew with each run; what the full-text index runs inside counts on.
+        # apsw counts from zero in each run; what the full-text index runs inside counts on.
         _steps[0] += steps - last[1] if runs == last[0] + 1 and runs > 1 else steps
 
     def opened(connection: Any) -> None:

@@ -73,7 +73,7 @@ class SimulatedDatabase:
     """
 
     def __init__(self) -> None:
-        connection = apsw.Connection(":memory:", statementcachesize=512)
+        connection: Any = apsw.Connection(":memory:", statementcachesize=512)
         # Of the same arguments, so that the planner treats it as it does the built-in function.
         for count in (0, 1):
             connection.create_scalar_function(

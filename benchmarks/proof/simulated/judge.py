@@ -390,7 +390,7 @@ LEASE_SECONDS = 30.0
 
 
 class Hopeless(BaseException):
-    """A world with so many faults that it is not worth its time."""
+    """A world that has too many faults to go on."""
 
 
 _QUERIES = load_queries("sqlite")

@@ -59,6 +59,8 @@ class Size:
 
 
 SMALL = Size()
+CROWDED = Size(users=1, runs=(10, 14), seconds=60.0)
+"""One user, whose runs are on few threads and close together."""
 LARGE = Size((1000, 3000), 500, 3, 200, (2500, 4000), 60.0, 400, 400)
 
 
@@ -299,7 +301,7 @@ class World:
         chance = self.chance
         user = f"u{chance.randrange(self.size.users)}"
         shared = chance.random() < 0.4
-        delayed = chance.random() < 0.15
+        delayed = chance.random() < (0.15 if self.size.users > 1 else 0.4)
         # By the clock of whoever enqueues, which may be wrong.
         at = self.scheduler.now + chance.uniform(-50.0, 90.0)
         run = NewQueuedRun(

@@ -13,15 +13,16 @@ import pytest
 from agent_runtime.run.queue import worker
 from agent_runtime_storage.sql import loader
 from benchmarks.proof.simulated import judge
+from benchmarks.proof.simulated.world import CROWDED, SMALL, Size
 from benchmarks.proof.simulated.worlds import run_worlds
 
 Change = Callable[[dict[str, str]], None]
 
 
-def problems_of(seeds: range, found: str = "") -> list[str]:
+def problems_of(seeds: range, found: str = "", size: Size = SMALL) -> list[str]:
     """Return the problems of the seeds, until one is as sought."""
     problems: list[str] = []
-    for verdict in run_worlds(seeds):
+    for verdict in run_worlds(seeds, size):
         problems += verdict.problems
         if found and any(found in problem for problem in problems):
             break
@@ -161,7 +162,7 @@ def test_the_judge_notices_each_disabled_rule(
     monkeypatch.setattr(judge, "_NAMES", {mutated[name]: name for name in judge.WATCHED})
     monkeypatch.setattr(judge, "_RIPEN", mutated["queue_ripen"])
 
-    problems = problems_of(range(60), found)
+    problems = problems_of(range(60), found, CROWDED)
 
     assert any(found in problem for problem in problems), problems[:5]
 
