@@ -1,4 +1,4 @@
-"""What a pick may take, computed in Python from the rows before it: a model to compare the SQL with."""
+"""What a pick may take, computed in Python from the rows before it, to compare the SQL with."""
 
 from __future__ import annotations
 
