@@ -27,18 +27,22 @@ COLOURS = (
 BAR = 22
 
 
-def lines(title: str, unit: str, series: Mapping[str, Points]) -> str:
-    """Return lines over steps, both axes logarithmic; the first series is drawn bold."""
+def lines(title: str, unit: str, series: Mapping[str, Points], *, across: str = "steps") -> str:
+    """Return lines over steps, both axes logarithmic; the first series is drawn bold.
+
+    Args:
+        across: the name of the horizontal axis.
+    """
     points = [point for found in series.values() for point in found if min(point) > 0]
     if not points:
         return _page(title, WIDTH, HEIGHT, [])
-    across = _Scale([x for x, _ in points], LEFT, WIDTH - RIGHT)
+    right = _Scale([x for x, _ in points], LEFT, WIDTH - RIGHT)
     up = _Scale([y for _, y in points], HEIGHT - BOTTOM, TOP)
-    drawn = _axes(across, up, sorted({x for x, _ in points}), unit)
+    drawn = _axes(right, up, sorted({x for x, _ in points}), (across, unit))
     ends: list[tuple[float, str, str]] = []
     for number, (name, found) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
-        places = [(across(x), up(y)) for x, y in found if min(x, y) > 0]
+        places = [(right(x), up(y)) for x, y in found if min(x, y) > 0]
         if not places:
             continue
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
@@ -89,10 +93,10 @@ class _Scale:
         return [one for one in found if self.low <= one <= self.high]
 
 
-def _axes(across: _Scale, up: _Scale, steps: Sequence[float], unit: str) -> list[str]:
+def _axes(across: _Scale, up: _Scale, steps: Sequence[float], names: tuple[str, str]) -> list[str]:
     drawn = [
-        _text(LEFT - 8, TOP - 12, unit, "end"),
-        _text(WIDTH - RIGHT, HEIGHT - 12, "steps", "end"),
+        _text(LEFT - 8, TOP - 12, names[1], "end"),
+        _text(WIDTH - RIGHT, HEIGHT - 12, names[0], "end"),
     ]
     for value in up.ticks():
         y = up(value)

@@ -5,8 +5,8 @@ schedules, and faults: processes that die, stop and go on, drain or are replaced
 calls of the database that are slow, lost, late or written without an answer; a database that
 restarts with another clock; words of new work that are lost; cancels, sweeps and retries.
 
-What is real: the worker (`Worker.work`), the keeper of leases, the start of schedules, the store and
-all of its SQL, on SQLite in memory.  What is simulated: time, processes, the network, and what a run
+What is real: the worker (`Worker.work`), the keeper of leases, the start of schedules, the store,
+and its SQL on SQLite in memory.  What is simulated: time, processes, the network, and what a run
 does between its commits.  A judge watches each batch that is written (see `simulated.judge`).
 """
 
@@ -27,7 +27,7 @@ from benchmarks.proof.simulated.worlds import run_worlds
 
 SHARE = 20
 SHOWN = 5
-SAID_EVERY = 500
+SAID_EVERY = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +52,8 @@ class _Tally:
         if verdict.problems:
             self.failed.append(verdict.seed)
             if len(self.failed) <= SHOWN:
-                told = "\n  ".join(verdict.problems[:5])
-                print(f"seed {verdict.seed}:\n  {told}", file=sys.stderr, flush=True)
+                problems = "\n  ".join(verdict.problems[:5])
+                print(f"seed {verdict.seed}:\n  {problems}", file=sys.stderr, flush=True)
         if self.worlds % SAID_EVERY == 0:
             said = f"{self.worlds:,} worlds, {len(self.failed)} with a violation"
             print(said, file=sys.stderr, flush=True)
@@ -72,13 +72,13 @@ def run(args: argparse.Namespace) -> Report:
     if args.large:
         targets += _simulated("large worlds", LARGE, args.large, 1, until, args, rows)
     # One event a line, because there are too many for columns.
-    told: list[Row] = [
+    events: list[Row] = [
         {"table": row["table"], "what": name, "count": count}
         for row in rows
         for name, count in row.items()
         if name != "table"
     ]
-    return Report("simulation", told, targets)
+    return Report("simulation", events, targets)
 
 
 def _simulated(

@@ -39,7 +39,7 @@ class Step:
 
     Attributes:
         count: how many children it delegates, or how often it does what is done only so often.
-        background: whether nobody waits for the last of the children.
+        background: whether the last of the children is not waited for.
     """
 
     what: What

@@ -73,7 +73,7 @@ class SimulatedDatabase:
     """
 
     def __init__(self) -> None:
-        connection = apsw.Connection(":memory:", statementcachesize=512)
+        connection: Any = apsw.Connection(":memory:", statementcachesize=512)
         # Of the same arguments, so that the planner treats it as it does the built-in function.
         for count in (0, 1):
             connection.create_scalar_function(
@@ -192,9 +192,7 @@ class _Signals(Signals):
         super().__init__()
         self._database, self._process = database, process
 
-    def announce(
-        self, topic: str, news: Callable[[], Sequence[object]] | None = None
-    ) -> None:
+    def announce(self, topic: str, news: Callable[[], Sequence[object]] | None = None) -> None:
         """Forward only the word of new work: nobody follows a thread here."""
         del news
         if topic == WORK:

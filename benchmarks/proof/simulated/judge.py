@@ -149,7 +149,7 @@ class Judge:
                 getattr(self, f"_{name}")(process, statement.params, found)
         if idle or self._count % self.sampled:
             return
-        if (bad := self.database.query(_INCONSISTENT)):
+        if bad := self.database.query(_INCONSISTENT):
             [(run, state, status)] = bad
             self.say(f"{run} is {state} in the queue and {status}")
 
@@ -390,7 +390,7 @@ LEASE_SECONDS = 30.0
 
 
 class Hopeless(BaseException):
-    """A world with so many faults that it is not worth its time."""
+    """A world that has too many faults to go on."""
 
 
 _QUERIES = load_queries("sqlite")

@@ -1,4 +1,4 @@
-"""What a pick may take, computed in Python from the rows before it: the model beside the SQL."""
+"""What a pick may take, computed in Python from the rows before it, to compare the SQL with."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ class Picks:
         return ""
 
 
-def possible_picks(
-    rows: Sequence[Candidate], claim: Mapping[str, Any], now: float
-) -> Picks:
+def possible_picks(rows: Sequence[Candidate], claim: Mapping[str, Any], now: float) -> Picks:
     """Return what a pick may take.
 
     Args:

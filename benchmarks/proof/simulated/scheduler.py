@@ -1,4 +1,4 @@
-"""Virtual time: coroutines that wait on a heap instead of an event loop, and the processes they are of.
+"""Virtual time: coroutines that wait on a heap instead of an event loop, and their processes.
 
 A coroutine runs until it awaits a `Pause`.  Which one runs next depends on the virtual time alone,
 so a seed repeats its world, and nothing ever sleeps.

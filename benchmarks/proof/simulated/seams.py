@@ -110,6 +110,15 @@ def seams(the: Callable[[], Seams]) -> Generator[None]:
     async def child_agent(*args: Any) -> Any:
         return await the().child_agent(*args)
 
+    def start(work: Coroutine[Any, Any, Any]) -> Task:
+        return the().start(work)
+
+    def uniform(low: float, high: float) -> float:
+        return the().chance.uniform(low, high)
+
+    def is_gone(owner: LeaseOwner) -> bool:
+        return the().is_gone(owner)
+
     clock = SimpleNamespace(monotonic=lambda: the().monotonic())
     waits = SimpleNamespace(
         Event=_Event,
@@ -118,8 +127,8 @@ def seams(the: Callable[[], Seams]) -> Generator[None]:
         get_cancelled_exc_class=lambda: _Cancelled,
         move_on_after=_no_deadline,
     )
-    tasks = SimpleNamespace(Event=_Event, create_task=lambda work: the().start(work))  # pyright: ignore[reportUnknownLambdaType]
-    luck = SimpleNamespace(uniform=lambda low, high: the().chance.uniform(low, high))  # pyright: ignore[reportUnknownLambdaType]
+    tasks = SimpleNamespace(Event=_Event, create_task=start)
+    luck = SimpleNamespace(uniform=uniform)
     replaced: tuple[tuple[Any, str, Any], ...] = (
         (worker, "anyio", waits),
         (worker, "time", clock),
@@ -136,7 +145,7 @@ def seams(the: Callable[[], Seams]) -> Generator[None]:
         (takeover, "anyio", waits),
         (runs, "time", clock),
         (leases, "this_process_owner", lambda: the().owner()),
-        (leases, "is_gone", lambda owner: the().is_gone(owner)),  # pyright: ignore[reportUnknownLambdaType]
+        (leases, "is_gone", is_gone),
     )
     with ExitStack() as stack:
         for where, name, value in replaced:

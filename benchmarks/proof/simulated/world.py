@@ -1,12 +1,13 @@
-"""A world: workers, their faults, and the runs that people and schedules enqueue, all by one seed."""
+"""A world: workers, their faults, and what people and schedules enqueue, all by one seed."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -59,6 +60,8 @@ class Size:
 
 
 SMALL = Size()
+CROWDED = Size(users=1, runs=(10, 14), seconds=60.0)
+"""One user, whose runs are on few threads and close together."""
 LARGE = Size((1000, 3000), 500, 3, 200, (2500, 4000), 60.0, 400, 400)
 
 
@@ -184,7 +187,7 @@ class World:
                     break
             judge.conclude()
         except Hopeless:
-            judge.say("the world was given up")
+            judge.problems.append("the world was given up")
         finally:
             self.scheduler.close()
             database.seen = database.before = None
@@ -198,20 +201,24 @@ class World:
         for _ in range(chance.randint(*size.workers)):
             self._start_worker()
         for number in range(chance.randint(*size.runs)):
-            self._later(self._enqueue(f"r{number}"), chance.uniform(0.0, size.seconds * 0.8))
+            self._later(
+                partial(self._enqueue, f"r{number}"), chance.uniform(0.0, size.seconds * 0.8)
+            )
         for number in range(chance.choice((0, 0, 1, 2))):
-            self._later(self._schedule(f"s{number}"), chance.uniform(0.0, size.seconds / 3))
+            self._later(
+                partial(self._schedule, f"s{number}"), chance.uniform(0.0, size.seconds / 3)
+            )
         for _ in range(chance.randint(0, self.troubles)):
             trouble = chance.choices(_TROUBLES, _WEIGHTS)[0]
-            self._later(trouble(self), chance.uniform(0.0, size.seconds))
+            self._later(partial(trouble, self), chance.uniform(0.0, size.seconds))
 
-    def _later(self, work: Any, after: float) -> None:
+    def _later(self, work: Callable[[], Awaitable[None]], after: float) -> None:
         self.scheduler.spawn(self.client, self._tried(work), after)
 
-    async def _tried(self, work: Any) -> None:
+    async def _tried(self, work: Callable[[], Awaitable[None]]) -> None:
         # A person tries again, or not.
         with suppress(AgentRuntimeError):
-            await work
+            await work()
 
     def _announced(self, process: Process) -> None:
         del process
@@ -268,7 +275,7 @@ class World:
         self.database.waiters.pop(process.name, None)
         self.judge.happened["killed"] += 1
         if again:
-            self._later(self._replaced(), self.chance.uniform(0.5, 20.0))
+            self._later(self._replaced, self.chance.uniform(0.5, 20.0))
 
     async def _replaced(self) -> None:
         self._start_worker(sure=self.healed)
@@ -276,13 +283,13 @@ class World:
     def _asked(self, user: str, question: str) -> None:
         after = self.chance.choice((0.0, 5.0, 30.0, FOREVER))
         if after < FOREVER:
-            self._later(self._answer(user, question), after)
+            self._later(partial(self._answer, user, question), after)
 
     async def _answer(self, user: str, question: str) -> None:
         await self.store.of(user).questions.answer(question, {"text": "yes"})
 
     def _paused(self, user: str, run: str) -> None:
-        self._later(self._wake(user, run), self.chance.uniform(5.0, 30.0))
+        self._later(partial(self._wake, user, run), self.chance.uniform(5.0, 30.0))
 
     async def _wake(self, user: str, run: str) -> None:
         for _ in range(100):
@@ -299,7 +306,7 @@ class World:
         chance = self.chance
         user = f"u{chance.randrange(self.size.users)}"
         shared = chance.random() < 0.4
-        delayed = chance.random() < 0.15
+        delayed = chance.random() < (0.15 if self.size.users > 1 else 0.4)
         # By the clock of whoever enqueues, which may be wrong.
         at = self.scheduler.now + chance.uniform(-50.0, 90.0)
         run = NewQueuedRun(
@@ -393,7 +400,7 @@ class World:
             node.admission.closed = True
             node.keeper.suspend_all()
             self.judge.happened["drained"] += 1
-            self._later(self._exit(node), self.chance.uniform(0.0, DRAIN_SECONDS))
+            self._later(partial(self._exit, node), self.chance.uniform(0.0, DRAIN_SECONDS))
 
     async def _exit(self, node: _Node) -> None:
         self._kill(node.process)
@@ -406,7 +413,7 @@ class World:
             if self.chance.random() < 0.6:
                 node.admission.closed = True
                 node.keeper.suspend_all()
-                self._later(self._exit(node), self.chance.uniform(0.0, DRAIN_SECONDS))
+                self._later(partial(self._exit, node), self.chance.uniform(0.0, DRAIN_SECONDS))
 
     async def _restart(self) -> None:
         """Restart the database, perhaps on a machine with another clock."""
@@ -424,7 +431,7 @@ class World:
         for _ in range(2):
             self._start_worker(sure=True)
         for user, name in self.schedules:
-            self._later(self._unschedule(user, name), 0.0)
+            self._later(partial(self._unschedule, user, name), 0.0)
 
     async def _unschedule(self, user: str, name: str) -> None:
         store = self.store.of(user).schedules

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -241,7 +240,7 @@ async def test_a_sweep_that_takes_a_run_from_a_dead_worker_counts_as_a_takeover(
     for _ in range(3):
         [picked] = await pick(store, owner=worker)
         found.append(picked.takeovers)
-        # By the worker itself, when it goes on with what it has picked.
+        # As the worker does when it resumes what it has picked.
         mine = await user.runs.take_lease("r1", worker, seconds=60.0, replaces=picked.lease.epoch)
         swept = await user.runs.take_lease("r1", sweeper, seconds=60.0, replaces=mine.epoch)
         await stop(user, swept, Finish("suspended", "interrupted"))
@@ -283,8 +282,10 @@ async def test_a_commit_that_arrives_after_its_second_try_is_written_once(
     written: list[Sequence[Statement]] = []
     driver = driver_of(store)
 
-    class Doubtful(SimpleNamespace):
+    class Doubtful:
         """Loses the first batch on its way, and keeps it."""
+
+        dialect, signals, read = driver.dialect, driver.signals, driver.read
 
         async def batch(self, statements: Sequence[Statement], **more: Any) -> Any:
             written.append(statements)
@@ -292,9 +293,7 @@ async def test_a_commit_that_arrives_after_its_second_try_is_written_once(
                 raise StoreInDoubt("The connection broke.", cure="Look.")
             return await driver.batch(statements, **more)
 
-    doubtful: Any = Doubtful(
-        dialect=driver.dialect, signals=driver.signals, read=driver.read, close=driver.close
-    )
+    doubtful: Any = Doubtful()
     late = SqlStore(doubtful).of(user.user_id)
     await late.runs.commit(picked.lease, Commit(steps=1, events=(NewEvent("step"),)))
 

@@ -68,14 +68,14 @@ FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
 -- Marks what the next two statements are for.  It locks the runs, so that none is renewed meanwhile.
 WITH lost AS MATERIALIZED (
     SELECT r.user_id, r.id
-    FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
-    WHERE q.state = 'working' AND r.status = 'running' AND r.lease_until <= {now} {skip_locked})
+    FROM runs AS r {ordered_join} queue AS q ON q.user_id = r.user_id AND q.run_id = r.id
+    WHERE r.status = 'running' AND r.lease_until <= {now} AND q.state = 'working' {skip_locked})
 UPDATE queue SET claim = :claim
 FROM lost WHERE queue.user_id = lost.user_id AND queue.run_id = lost.id;
 
 -- name: queue_revoke
--- Its worker may live and be late.  If it could still renew the lease, the run would be at work
--- beside the one that is picked in its place, and count at no limit.
+-- Its worker may live and be late.  If it could still renew the lease, the run would be at work next
+-- to the one that is picked in its place, and count for no limit.
 UPDATE runs SET epoch = epoch + 1
 FROM queue AS q
 WHERE q.claim = :claim AND q.state = 'working' AND runs.user_id = q.user_id AND runs.id = q.run_id;
@@ -96,7 +96,7 @@ WHERE claim = :claim AND state = 'working';
 
 -- name: queue_claim
 -- Locks all that the rest of the batch writes, and skips what others hold, so a pick waits for
--- nobody.  A limit that is NULL finds nobody who is at it.
+-- nobody.  Without a limit nothing is counted.
 WITH due AS MATERIALIZED (
     SELECT q.user_id, q.run_id
     FROM queue AS q
@@ -107,15 +107,15 @@ WITH due AS MATERIALIZED (
           SELECT 1 FROM {each_json}(:known{as_jsonb})
           WHERE value ->> 0 = q.program AND value ->> 1 = q.agent AND value ->> 2 = q.version
           LIMIT 1 OFFSET 0)
-      AND q.user_id NOT IN (
+      AND (:per_user{as_bigint} IS NULL OR q.user_id NOT IN (
           SELECT o.user_id FROM queue AS o WHERE o.state = 'working'
-          GROUP BY o.user_id HAVING count(*) >= :per_user{as_bigint})
-      AND (q.program, q.agent) NOT IN (
+          GROUP BY o.user_id HAVING count(*) >= :per_user{as_bigint}))
+      AND (:per_agent{as_bigint} IS NULL OR (q.program, q.agent) NOT IN (
           SELECT o.program, o.agent FROM queue AS o WHERE o.state = 'working'
-          GROUP BY o.program, o.agent HAVING count(*) >= :per_agent{as_bigint})
-      AND q.model NOT IN (
+          GROUP BY o.program, o.agent HAVING count(*) >= :per_agent{as_bigint}))
+      AND (:per_model{as_bigint} IS NULL OR q.model NOT IN (
           SELECT o.model FROM queue AS o WHERE o.state = 'working'
-          GROUP BY o.model HAVING count(*) >= :per_model{as_bigint})
+          GROUP BY o.model HAVING count(*) >= :per_model{as_bigint}))
       AND (r.status IN ('queued', 'suspended', 'failed')
            OR r.status = 'running' AND r.lease_until <= {now})
       AND t.hidden = '' AND (t.active_run IS NULL OR t.active_run = q.run_id)
