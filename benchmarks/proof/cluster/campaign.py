@@ -263,7 +263,7 @@ class Campaign:
         self._workers.append(await self.cluster.worker(place, self.plan.slots, tokens=tokens))
 
     async def _start_service(self) -> None:
-        place = self.places[len(self._services) % len(self.places)]
+        place = self.places[len(self.cluster.members) % len(self.places)]
         self._services.append(await self.cluster.service(place))
 
     async def _restart_service(self, number: int) -> None:
