@@ -119,7 +119,7 @@ class Campaign:
         self._services: list[Member] = []
         self._returning: list[Member] = []
         self._faults_over = anyio.Event()
-        kinds = [ROOTS[number % len(ROOTS)] for number in range(self.plan.runs)]
+        kinds: list[Kind] = [ROOTS[number % len(ROOTS)] for number in range(self.plan.runs)]
         self.orders = [
             Order(f"r{number:04}", kind, USERS[number // 3 % len(USERS)])
             for number, kind in enumerate(kinds)
