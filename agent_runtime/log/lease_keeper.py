@@ -33,6 +33,7 @@ class HeldRun:
     """A run whose lease this process holds.
 
     Attributes:
+        root: the run at the root of its tree.
         alone: whether no other run waits for it; others stop with the run that waits.
         suspends: whether it stops at a step by itself when the runtime closes: it is alone, or the
             call that waits for it can be suspended too.
@@ -46,6 +47,7 @@ class HeldRun:
     """
 
     key: HeldLease
+    root: str
     alone: bool
     at_tools: Callable[[], bool]
     suspends: bool
@@ -95,7 +97,7 @@ class LeaseKeeper:
     ) -> Generator[HeldRun]:
         """Keep a lease until the context ends; call it from the event loop."""
         key = HeldLease(user_id, lease.run_id, lease.epoch)
-        held = HeldRun(key, not lease.is_child, at_tools, not lease.is_child)
+        held = HeldRun(key, lease.root_run_id, not lease.is_child, at_tools, not lease.is_child)
         # Also a run that was about to begin when the others had to stop.
         held.closing, held.stopped = self._suspending and held.suspends, self._stopping
         self.runs[held.key] = held
@@ -195,10 +197,17 @@ class LeaseKeeper:
                 continue
             if run.key not in found:
                 run.lost = True
+                self._leave_below(run)
                 run.changed.set()
             elif found[run.key] and not run.cancel:
                 run.cancel = True
                 run.changed.set()
+
+    def _leave_below(self, lost: HeldRun) -> None:
+        """Let the runs that stop with a lost one stay as they are: whoever has that goes on."""
+        for run in self.runs.values():
+            if run.root == lost.root and not run.alone:
+                run.stopped = True
 
     # In the thread
 

@@ -87,7 +87,7 @@ class World:
         return [fact for fact in read(self.cluster.journal) if fact["what"] == "effect"]
 
     async def until(self, effects: int) -> list[Fact]:
-        """Wait until there are so many effects, and return them."""
+        """Wait until there are this many effects, and return them."""
         while len(found := self.effects()) < effects:
             await anyio.sleep(0.2)
         return found

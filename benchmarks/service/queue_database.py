@@ -97,7 +97,8 @@ class Database:
         async with await connecting as connection:
             row = await (await connection.execute(query, values)).fetchone()
             await connection.rollback()
-        [plan] = row[0] if row else []
+        explained: list[dict[str, Any]] = row[0] if row else []
+        [plan] = explained
         nodes = list(_nodes(plan["Plan"]))
         return PickPlan(
             plan["Execution Time"],

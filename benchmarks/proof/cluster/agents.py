@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 
@@ -66,7 +67,8 @@ class Effects:
 
     def _in_a_thread(self, context: ToolContext, item: str) -> str:
         self._note("begin", context, item)
-        time.sleep(self.pause)
+        # Not `time.sleep`, which fails where libfaketime deceives the process.
+        threading.Event().wait(self.pause)
         self._note("effect", context, item)
         return f"{item} is done."
 

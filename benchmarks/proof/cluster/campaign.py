@@ -119,7 +119,7 @@ class Campaign:
         self._services: list[Member] = []
         self._returning: list[Member] = []
         self._faults_over = anyio.Event()
-        kinds = [ROOTS[number % len(ROOTS)] for number in range(self.plan.runs)]
+        kinds: list[Kind] = [ROOTS[number % len(ROOTS)] for number in range(self.plan.runs)]
         self.orders = [
             Order(f"r{number:04}", kind, USERS[number // 3 % len(USERS)])
             for number, kind in enumerate(kinds)
@@ -263,7 +263,7 @@ class Campaign:
         self._workers.append(await self.cluster.worker(place, self.plan.slots, tokens=tokens))
 
     async def _start_service(self) -> None:
-        place = self.places[len(self._services) % len(self.places)]
+        place = self.places[len(self.cluster.members) % len(self.places)]
         self._services.append(await self.cluster.service(place))
 
     async def _restart_service(self, number: int) -> None:

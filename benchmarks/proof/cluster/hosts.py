@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import orjson
 import psutil
@@ -52,8 +53,9 @@ def disturb_hosts(plan: Plan, folder: Path) -> Outcome:
         command = [*MORTAL, "ip", "netns", "exec", hub, sys.executable, "-m", MODULE]
         command += [str(folder), orjson.dumps(asdict(plan)).decode(), *others]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    found = orjson.loads(done.stdout)
-    return Outcome(**{**found, "verdict": Verdict(**found["verdict"])})
+    found: dict[str, Any] = orjson.loads(done.stdout)
+    verdict: dict[str, Any] = found.pop("verdict")
+    return Outcome(Verdict(**verdict), **found)
 
 
 def main() -> None:

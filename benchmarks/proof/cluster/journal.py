@@ -1,4 +1,4 @@
-"""Lines that survive the process that wrote them: the effects of tools, told by the tools."""
+"""Lines that survive the process that wrote them: the effects of tools, as the tools write them."""
 
 from __future__ import annotations
 

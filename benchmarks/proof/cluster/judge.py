@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 import orjson
 
@@ -173,7 +174,7 @@ class _Trees:
         children = [run for run in runs if run.id != root.id]
         if len(children) != (PARTS if any("delegate" in step for step in PLANS[kind]) else 0):
             self._fault(f"{name} has {len(children)} runs below it")
-        named = {root.id: (name, kind)}
+        named: dict[str, tuple[str, Kind]] = {root.id: (name, kind)}
         for child in children:
             named[child.id] = await _named(own, child)
         usage = await own.spending.usage_by_run(root.id)
@@ -238,7 +239,8 @@ class _Trees:
         for call, row in zip(message.calls, node.calls, strict=True):
             result = decode_result(row.body)
             if call.name == "delegate":
-                outcome = orjson.loads(result.text) if result.text.startswith("{") else {}
+                text = result.text if result.text.startswith("{") else "{}"
+                outcome: dict[str, Any] = orjson.loads(text)
                 part = part_of(name, row.index)
                 if (outcome.get("status"), outcome.get("result")) != ("succeeded", answer_of(part)):
                     yield f"the sub-agent {part} gave {result.text[:300]}"

@@ -119,24 +119,3 @@ async def test_sub_agents_in_the_process_of_a_worker_are_taken_over_with_their_a
             stopped.send_signal(signal.SIGCONT)
             await anyio.sleep(2)
             assert await store.runs.list() == before
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.backends("postgres")
-async def test_a_worker_may_pick_a_run_again_that_it_has_just_lost(
-    tmp_path: Path, database_url: str
-) -> None:
-    (tmp_path / "mine.py").write_text(APP.replace("anyio.sleep(0.2)", "anyio.sleep(1)"))
-    async with Runtime.open(Settings(database_url=database_url), program="mine") as runtime:
-        one, store = await runtime.enqueue(Agent(name="boss"), "Look."), runtime.store_of()
-        with worker(tmp_path, database_url):
-            with anyio.fail_after(60):
-                while not await store.runs.list(status=["suspended"]):  # noqa: ASYNC110
-                    await anyio.sleep(0.05)
-            for _ in range(2):
-                await anyio.sleep(0.7)
-                await execute(database_url, "UPDATE runs SET lease_until = 0")
-            run = await until(runtime, one.run_id)
-            assert (run.status, run.output) == ("succeeded", b'"All seen."')
-        assert await runtime.queue.list() == []

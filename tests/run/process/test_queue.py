@@ -23,10 +23,12 @@ from agent_runtime import (
 )
 from agent_runtime.errors import ConfigError, Conflict, NotFound, QuestionsOpen
 from agent_runtime.log import leases
-from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime_storage import Run
 from agent_runtime_storage.contract.leases import HeldLease
 from agent_runtime_storage.contract.records.queue import QueueLimits
+from tests.support.stores import execute
 
 ASK = raw_call("ask_user", question="Which colour?", kind="single", choices=["red", "blue"])
 
@@ -182,6 +184,68 @@ async def test_a_zombie_that_begins_too_late_writes_nothing(settings: Settings) 
         async with working(runtime, app):
             run = await until(runtime, queued.run_id, over)
         assert (run.status, run.epoch) == ("succeeded", stale.epoch + 1)
+
+
+async def test_a_worker_that_picks_the_run_again_which_it_lost_ends_its_first_work_before(
+    settings: Settings, database_url: str
+) -> None:
+    begun = list[str]()
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Wait for ever, but for the second time."""
+        begun.append("once")
+        if len(begun) == 1:
+            await anyio.sleep_forever()
+        return "waited"
+
+    app = app_of(call("wait"), say("Done."), tools=[wait])
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("helper"), "Go.", app=app)
+        async with working(runtime, app):
+            await until(runtime, queued.run_id, lambda _: bool(begun))
+            # As after a stop of the whole process that was longer than a lease.
+            await execute(database_url, "UPDATE runs SET lease_until = 0")
+            runtime.store.queue.wake()
+            run = await until(runtime, queued.run_id, over)
+        assert (run.status, len(begun)) == ("succeeded", 2)
+
+
+async def test_sub_agents_of_a_lost_run_are_resumed_and_not_cancelled(
+    settings: Settings, database_url: str
+) -> None:
+    begun = list[str]()
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Wait for ever, but for the second time."""
+        begun.append("once")
+        if len(begun) == 1:
+            await anyio.sleep_forever()
+        return "waited"
+
+    def answer(request: ModelRequest) -> Scripted:
+        if any(message.role == "tool" for message in request.messages):
+            return say("Done.")
+        if any(one.name == "delegate" for one in request.tools):
+            return call("delegate", role="worker", instructions="Wait.")
+        return call("wait")
+
+    agent = Agent(ScriptedModel(answer), tools=[wait], delegation=True)
+    app = App(agents={"helper": agent})
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("helper"), "Go.", app=app)
+        async with working(runtime, app):
+            await until(runtime, queued.run_id, lambda _: bool(begun))
+            await execute(
+                database_url, "UPDATE runs SET lease_until = 0 WHERE parent_run_id IS NULL"
+            )
+            runtime.store.queue.wake()
+            run = await until(runtime, queued.run_id, over)
+        [child] = (await runtime.tree(run.id)).children
+        events = await runtime.threads.events(child.thread_id)
+    assert (run.status, child.status, len(begun)) == ("succeeded", "succeeded", 2)
+    assert [event.data["status"] for event in events if event.kind == "run-finish"] == ["succeeded"]
 
 
 @pytest.mark.backends("file")
