@@ -125,6 +125,7 @@ def test_a_command_that_is_killed_at_any_step_is_finished_by_the_same_command(
     environ = clean_environ(
         {"PYTHONPATH": python_path(), "AGENT_RUNTIME_DATABASE_URL": "file:agent_runtime.db"}
     )
+    steps = 0
     for steps in range(100):
         if command == "restore":
             assert desk.run("threads", "archive", "first").exit_code == 0

@@ -54,7 +54,8 @@ def test_commands_and_settings_are_known(manifests: dict[tuple[str, str], Any]) 
     assert len(workloads) == 3
     for one in workloads:
         _, container = _pod(one)
-        group, arguments = main, list(container["args"])
+        group: click.Command = main
+        arguments = list(container["args"])
         while isinstance(group, click.Group) and arguments:
             name = arguments.pop(0)
             found = group.get_command(click.Context(group), name)
