@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
@@ -54,7 +54,7 @@ def test_commands_and_settings_are_known(manifests: dict[tuple[str, str], Any]) 
     assert len(workloads) == 3
     for one in workloads:
         _, container = _pod(one)
-        group: click.Command = main
+        group = cast("click.Command", main)
         arguments = list(container["args"])
         while isinstance(group, click.Group) and arguments:
             name = arguments.pop(0)
