@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import psycopg
 
 from agent_runtime_storage import (
     Commit,
@@ -75,7 +76,10 @@ def run(args: argparse.Namespace) -> Report:
             fill(admin, size)
             seconds = time.monotonic() - began
             rows = anyio.run(_measure, login, size)
-            total = anyio.run(_size, login)
+            with psycopg.connect(admin) as connection:
+                [(total,)] = connection.execute(
+                    "SELECT pg_database_size(current_database())"
+                ).fetchall()
         finally:
             server.stop()
     rows.append({"table": "database", "bytes": total, "seconds_to_fill": seconds})
@@ -94,14 +98,6 @@ async def _prepare(url: str) -> None:
     ]
     await user.search.index("words", texts)
     await store.close()
-
-
-async def _size(url: str) -> int:
-    store = await open_store(url)
-    try:
-        return (await store.maintenance.sizes(threads=0)).total
-    finally:
-        await store.close()
 
 
 async def _measure(url: str, size: Size) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from agent_runtime_storage.sql.loader import load_queries
 
 SMALL = 2000
 """Pages of a table that may be read from its start to its end; the planner then uses no index."""
-_TYPES = {str: "text", int: "bigint", float: "double precision", bytes: "bytea"}
+_TYPES: Mapping[type, str] = {str: "text", int: "bigint", float: "double precision", bytes: "bytea"}
 
 
 class Captured(Exception):

@@ -14,6 +14,7 @@ from agent_runtime.cli import exit_codes as exits
 from tests.cli.test_threads_moving import Desk, python_path
 from tests.support.command import clean_environ
 
+AGAIN = "Survey the folder again"
 KILLED = """
 import os, signal, sys
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
@@ -78,7 +79,7 @@ def test_a_thread_is_archived_listed_and_restored(desk: Desk) -> None:
     assert desk.run("threads", "--archived").stdout == ""
     again = desk.run("threads", "restore", "first")
     assert again.exit_code == exits.NOTHING and "is not archived" in again.stderr
-    went_on = desk.run("run", "Go on", "--workspace", "work", "--thread", "first")
+    went_on = desk.run("run", AGAIN, "--workspace", "work", "--thread", "first")
     assert went_on.exit_code == 0
 
 
@@ -124,6 +125,7 @@ def test_a_command_that_is_killed_at_any_step_is_finished_by_the_same_command(
     environ = clean_environ(
         {"PYTHONPATH": python_path(), "AGENT_RUNTIME_DATABASE_URL": "file:agent_runtime.db"}
     )
+    steps = 0
     for steps in range(100):
         if command == "restore":
             assert desk.run("threads", "archive", "first").exit_code == 0

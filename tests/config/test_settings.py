@@ -12,6 +12,7 @@ from agent_runtime_config.groups.model_settings import RoleSettings
 DEFAULTS: dict[str, object] = {
     "model": "",
     "database_auth_token": None,
+    "database_connections": 8,
     "object_store_url": None,
     "synchronous": "full",
     "user": "local",
@@ -211,6 +212,7 @@ GOOD: list[tuple[str, str, object]] = [
     ("MAX_FILE_BYTES", "1000", 1000),
     ("MODEL_OUTAGE", "0", 0.0),
     ("MAX_RUNS", "16", 16),
+    ("DATABASE_CONNECTIONS", "2", 2),
     ("QUEUE_RUNS_PER_USER", "3", 3),
     ("QUEUE_RUNS_PER_AGENT", "40", 40),
     ("QUEUE_RUNS_PER_MODEL", "10", 10),

@@ -86,7 +86,7 @@ class Runner:
             "env": self.environment,
             "toml": self.configuration,
             "json": lambda block: json.loads(block.text),
-            "yaml": lambda block: list(yaml.safe_load_all(block.text)),
+            "yaml": self.manifests,
             "ts": self.script,
             "text": self.text,
         }
@@ -144,6 +144,10 @@ class Runner:
             file.write_text(block.text)
             checked = subprocess.run([node, "--check", file], capture_output=True, text=True)
         assert checked.returncode == 0, f"{block.where}\n{checked.stderr}"
+
+    def manifests(self, block: Block) -> None:
+        """Read the documents of a block of YAML."""
+        list(yaml.safe_load_all(block.text))
 
     def text(self, block: Block) -> None:
         """Compare the block with the output of the Python above, if its comment is `prints`."""

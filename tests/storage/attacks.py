@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -11,6 +11,7 @@ from typing import Any, cast
 from agent_runtime_config.errors import AgentRuntimeError, ConfigError
 from agent_runtime_storage import (
     Amount,
+    ArchivedThread,
     Budget,
     CallDone,
     Commit,
@@ -33,6 +34,7 @@ from agent_runtime_storage import (
 )
 from agent_runtime_storage.contract.records.queue import NewQueuedRun
 from agent_runtime_storage.contract.records.schedules import NewSchedule, ScheduleRow
+from agent_runtime_storage.objects.archive_parts import new_place
 from tests.storage.helpers import LARGE, OTHER, begin, done, exchange, new_run
 
 SECRET = "a secret that only its owner may find"
@@ -42,6 +44,8 @@ QUESTION = "0199a000-0000-7000-8000-0000000000ff"
 SCHEDULE = "morning"
 DIGEST = "0" * 32
 """Digest of the text that the vectors stand for."""
+KEPT = "kept"
+"""The other owner's archived thread."""
 OWN = "own"
 """Each stranger's own thread; the run on it is `own-run`."""
 
@@ -98,6 +102,8 @@ async def fill_other(user: UserStore) -> Job:
     with suppress(ConfigError):
         # A database on a server has no folder for documents here.
         assert await user.documents.write(DOCUMENT, SECRET.encode(), replaces=None)
+        await user.threads.ensure(KEPT, title=SECRET)
+        await user.upkeep.archive_thread(KEPT)
     await user.schedules.add(_schedule(SCHEDULE))
     await user.jobs.claim_periodic("tidy", seconds=3600)
     await user.jobs.enqueue("t1", "observe", "a", b"payload")
@@ -172,6 +178,22 @@ async def _export(user: UserStore, thread_id: str) -> object:
         {key: value for key, value in record.items() if key not in ("checksum", "exported_at")}
         for record in [record async for record in user.upkeep.export_thread(thread_id)]
     ]
+
+
+async def _parts(user: UserStore) -> list[bytes]:
+    return [part async for part in user.upkeep.archive_parts(KEPT)]
+
+
+async def _adopt(user: UserStore) -> bool:
+    """Adopt an archive whose parts are to lie in the other owner's folder."""
+
+    async def parts() -> AsyncGenerator[bytes]:
+        yield b"mine"
+
+    place = new_place("ann")
+    return await user.upkeep.adopt_archive(
+        ArchivedThread(KEPT, "", 1.0, 1.0, 1.0, place, b"0" * 32, 1, 1, 1, 1), parts()
+    )
 
 
 async def _import(user: UserStore, rename: str) -> object:
@@ -489,6 +511,20 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "over the thread": lambda user, to: _import(user, to.thread),
         "over the child": lambda user, to: _import(user, "t2"),
     },
+    "upkeep.archive_thread": {
+        "": lambda user, to: user.upkeep.archive_thread(to.thread),
+        "child": lambda user, to: user.upkeep.archive_thread("t2"),
+        "archived": lambda user, to: user.upkeep.archive_thread(KEPT),
+    },
+    "upkeep.restore_thread": {"": lambda user, to: user.upkeep.restore_thread(KEPT)},
+    "upkeep.archivable_threads": {
+        "": lambda user, to: user.upkeep.archivable_threads(seconds=0),
+    },
+    "upkeep.archived_threads": {"": lambda user, to: user.upkeep.archived_threads()},
+    "upkeep.archived_thread": {"": lambda user, to: user.upkeep.archived_thread(KEPT)},
+    "upkeep.archive_parts": {"": lambda user, to: _parts(user)},
+    "upkeep.adopt_archive": {"": lambda user, to: _adopt(user)},
+    "upkeep.clean_up_archives": {"": lambda user, to: user.upkeep.clean_up_archives()},
     "jobs.finish": {"": lambda user, to: user.jobs.finish(to.job)},
     "queue.enqueue": {
         "the run": lambda user, to: user.queue.enqueue(_queued(to.run, OWN)),

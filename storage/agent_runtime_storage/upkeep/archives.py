@@ -279,6 +279,11 @@ class Archives:
     async def adopt(self, archived: ArchivedThread, parts: AsyncGenerator[bytes]) -> bool:
         objects = self._objects()
         thread_id = archived.thread_id
+        if not archived.place.startswith(f"{archives_prefix(self._scope.user_id)}/"):
+            raise Conflict(
+                f"The archive of thread {thread_id} is another owner's.",
+                cure="Copy it for the owner that it belongs to.",
+            )
         async with aclosing(parts):
             if await self.find(thread_id) or await self._scope.read("family", thread_id=thread_id):
                 return False

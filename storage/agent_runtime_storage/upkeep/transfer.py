@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from agent_runtime_storage.contract.errors import Conflict, InvalidExport, NotFound, StoreError
+from agent_runtime_storage.contract.errors import Conflict, InvalidExport, StoreError
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records.log import TextOf, Thread, Vet
 from agent_runtime_storage.contract.records.search import VectorItem
@@ -71,12 +71,10 @@ class SqlUpkeep:
     async def delete_thread(
         self, thread_id: str, *, unchanged_since: float | None = None
     ) -> list[str]:
-        try:
-            return await self._retention.delete_thread(thread_id, unchanged_since=unchanged_since)
-        except NotFound:
-            if not await self._archives.delete(thread_id):
-                raise
+        # First: of a thread whose archiving was cut short there are rows as well.
+        if await self._archives.delete(thread_id):
             return [thread_id]
+        return await self._retention.delete_thread(thread_id, unchanged_since=unchanged_since)
 
     async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
         return await self._retention.idle_threads(seconds=seconds, limit=limit)

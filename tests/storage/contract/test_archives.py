@@ -378,6 +378,22 @@ async def test_parts_that_belong_to_no_row_are_reported_and_deleted_after_a_day(
     assert await user.upkeep.restore_thread(PARENT) == [PARENT, CHILD]
 
 
+async def test_a_thread_whose_archiving_was_cut_short_is_deleted_with_its_archive(
+    store: Store, user: UserStore, database_url: str, tmp_path: Path
+) -> None:
+    async with life(database_url, tmp_path / "objects", 2) as (mortal, _):
+        with pytest.raises(Dead):
+            await mortal.upkeep.archive_thread(PARENT)
+    assert await user.upkeep.archived_thread(PARENT)
+    assert any(PARENT in line for line in await rows_of(database_url))
+
+    assert await user.upkeep.delete_thread(PARENT) == [PARENT]
+
+    assert await user.upkeep.archived_threads() == []
+    assert not [line for line in await rows_of(database_url) if PARENT in line]
+    assert await list_places(cast("Objects", store.objects)) == {}
+
+
 # Death at every step
 
 
@@ -388,8 +404,8 @@ class Dead(BaseException):
 class Mortal:
     """Lets a number of writes happen, to the database and to the objects, and none after them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
-        self.left = 0
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, store: Store, writes: int) -> None:
+        self.left = writes
         self.alive = True
         driver = driver_of(store)
         places = [(type(driver), name) for name in ("batch", "purge") if hasattr(driver, name)]
@@ -411,14 +427,12 @@ class Mortal:
 
 
 @asynccontextmanager
-async def life(
-    url: str, objects: Path, steps: int
-) -> AsyncGenerator[tuple[UserStore, Mortal | None]]:
+async def life(url: str, objects: Path, writes: int) -> AsyncGenerator[tuple[UserStore, Mortal]]:
     """Open a store whose process dies after some writes."""
     store = await open_store(url, objects=str(objects))
     try:
         with pytest.MonkeyPatch.context() as patch:
-            yield store.of("ann"), Mortal(patch, store)
+            yield store.of("ann"), Mortal(patch, store, writes)
     finally:
         await store.close()
 
@@ -450,8 +464,6 @@ async def _die_at_each_step(
         if what == "restore_thread":
             await user.upkeep.archive_thread(PARENT)
         async with life(database_url, objects, steps) as (mortal, until):
-            assert until is not None
-            until.left = steps
             try:
                 await getattr(mortal.upkeep, what)(PARENT)
                 died = not until.alive
