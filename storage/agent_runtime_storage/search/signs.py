@@ -25,7 +25,7 @@ OFF_LOOP = 20_000
 
 # A byte with the sign bit of a number, as the digit that stands for it.
 _SIGNS = b"1" * 128 + b"0" * 128
-# A source id and a part; see migration 29.
+# A source id and a part; see the migration `vector_blocks`.
 _KEY = struct.Struct(">qi")
 _AT_A_TIME = 1 << 19
 """Bytes of signs that are compared together: they fit the processor's cache."""

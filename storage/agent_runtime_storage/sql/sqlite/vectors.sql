@@ -1,5 +1,5 @@
 -- Vectors.  A search compares the signs of all candidates, then the best of these exactly.  The signs
--- lie in blocks of hundreds (see migration 29); new vectors wait in rows of their own.
+-- lie in blocks of hundreds (see the migration `vector_blocks`); new vectors wait in rows of their own.
 
 -- name: vector_index_is_due
 -- Whether vectors from before migration 21 lack their signs.
