@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import struct
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -262,7 +263,10 @@ async def test_blocks_of_a_deleted_thread_are_gone(migrated: SqliteDriver) -> No
     assert await _in_blocks_and_waiting(migrated) == ([], 0)
 
 
-def test_signs_in_blocks_rank_as_one_by_one() -> None:
+@pytest.mark.parametrize("numpy", [True, False])
+def test_signs_in_blocks_rank_as_one_by_one(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not numpy:
+        monkeypatch.setitem(sys.modules, "numpy", None)
     draw = random.Random(6)
     query = draw.randbytes(16)
     rows: list[tuple[object, ...]] = []
@@ -289,6 +293,13 @@ def test_signs_in_blocks_rank_as_one_by_one() -> None:
         nearer = {key for key, distance in distances.items() if distance < limit}
         assert nearer <= likely <= {key for key, distance in distances.items() if distance <= limit}
         assert most <= len(likely) <= 2 * most
+
+
+def test_the_least_numbers_come_with_their_equals_unless_they_are_many() -> None:
+    assert signs.least([5, 2, 9, 2, 7], 1) == [1, 3]
+    assert signs.least([5, 2, 9, 2, 7], 3) == [0, 1, 3]
+    assert signs.least([1, 4, 4, 4, 4, 4, 4], 2) == [0, 1]
+    assert signs.least([1, 2], 9) == [0, 1]
 
 
 def _differing(one: bytes, other: bytes) -> int:
