@@ -383,8 +383,9 @@ class Runtime(RunControl):
         # Marked before the lease exists: no process may take its owner for idle in between.
         with leases.at_work(run_id), traced(request, self.settings) as request:
             log, first = await begin_new_run(store, setup, request)
-            limit, spec = setup.max_steps, request.spec
-            state = self._state(log, setup, spec, Decisions(), task=first, limit=limit)
+            state = self._state(
+                log, setup, request.spec, Decisions(), task=first, limit=setup.max_steps
+            )
             return await self._drive(state, agent, node)
 
     async def _resume(
@@ -415,9 +416,10 @@ class Runtime(RunControl):
             taken = await take_over(
                 store, run, setup, agent.name, on_event, decided=decided, kept={*decisions.bound}
             )
-            limit, spec, task = taken.step_limit, RunSpec.of(run), taken.task
-            log, seen = taken.log, taken.seen
-            state = self._state(log, setup, spec, decisions, task=task, limit=limit, seen=seen)
+            state = self._state(
+                taken.log, setup, RunSpec.of(run), decisions,
+                task=taken.task, limit=taken.step_limit, seen=taken.seen,
+            )  # fmt: skip
             state.settled, state.decided, state.sent = taken.unverified, decided, not taken.paused
             state.guard.resumed = taken.resumed
             if isinstance(agent, Workflow):
@@ -445,8 +447,7 @@ class Runtime(RunControl):
             remembers=isinstance(agent, Agent) or (agent.remembers and not child),
             memory_models=self._memory_models,
         )  # fmt: skip
-        nodes = isinstance(agent, Workflow)
-        check_setup(setup, self.settings, budget, rules=not child, nodes=nodes)
+        check_setup(setup, self.settings, budget, rules=not child, nodes=resolved is not agent)
         return setup
 
     def _state(
@@ -456,11 +457,8 @@ class Runtime(RunControl):
         again = partial(self._resume, deps=setup.deps, decisions=decisions, inherited=True)
         resume, cancel = child_resumption(log, again), partial(cancel_tree, log.store)
         tools = ToolContexts(
-            log=log,
-            deps=setup.deps,
-            user_context=spec.user_context,
+            log=log, settings=self.settings, deps=setup.deps, user_context=spec.user_context,
             retriever=self._recall.of_run(log) if self._recall else None,
-            settings=self.settings,
             run_child=self._run,
             planner=Planner(log),
             delegation=DelegationServices.of(self.settings, resume, self.host.background, cancel),
@@ -468,7 +466,7 @@ class Runtime(RunControl):
             shell=self.host.shells.of(log.store, log.lease.thread_id, log.lease.run_id),
             sources=setup.context.sources,
             seen=seen or SeenFiles.of(log),
-        )
+        )  # fmt: skip
         return RunState.of(setup, tools, self.settings, self._contents, task=task, step_limit=limit)
 
     async def _drive(
@@ -480,10 +478,9 @@ class Runtime(RunControl):
         retry: bool = False,
     ) -> RunResult[Any]:
         """Drive a run to its end and return how it ended."""
+        driver: RunDriver = AgentLoop(state)
         if isinstance(agent, Workflow):
-            driver: RunDriver = loop_of(agent, state, retry=retry)
-        else:
-            driver = AgentLoop(state)
+            driver = loop_of(agent, state, retry=retry)
         host, settings, log = self.host, self.settings, state.log
         finish = await execute_run(
             driver, settings=settings, keeper=host.keeper, background=host.background, node=node
