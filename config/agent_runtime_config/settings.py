@@ -29,7 +29,6 @@ from agent_runtime_config.fields import (
     RequestSettings,
     SandboxName,
     Seconds,
-    Synchronous,
     TimeZone,
     VariableNames,
 )
@@ -89,11 +88,6 @@ class Settings(
         "a path, or a bucket, as `s3://…`, `gs://…`, `az://…` or `abfss://…`, with its "
         "credentials in the provider's own variables. Where it is unset, they are next to a "
         "database file, or in the database of a server, since other machines do not see a folder.",
-    )
-    synchronous: Synchronous = Field(
-        default="full",
-        description="For a database file: `full` keeps each commit over a power cut, `normal` "
-        "only over a crash of the process.",
     )
     user: str = Field(
         default="local", min_length=1, description="The owner of what is read and written."

@@ -23,7 +23,7 @@ from agent_runtime import (
 from agent_runtime.log.leases import this_process_owner
 from agent_runtime.messages import decode_result
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.run import control
+from agent_runtime.run.queue import control as queue_control
 from agent_runtime.run.takeover import end_if_dead
 from agent_runtime.run.tool_calls import INTERRUPTED, STILL_RUNNING
 from agent_runtime_storage import LeaseOwner, NewRun, Run, UserStore
@@ -233,7 +233,7 @@ async def test_a_cancel_reaches_a_dead_run_during_its_takeover(
         await store.runs.take_lease(run.id, alive, seconds=30, replaces=run.epoch)
         return await end_if_dead(store, run)
 
-    monkeypatch.setattr(control, "end_if_dead", quicker)
+    monkeypatch.setattr(queue_control, "end_if_dead", quicker)
     assert await runtime.cancel(run_id) == [run_id]
 
     run = await store.runs.get(run_id)
@@ -262,7 +262,7 @@ async def test_a_cancelled_run_ends_children_whose_takeover_did_not_continue(
         )  # fmt: skip
         assert set(await runtime.cancel(root_id)) == {root_id, "below"}
 
-    monkeypatch.setattr(control, "end_if_dead", too_late)
+    monkeypatch.setattr(queue_control, "end_if_dead", too_late)
     await cancelled_while(hanging, lambda: runtime.run(hanging.agent, "Go."), cancel)
 
     assert (await store.runs.get("below")).status == "cancelled"

@@ -61,7 +61,10 @@ def archive(
 @click.argument("threads", metavar="THREAD...", nargs=-1, required=True)
 @json_lines_option
 def restore(threads: tuple[str, ...], as_json: bool) -> None:
-    """Move archived threads back into the database, each with its sub-agents' threads."""
+    """Move archived threads back into the database.
+
+    The threads of their sub-agents come with them.
+    """
     for thread_id in dict.fromkeys(threads):
         restored = with_runtime(lambda runtime, one=thread_id: _restore(runtime, one))
         if as_json:

@@ -138,7 +138,7 @@ async def test_a_terminated_backend_leaves_nothing_in_doubt(
 async def test_a_silent_server_is_given_up(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime_storage.drivers.postgres.driver._CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("agent_runtime_storage.drivers.postgres.driver.CONNECT_SECONDS", 0.1)
     async with open_items(server.url(), connections=1, statement_seconds=0.1) as driver:
         [(pid,)] = await driver.read("SELECT pg_backend_pid()", {}, owner=None)
         process = psutil.Process(pid)
