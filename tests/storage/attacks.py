@@ -242,9 +242,6 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.log.outlines([(to.thread, 1), (to.thread, 2)]),
         "near": lambda user, to: user.log.outlines([(to.thread, 1)], before=1, after=1),
     },
-    "log.short_bodies": {
-        "": lambda user, to: user.log.short_bodies([(to.thread, 1), (to.thread, 2)], tokens=1000),
-    },
     "log.lineage": {
         "": lambda user, to: user.log.lineage(to.thread, 1),
         "from": lambda user, to: user.log.lineage(to.thread, 1, first=2),
@@ -433,11 +430,6 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "in the thread": lambda user, to: user.vectors.nearest("e", [1, 0.5], thread_id=to.thread),
         "of their model": lambda user, to: user.vectors.nearest("theirs", [1.0] * 5),
         "of other dimensions": lambda user, to: user.vectors.nearest("theirs", [1.0] * 4),
-    },
-    "vectors.centre": {
-        "": lambda user, to: user.vectors.centre("e", "message"),
-        "of the thread": lambda user, to: user.vectors.centre("e", "message", thread_id=to.thread),
-        "of their model": lambda user, to: user.vectors.centre("theirs", "message"),
     },
     "vectors.delete": {
         "": lambda user, to: user.vectors.delete(to.thread),

@@ -7,13 +7,10 @@ the other is not.  Then context counts:
 
 - a short message says little alone, so it gets a share of its neighbours' scores, and more from
   those before it: answers follow their questions;
-- what asks seldom answers: the part of a short message that asks counts less;
 - a question that names a day, a month or a year is about what was said then or soon after;
 - people who ask about themselves ("my", "I") want what the user said, not the agent.
 
-Candidates come from the store's indexes; of the log only their outlines are read, and the texts of
-the best short ones.  The query's vector is compared without what all messages have in common (see
-`VectorStore.centre`).
+Candidates come from the store's indexes; only their outlines are read from the log.
 """
 
 from __future__ import annotations
@@ -31,11 +28,9 @@ import anyio
 
 from agent_runtime.concurrency import single_error
 from agent_runtime.memory.recall.dates import best_fit, dates_named
-from agent_runtime.memory.recall.passages import MESSAGE, SOURCES, node_and_call_of
-from agent_runtime.memory.recall.questions import share_asked
+from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
 from agent_runtime.memory.recall.relevance import READ, is_covered
 from agent_runtime.memory.recall.relevance import Place as _Place
-from agent_runtime.messages import decode_message, searchable
 from agent_runtime_storage.contract.records.log import Outline
 from agent_runtime_storage.contract.store import UserStore
 
@@ -45,7 +40,7 @@ CANDIDATES = 200
 """How many texts, and how many passages, are considered."""
 VECTORS_WEIGHT = 0.5
 """Weight of the best vector hit; the best text hit has 1."""
-FROM_BEFORE, FROM_AFTER = (0.4, 0.2), (0.2, 0.1)
+FROM_BEFORE, FROM_AFTER = (0.3, 0.15), (0.15, 0.07)
 """Shares of the neighbours' scores, the nearest neighbour first."""
 _TO_LATER = tuple(zip(FROM_BEFORE, FROM_AFTER, strict=True))
 _TO_EARLIER = tuple(zip(FROM_AFTER, FROM_BEFORE, strict=True))
@@ -53,14 +48,11 @@ SHORT = 300
 """Messages of this many tokens get nothing from their neighbours; shorter ones get more."""
 SESSION_GAP = 3600.0
 """A pause of this many seconds ends a conversation; messages across it are not neighbours."""
-ASKED, ASKING = 0.5, 60
-"""Factor of a very short message that only asks; those of this many tokens also tell something."""
 OWN_WORDS = 1.5
 """Factor of the user's own messages if the query is about the user."""
 NAMED_DATE = 1.0
 """How much a message's factor grows if its date is the one that the query names."""
 
-_SAME = 1e-3
 _SPEAKERS = ("user", "assistant")
 _OWN = re.compile(r"\b(?:i|my|me|mine|myself|we|us|our|ours)\b", re.IGNORECASE)
 
@@ -138,22 +130,22 @@ async def retrieve(
         InvalidVector, DimensionMismatch: the vector cannot be compared with those of its model.
         StoreError: the database cannot be read.
     """
-    embedded = None
-    if mode != "text" and vector is not None and model is not None:
-        embedded = model, vector
-    words = query if mode != "vectors" or embedded is None else None
-    scores, best = await _candidates(store, words, embedded, thread_id)
+    with_vectors = mode != "text" and vector is not None and model is not None
+    scores, best = await _candidates(
+        store,
+        query if mode != "vectors" or not with_vectors else None,
+        (model, vector) if with_vectors and model is not None and vector is not None else None,
+        thread_id,
+    )
     weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
     for place, score in _from_zero(best).items():
         scores[place] += weight * score
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
     nodes = {place[:2] for place in scores}
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
-    ranked: Mapping[_Place, float] = {**scores}
+    ranked: Mapping[_Place, float] = scores
     if reach:
-        ranked = rank_in_context(
-            query, scores, outlines, adds=embedded is not None, now=now, zone=zone
-        )
+        ranked = rank_in_context(query, scores, outlines, adds=with_vectors, now=now, zone=zone)
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {one[:2] for one in outlines}
 
@@ -161,32 +153,14 @@ async def retrieve(
         return place[:2] in known and (wanted is None or wanted(NodeAddress(*place[:2])))
 
     places = filter(is_wanted, _best_first(ranked))
-    first = list(itertools.islice(places, 2 * max(limit, READ)))
-    if reach:
-        asked = await _asked(store, first, {one[:2]: one.tokens for one in outlines})
-        ranked = {**ranked, **{one: ranked[one] * factor for one, factor in asked.items()}}
-        first = list(_best_first({one: ranked[one] for one in first}))
-    if fitting is not None and not await is_covered(store, query, first):
-        # By the query as it is: so the nearness of messages to each other was measured.
-        near = (await _similarities(store, *embedded, thread_id)) if embedded else {}
-        nearest = max((near[one] for one in near if is_wanted(one)), default=-1.0)
-        if nearest < fitting.least_similarity:
+    first = list(itertools.islice(places, max(limit, READ)))
+    if fitting is not None:
+        nearest = max((best[one] for one in best if is_wanted(one)), default=-1.0)
+        if nearest < fitting.least_similarity and not await is_covered(store, query, first):
             return []
     if own is not None:
         first = await _of_users(store, itertools.chain(first, places), limit, own)
     return [SearchHit(*place, ranked[place]) for place in first[: max(limit, 0)]]
-
-
-async def _asked(
-    store: UserStore, places: Sequence[_Place], tokens: Mapping[tuple[str, int], int]
-) -> dict[_Place, float]:
-    """Return the factors of short messages by how much of them asks."""
-    messages = {place[:2]: place for place in places if place[2] is None}
-    factors: dict[_Place, float] = {}
-    for address, body in (await store.log.short_bodies(messages, tokens=ASKING)).items():
-        share = share_asked(searchable(decode_message(body))) * (1 - tokens[address] / ASKING)
-        factors[messages[address]] = 1 - (1 - ASKED) * share
-    return factors
 
 
 async def _of_users(
@@ -227,9 +201,13 @@ async def _candidates(
             scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
 
     async def find_vectors(model: str, vector: Sequence[float]) -> None:
-        centre = await store.vectors.centre(model, MESSAGE, thread_id=thread_id)
-        vector = without_centre(vector, centre)
-        similarities.update(await _similarities(store, model, vector, thread_id))
+        near = await store.vectors.nearest(
+            model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
+        )
+        for one in near:
+            place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
+            # A place has several passages; the first is the nearest.
+            similarities.setdefault(place, one.similarity)
 
     async with single_error(), anyio.create_task_group() as group:
         if query is not None:
@@ -237,32 +215,6 @@ async def _candidates(
         if embedded is not None:
             group.start_soon(find_vectors, *embedded)
     return scores, similarities
-
-
-async def _similarities(
-    store: UserStore, model: str, vector: Sequence[float], thread_id: str | None
-) -> dict[HitPlace, float]:
-    """Return the places of the nearest passages, with the similarity of the nearest of each."""
-    near = await store.vectors.nearest(
-        model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
-    )
-    similarities: dict[HitPlace, float] = {}
-    for one in near:
-        place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
-        similarities.setdefault(place, one.similarity)
-    return similarities
-
-
-def without_centre(vector: Sequence[float], centre: Sequence[float] | None) -> Sequence[float]:
-    """Return a query's vector without what all messages have in common.
-
-    As it is where nothing is known of these, or nothing else is left.
-    """
-    length = math.hypot(*vector)
-    if centre is None or len(centre) != len(vector) or not 0 < length < math.inf:
-        return vector
-    moved = [one / length - other for one, other in zip(vector, centre, strict=True)]
-    return moved if math.hypot(*moved) > _SAME else vector
 
 
 def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:

@@ -55,18 +55,6 @@ class LogStore(Protocol):
         """
         ...
 
-    async def short_bodies(
-        self, places: Collection[tuple[str, int]], *, tokens: int
-    ) -> dict[tuple[str, int], bytes]:
-        """Return the bodies of short messages, without those of their calls' results.
-
-        Args:
-            places: the threads and nodes; nodes that do not exist are left out.
-            tokens: the most tokens of a message; longer ones are left out, and those whose body is
-                stored apart.
-        """
-        ...
-
     async def node(self, thread_id: str, seq: int) -> Node:
         """Return one node with its calls. Raises `NotFound`."""
         ...

@@ -102,19 +102,6 @@ class VectorStore(Protocol):
         """
         ...
 
-    async def centre(
-        self, model: str, source: str, *, thread_id: str | None = None
-    ) -> tuple[float, ...] | None:
-        """Return what the model's vectors of a source have in common: their mean direction.
-
-        From a sample of the thread, or of the owner's newest threads; kept for ten minutes.  It is
-        at most of length 1, and the shorter the fewer vectors there are; None with fewer than 8.
-
-        Raises:
-            NotFound: there is no such thread.
-        """
-        ...
-
     async def delete(
         self,
         thread_id: str,

@@ -88,16 +88,6 @@ class SqlLog:
         rows = await self._scope.read("outlines", places=orjson.dumps(near).decode())
         return list(map(Outline._make, rows))
 
-    async def short_bodies(
-        self, places: Collection[tuple[str, int]], *, tokens: int
-    ) -> dict[tuple[str, int], bytes]:
-        wanted: dict[str, list[int]] = {}
-        for thread_id, seq in places:
-            wanted.setdefault(thread_id, []).append(seq)
-        encoded = orjson.dumps(list(wanted.items())).decode()
-        rows = await self._scope.read("short_bodies", places=encoded, most=tokens)
-        return {(str(thread_id), int(seq)): bytes(body) for thread_id, seq, body in rows}
-
     async def _missing_head(self, thread_id: str, head: int) -> Exception:
         rows = await self._scope.read("thread", thread_id=thread_id)
         # The thread's counter has passed the node, so the node existed.

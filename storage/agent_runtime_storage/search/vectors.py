@@ -7,7 +7,6 @@ many (see `nearest_vectors` in its migrations).
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import sys
@@ -28,7 +27,6 @@ from agent_runtime_storage.contract.records.search import (
 )
 from agent_runtime_storage.drivers.protocol import BatchMissed, Measuring, Row, Statement, Value
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
-from agent_runtime_storage.search.centres import SAMPLE, KeptCentres, centre_of, sample_starts
 from agent_runtime_storage.search.signs import (
     OFF_LOOP,
     Candidates,
@@ -155,27 +153,6 @@ class SqlVectors:
     async def _read(self, name: str, params: Mapping[str, Value]) -> list[Row]:
         sql = self._with_distance(self._scope.sql[name])
         return await self._scope.driver.read(sql, params, owner=self._scope.user_id)
-
-    async def centre(
-        self, model: str, source: str, *, thread_id: str | None = None
-    ) -> tuple[float, ...] | None:
-        kept = KeptCentres.of(self._scope.driver)
-        key = (self._scope.user_id, model, source, thread_id)
-        if (known := kept.get(key)) is not None:
-            return known
-        of_source = {"model": model, "source": source}
-        rows = await self._scope.read("newest_vectors", **of_source, thread_id=thread_id)
-        if not rows and thread_id is not None:
-            await self._scope.require_thread(thread_id)
-        starts = sample_starts([(str(thread), int(last)) for thread, last in rows])
-        encoded = orjson.dumps(starts).decode()
-        rows = await self._scope.read("sampled_vectors", **of_source, starts=encoded)
-        # Places without a vector of their own have that of the next.
-        stored = [value for value, _ in itertools.groupby(one for (one,) in rows) if value]
-        centre = centre_of([_decode(value) for value in stored])
-        if centre is not None and len(stored) >= SAMPLE // 2:
-            kept.put(key, centre)
-        return centre
 
     async def delete(
         self,

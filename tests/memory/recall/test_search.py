@@ -14,7 +14,6 @@ import pytest
 
 from agent_runtime.errors import DimensionMismatch, NotFound
 from agent_runtime.memory.recall.passages import passages
-from agent_runtime.memory.recall.questions import share_asked
 from agent_runtime.memory.recall.search import (
     CANDIDATES,
     HitPlace,
@@ -22,7 +21,6 @@ from agent_runtime.memory.recall.search import (
     SearchMode,
     rank_in_context,
     retrieve,
-    without_centre,
 )
 from agent_runtime.messages import (
     AssistantMessage,
@@ -254,36 +252,3 @@ def test_a_named_date_raises_messages_of_that_time() -> None:
 
 def test_messages_of_other_branches_are_excluded() -> None:
     assert scored("x", outline(7)) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [
-        ("What is it?", 1.0),
-        ("It is v1.2. Is it?", 0.4),
-        ("你好。你去哪里？", 0.625),
-        ("هل هذا صحيح؟", 1.0),
-        ("See https://a.b/c?d=e", 0.0),
-        ("", 0.0),
-    ],
-)
-def test_the_share_of_a_message_that_asks_is_told_by_its_marks(text: str, share: float) -> None:
-    assert share_asked(text) == pytest.approx(share, abs=0.05)
-
-
-def test_a_query_is_compared_without_what_all_messages_have_in_common() -> None:
-    assert without_centre([2.0, 0.0], (0.5, 0.25)) == [0.5, -0.25]
-    # Nothing is known, or nothing is left.
-    assert without_centre([2.0, 0.0], None) == [2.0, 0.0]
-    assert without_centre([2.0, 0.0], (1.0, 0.0)) == [2.0, 0.0]
-    assert without_centre([2.0, 0.0], (1.0, 0.0, 0.0)) == [2.0, 0.0]
-
-
-async def test_an_answer_is_found_before_its_question(store: Store) -> None:
-    user = store.of("ann")
-    talk = ["Which colour has the new boat?", "The new boat has the colour of the sea.", "Ok."]
-    await write(user, "t1", talk)
-
-    hits = await ask(user, "colour of the new boat")
-
-    assert [hit.node for hit in hits][:2] == [2, 1]

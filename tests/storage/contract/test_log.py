@@ -68,20 +68,6 @@ async def test_outlines_are_of_nodes_on_the_heads_branch_and_their_neighbours(
     assert await user.log.outlines([("nowhere", 1), ("t1", 10**6)]) == []
 
 
-async def test_bodies_of_short_messages_are_read_alone(user: UserStore) -> None:
-    lease = await begin(user)
-    await append(user, lease, 2)
-    nodes = {node.seq: node for node in await user.log.branch("t1", 3)}
-    most = nodes[2].tokens
-
-    found = await user.log.short_bodies([("t1", 2), ("t1", 3), ("t1", 99), ("no", 1)], tokens=most)
-
-    assert found == {("t1", seq): nodes[seq].body for seq in (2, 3) if nodes[seq].tokens <= most}
-    assert ("t1", 2) in found
-    assert await user.log.short_bodies([("t1", 2)], tokens=most - 1) == {}
-    assert await user.log.short_bodies([], tokens=most) == {}
-
-
 async def test_a_lineage_is_a_branch_without_bodies(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)

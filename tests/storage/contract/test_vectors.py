@@ -48,31 +48,6 @@ async def user(user: UserStore) -> UserStore:
     return user
 
 
-async def test_the_centre_is_the_mean_direction_and_short_where_little_is_known(
-    user: UserStore,
-) -> None:
-    few = [item(n, [3 + n, 0, 0]) for n in range(7)]
-    await user.vectors.upsert(MODEL, few)
-    assert await user.vectors.centre(MODEL, "message", thread_id="t1") is None
-
-    await user.vectors.upsert(MODEL, [item(9, [0, 5, 0]), item(1, [0, 0, 7], source="result")])
-    # Seven of eight point one way, and eight are half believed.
-    wanted = [7 / 16, 1 / 16, 0]
-    assert await user.vectors.centre(MODEL, "message", thread_id="t1") == pytest.approx(wanted)
-    assert await user.vectors.centre(MODEL, "message") == pytest.approx(wanted)
-    assert await user.vectors.centre("another", "message") is None
-    with pytest.raises(NotFound):
-        await user.vectors.centre(MODEL, "message", thread_id="nowhere")
-
-    # Of many a sample at equal distances is enough.
-    many = [item(n, [1 + n % 5, 0, n % 2], thread="t2") for n in range(300)]
-    await user.vectors.upsert(MODEL, many)
-    centre = await user.vectors.centre(MODEL, "message", thread_id="t2")
-    assert centre is not None
-    exact = [sum(one.values[k] / math.hypot(*one.values) for one in many) / 300 for k in range(3)]
-    assert centre == pytest.approx([64 / 72 * one for one in exact], abs=0.1)
-
-
 async def test_hits_are_ordered_by_cosine_similarity(user: UserStore) -> None:
     await user.vectors.upsert(
         MODEL, [item(1, [1, 0, 0]), item(2, [-2, 0, 0]), item(3, [3, 3, 0]), item(4, [0, 0, 5])]

@@ -77,19 +77,3 @@ WHERE user_id = :user_id AND thread_id = :thread_id
   AND (model, source, source_id, part) > (:model, :source, :source_id, :part)
 ORDER BY model, source, source_id, part
 LIMIT :limit;
-
--- name: newest_vectors
--- The highest source id of a source, in the thread or in the owner's newest threads.
-SELECT t.id, t.last
-FROM (
-    SELECT id, (
-        SELECT max(source_id) FROM vectors
-        WHERE user_id = :user_id AND thread_id = threads.id AND model = :model
-          AND source = :source) AS last
-    FROM threads
-    WHERE user_id = :user_id AND hidden = ''
-      AND (:thread_id{as_text} IS NULL OR id = :thread_id{as_text})
-    ORDER BY updated_at DESC, id LIMIT 64
-) AS t
-WHERE t.last >= 0
-ORDER BY t.id;

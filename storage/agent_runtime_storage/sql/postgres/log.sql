@@ -47,17 +47,6 @@ JOIN nodes AS n
   ON n.user_id = :user_id AND n.thread_id = p.thread_id AND n.id = wanted.id::bigint
 ORDER BY n.thread_id, n.id;
 
--- name: short_bodies
-WITH place (thread_id, ids) AS MATERIALIZED (
-    SELECT value ->> 0, value -> 1 FROM json_array_elements(:places::json) AS one (value)
-)
-SELECT n.thread_id, n.id, n.body
-FROM place AS p
-CROSS JOIN json_array_elements_text(p.ids) AS wanted (id)
-JOIN nodes AS n
-  ON n.user_id = :user_id AND n.thread_id = p.thread_id AND n.id = wanted.id::bigint
-WHERE n.tokens <= :most AND n.blob IS NULL AND n.body IS NOT NULL;
-
 -- name: children
 -- Two queries, because no index serves `IS NOT DISTINCT FROM`.
 WITH child (id) AS (

@@ -39,12 +39,3 @@ FROM nearest_vectors(
     :user_id::text, :model::text, :thread_id::text, :sources::jsonb, :query::vector,
     :limit::integer)
 ORDER BY similarity DESC, source, source_id, part;
-
--- name: sampled_vectors
--- The first vector from each of some places on, `[[thread, source id], …]`.
-SELECT (
-    SELECT v.embedding::text FROM vectors AS v
-    WHERE v.user_id = :user_id AND v.thread_id = s.value ->> 0
-      AND v.model = :model AND v.source = :source AND v.source_id >= (s.value ->> 1)::bigint
-    ORDER BY v.source_id, v.part LIMIT 1)
-FROM json_array_elements(:starts::json) AS s (value);

@@ -42,17 +42,6 @@ CROSS JOIN nodes AS n
   ON n.user_id = :user_id AND n.thread_id = p.thread_id AND n.id = wanted.value
 ORDER BY n.thread_id, n.id;
 
--- name: short_bodies
-WITH place (thread_id, ids) AS MATERIALIZED (
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:places)
-)
-SELECT n.thread_id, n.id, n.body
-FROM place AS p
-CROSS JOIN json_each(p.ids) AS wanted
-CROSS JOIN nodes AS n
-  ON n.user_id = :user_id AND n.thread_id = p.thread_id AND n.id = wanted.value
-WHERE n.tokens <= :most AND n.blob IS NULL AND n.body IS NOT NULL;
-
 -- name: children
 WITH child (id) AS (
     SELECT id FROM nodes

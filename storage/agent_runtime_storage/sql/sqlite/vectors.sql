@@ -156,13 +156,3 @@ WHERE number < 8
 GROUP BY number
 HAVING count(*) >= 64 AND min(length(coalesce(signs, x''))) = max(length(signs))
    AND max(length(signs)) > 0;
-
--- name: sampled_vectors
--- The first vector from each of some places on, `[[thread, source id], …]`.
-SELECT (
-    SELECT v.embedding FROM vectors AS v
-    WHERE v.user_id = :user_id AND v.thread_id = json_extract(s.value, '$[0]')
-      AND v.model = :model AND v.source = :source
-      AND v.source_id >= json_extract(s.value, '$[1]')
-    ORDER BY v.source_id, v.part LIMIT 1)
-FROM json_each(:starts) AS s;
