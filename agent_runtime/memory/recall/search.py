@@ -130,13 +130,11 @@ async def retrieve(
         InvalidVector, DimensionMismatch: the vector cannot be compared with those of its model.
         StoreError: the database cannot be read.
     """
-    with_vectors = mode != "text" and vector is not None and model is not None
-    scores, best = await _candidates(
-        store,
-        query if mode != "vectors" or not with_vectors else None,
-        (model, vector) if with_vectors and model is not None and vector is not None else None,
-        thread_id,
-    )
+    embedded = None
+    if mode != "text" and vector is not None and model is not None:
+        embedded = model, vector
+    words = query if mode != "vectors" or embedded is None else None
+    scores, best = await _candidates(store, words, embedded, thread_id)
     weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
     for place, score in _from_zero(best).items():
         scores[place] += weight * score
@@ -145,7 +143,8 @@ async def retrieve(
     outlines = await store.log.outlines(nodes, before=reach, after=reach)
     ranked: Mapping[_Place, float] = scores
     if reach:
-        ranked = rank_in_context(query, scores, outlines, adds=with_vectors, now=now, zone=zone)
+        adds = embedded is not None
+        ranked = rank_in_context(query, scores, outlines, adds=adds, now=now, zone=zone)
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {one[:2] for one in outlines}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.memory.recall.passages import (
@@ -21,11 +21,13 @@ from agent_runtime.prompt.view import Entry
 WORDS = st.lists(st.sampled_from(["a", "word", "longer.", "line\n", "日本", "é", "x" * 50]))
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(WORDS.map(" ".join))
 def test_pieces_contain_every_word_once_and_in_order(text: str) -> None:
     assert " ".join(split(text)).split() == text.split()
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.sampled_from(["a", "some", "words.", "again\n"]), min_size=1).map(" ".join))
 def test_no_piece_exceeds_the_size_in_any_script(text: str) -> None:
     assert all(0 < len(piece.encode()) <= SIZE for piece in split(text * 40))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from agent_runtime import Agent, Decision, Delegation, McpServer, ScriptedModel
@@ -148,7 +149,7 @@ async def test_a_tool_that_changes_during_a_run_asks_too(play: Play, tmp_path: P
     assert len(noted(tmp_path, "calls")) == 2
 
 
-async def test_a_changed_tool_is_refused_where_nobody_is_asked(play: Play, tmp_path: Path) -> None:
+async def test_a_changed_tool_asks_in_the_background_too(play: Play, tmp_path: Path) -> None:
     agent = Agent(tools=[raw(tmp_path, "echo")], delegation=Delegation(tools=["raw__*"]))
     async with play([say("Done.")]) as world:
         await world.run(agent)
@@ -163,10 +164,15 @@ async def test_a_changed_tool_is_refused_where_nobody_is_asked(play: Play, tmp_p
 
     async with play(script) as world:
         await world.run(agent)
+        for _ in range(2000):
+            if questions := await world.runtime.questions():
+                break
+            await anyio.sleep(0.01)
+        [question] = questions
+        assert "has changed what the tool is" in question.text
+        assert not noted(tmp_path, "calls")
+        await world.runtime.answer(question.id, False)
         await world.runtime.host.background.wait()
-        assert isinstance(world.model, ScriptedModel)
-        read = [str(one.messages[-1]) for one in world.model.requests]
-        assert any("nobody can be asked" in text for text in read)
     assert not noted(tmp_path, "calls")
 
 

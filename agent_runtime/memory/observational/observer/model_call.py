@@ -84,28 +84,39 @@ async def call_memory_model(
     if model.name in _without_temperature:
         temperature = None
     settings = ModelSettings(temperature=temperature, reasoning=reasoning)
-    answer = None
-    if service and model.name not in _without_flex:
-        with suppress(ModelRejected):
-            asked = replace(request, settings=replace(settings, service_tier=service))
-            answer = await _ask_in_time(model, asked, calls, counted)
-    try:
-        if answer is None:
-            answer = await _ask(model, replace(request, settings=settings), calls, counted)
-            if service:
-                _without_flex.add(model.name)
-    except ModelRejected:
-        if settings == NO_SETTINGS:
-            raise
-        answer = await _ask(model, request, calls, counted)
-        if reasoning is None:
-            _without_temperature.add(model.name)
+    answer = await _answer_to(model, request, settings, calls, counted, service)
     if answer.finish in ("stop", "tool_calls", *CUT):
         return answer
     raise ModelRejected(
         f"{model.name} gave no whole answer ({answer.word or answer.finish}).",
         cure="Use another model for memory.",
     )
+
+
+async def _answer_to(
+    model: Model,
+    request: ModelRequest,
+    settings: ModelSettings,
+    calls: list[MemoryCall],
+    counted: int,
+    service: str,
+) -> ModelAnswer:
+    """Return the answer to a request with as many of these settings as the model takes."""
+    try:
+        if service and model.name not in _without_flex:
+            with suppress(ModelRejected):
+                asked = replace(request, settings=replace(settings, service_tier=service))
+                return await _ask_in_time(model, asked, calls, counted)
+        answer = await _ask(model, replace(request, settings=settings), calls, counted)
+        if service:
+            _without_flex.add(model.name)
+    except ModelRejected:
+        if settings == NO_SETTINGS:
+            raise
+        answer = await _ask(model, request, calls, counted)
+        if settings.reasoning is None:
+            _without_temperature.add(model.name)
+    return answer
 
 
 def cheaper_service(info: ModelInfo) -> str:
