@@ -139,12 +139,10 @@ async def retrieve(
     for place, score in _from_zero(best).items():
         scores[place] += weight * score
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
-    nodes = {place[:2] for place in scores}
-    outlines = await store.log.outlines(nodes, before=reach, after=reach)
+    outlines = await store.log.outlines({one[:2] for one in scores}, before=reach, after=reach)
     ranked: Mapping[_Place, float] = scores
     if reach:
-        adds = embedded is not None
-        ranked = rank_in_context(query, scores, outlines, adds=adds, now=now, zone=zone)
+        ranked = rank_in_context(query, scores, outlines, adds=bool(embedded), now=now, zone=zone)
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {one[:2] for one in outlines}
 
@@ -153,10 +151,9 @@ async def retrieve(
 
     places = filter(is_wanted, _best_first(ranked))
     first = list(itertools.islice(places, max(limit, READ)))
-    if fitting is not None:
-        nearest = max((best[one] for one in best if is_wanted(one)), default=-1.0)
-        if nearest < fitting.least_similarity and not await is_covered(store, query, first):
-            return []
+    nearest = max((best[one] for one in best if is_wanted(one)), default=-1.0)
+    if fitting and nearest < fitting.least_similarity and not await is_covered(store, query, first):
+        return []
     if own is not None:
         first = await _of_users(store, itertools.chain(first, places), limit, own)
     return [SearchHit(*place, ranked[place]) for place in first[: max(limit, 0)]]
