@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.testing.model_server import Reply
 from agent_runtime.tools.mcp.config import user_file
@@ -172,6 +174,7 @@ def test_a_prompt_is_a_command_of_a_chat(machine: Machine) -> None:
     assert request.json["messages"][-1]["content"] == "Review a b.py (deep)."
 
 
+@pytest.mark.slow
 def test_the_prompts_of_a_server_complete_once_its_name_begins(machine: Machine) -> None:
     machine.invoke("mcp", "add", "sums", sys.executable, sdk_server.__file__)
     (other := machine.folder / "server").mkdir()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 NAMES = (
     "llama-3.3-70b",
@@ -46,6 +47,7 @@ async def _asked(folder: Path, names: tuple[str, ...], environ: dict[str, str]) 
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 async def test_only_the_models_own_server_is_asked(tmp_path: Path) -> None:
     environ = {"LITELLM_LOCAL_MODEL_COST_MAP": "False"}
     found = await _asked(tmp_path, (*NAMES, *OTHERS), environ)

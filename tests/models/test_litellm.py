@@ -480,6 +480,7 @@ def test_nothing_but_a_call_imports_litellm() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 async def test_loading_litellm_respects_the_environment_and_reads_no_dotenv() -> None:
     code = (
         "import os, anyio\n"

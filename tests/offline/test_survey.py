@@ -156,6 +156,7 @@ def large(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 async def test_of_a_large_folder_a_stated_sample_is_read_in_a_few_hundred_steps(
     large: Path,
 ) -> None:

@@ -140,7 +140,7 @@ async def retrieve(
         scores[place] += weight * score
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
     outlines = await store.log.outlines({one[:2] for one in scores}, before=reach, after=reach)
-    ranked: Mapping[_Place, float] = scores
+    ranked: Mapping[_Place, float] = {**scores}
     if reach:
         ranked = rank_in_context(query, scores, outlines, adds=bool(embedded), now=now, zone=zone)
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.

@@ -289,10 +289,17 @@ def claim_too_much(patch: pytest.MonkeyPatch) -> None:
     [
         (lose_a_node, "it says that observations stand for all", range(5)),
         (show_a_node_twice, "is shown as", range(5)),
-        (take_from_other_branches, "has observations of another branch", range(30)),
+        pytest.param(
+            take_from_other_branches,
+            "has observations of another branch",
+            range(30),
+            marks=pytest.mark.slow,
+        ),
         (commit_without_the_job, "without its job", range(2)),
         (end_the_job_first, "is done without a commit", range(2)),
-        (forget_the_fence, "was written with epoch", range(120)),
+        pytest.param(
+            forget_the_fence, "was written with epoch", range(120), marks=pytest.mark.slow
+        ),
         (reflect_too_much, "it says that observations stand for all", range(40)),
         (claim_too_much, "it says that observations stand for all", range(20)),
     ],

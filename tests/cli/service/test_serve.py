@@ -92,6 +92,7 @@ def test_a_hook_that_is_none_is_refused(
     assert "`module:name`" in (refused.value.cure or "")
 
 
+@pytest.mark.slow
 def test_tokens_stay_required_after_the_last_is_revoked(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(APP)
     run_command("tokens", "make", "ann", cwd=tmp_path)

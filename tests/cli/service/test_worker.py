@@ -165,6 +165,7 @@ def test_a_task_of_the_command_line_waits_in_the_queue(tmp_path: Path) -> None:
     assert (row["state"], row["due_at"], row["tag"]) == ("delayed", at, 0.5)
 
 
+@pytest.mark.slow
 def test_schedules_of_the_command_line(tmp_path: Path) -> None:
     add = ("schedules", "add", "news", "0 9 * * MON-FRI", "What is new?")
     made = run_command(*add, "--zone", "Europe/Berlin", cwd=tmp_path)

@@ -378,6 +378,7 @@ async def test_recalled_messages_are_not_embedded(database_url: str) -> None:
         assert not [hit for hit in await store.search.find("bear") if hit.node_id in notes]
 
 
+@pytest.mark.slow
 async def test_embedding_through_litellm_and_http(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,10 +165,10 @@ async def test_a_changed_tool_asks_in_the_background_too(play: Play, tmp_path: P
     async with play(script) as world:
         await world.run(agent)
         for _ in range(2000):
-            if questions := await world.runtime.questions():
+            if await world.runtime.questions():
                 break
             await anyio.sleep(0.01)
-        [question] = questions
+        [question] = await world.runtime.questions()
         assert "has changed what the tool is" in question.text
         assert not noted(tmp_path, "calls")
         await world.runtime.answer(question.id, False)
