@@ -187,6 +187,8 @@ def test_no_command_passes_on_what_controls_a_terminal(
         "view": [[HOSTILE, "--export", "page.html"], [HOSTILE, "--export", HOSTILE + "/x"]],
         "mcp serve": [["--workspace", HOSTILE]],
         "threads rm": [["--yes", HOSTILE]],
+        "threads archive": [["--yes", HOSTILE], ["--older-than", HOSTILE]],
+        "threads restore": [[HOSTILE]],
     }
     assert {" ".join(one) for one in commands(main)} == given.keys()
     for name, lines in given.items():
