@@ -233,7 +233,8 @@ class Judge:
         if epoch <= known.epoch:
             self.say(f"{run} was given with epoch {epoch} after {known.epoch}")
         if known.holder is not None and (fresh or known.holder is not process):
-            if fresh and known.until > self.database.now:
+            # One that expired was revoked, whatever a clock says that was set back since.
+            if fresh and known.until > self.database.now and not known.expired:
                 self.say(f"{run} was picked from {known.holder.name}, whose lease is live")
             if not known.expired:
                 self._lose(known)

@@ -75,8 +75,9 @@ FROM lost WHERE queue.user_id = lost.user_id AND queue.run_id = lost.id;
 
 -- name: queue_revoke
 -- Its worker may live and be late.  If it could still renew the lease, the run would be at work next
--- to the one that is picked in its place, and count for no limit.
-UPDATE runs SET epoch = epoch + 1
+-- to the one that is picked in its place, and count for no limit.  Its end lies in the past by any
+-- clock, also by one that is set back before the run is picked.
+UPDATE runs SET epoch = epoch + 1, lease_until = 0
 FROM queue AS q
 WHERE q.claim = :claim AND q.state = 'working' AND runs.user_id = q.user_id AND runs.id = q.run_id;
 
