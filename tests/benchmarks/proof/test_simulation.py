@@ -149,7 +149,7 @@ def test_the_judge_notices_each_disabled_rule(
     monkeypatch.setattr(judge, "_RIPEN", mutated["queue_ripen"])
 
     size = SMALL if change is forget_the_fence else CROWDED
-    problems = problems_of(range(60), found, size)
+    problems = problems_of(range(200), found, size)
 
     assert any(found in problem for problem in problems), problems[:5]
 
