@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from inspect import Signature, signature
 from typing import Any, Concatenate, Generic, ParamSpec, cast
@@ -198,7 +198,9 @@ def streaming(
         on_event = cast("Callable[[AnyEvent], Any] | None", kwargs.get("on_event"))
 
         def listen(event: AnyEvent) -> Any:
-            send.send_nowait(event)
+            # The memory may still end a job of a run that is over.
+            with suppress(anyio.ClosedResourceError):
+                send.send_nowait(event)
             # What an async listener returns is awaited by the run.
             return on_event(event) if on_event is not None else None
 

@@ -34,6 +34,7 @@ def test_no_rule_is_broken_in_a_few_worlds() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_no_rule_is_broken_in_many_worlds() -> None:
     assert problems_of(range(100, 300)) == []
 
@@ -114,7 +115,7 @@ LONGER = [
     (ignore_the_thread, "holds its thread"),
     (ignore_the_limits, "work at once"),
     (ignore_the_turns, "were picked"),
-    (take_live_leases, "in the queue and running"),
+    (take_live_leases, "whose lease is live"),
     (wake_a_parent_early, "was woken before"),
     (wake_a_parent_twice, "in the queue and running"),
     (never_wake_a_parent, "is suspended at the end"),
@@ -123,6 +124,7 @@ LONGER = [
 """Those whose first fault comes later."""
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("change", "found"),
     [
