@@ -188,8 +188,7 @@ def streaming(
     async def open_stream(
         self: S, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncGenerator[RunStream[Output]]:
-        # A call that does not fit raises at once, not only to whoever reads the events.
-        parameters.bind(self, *args, **kwargs)
+        parameters.bind(self, *args, **kwargs)  # What does not fit raises at once, not to a reader.
         # By name, so that a subclass that overrides the method need not override both.
         method: Callable[P, Awaitable[RunResult[Output]]] = getattr(self, run.__name__)
         # Unbounded: the run emits events from code that cannot wait for a reader.
@@ -198,11 +197,10 @@ def streaming(
         on_event = cast("Callable[[AnyEvent], Any] | None", kwargs.get("on_event"))
 
         def listen(event: AnyEvent) -> Any:
-            # The memory may still end a job of a run that is over.
-            with suppress(anyio.ClosedResourceError):
+            with suppress(anyio.ClosedResourceError):  # A job of the memory may end after the run.
                 send.send_nowait(event)
-            # What an async listener returns is awaited by the run.
-            return on_event(event) if on_event is not None else None
+            # The run awaits what an async listener returns.
+            return None if on_event is None else on_event(event)
 
         async def feed() -> None:
             kwargs["on_event"] = listen
