@@ -42,6 +42,7 @@ def extract(messages: Iterable[T], head: K, *, ids: Callable[[T], tuple[K, K | N
     branch: list[T] = []
     at: K | None = head
     while at is not None and at in known:
+        # A branch cannot be longer than all messages together, so one parent was visited twice.
         if len(branch) == len(known):
             raise _corrupt(f"The parents of message {head!r} run in a circle.")
         parent, message = known[at]
@@ -64,6 +65,7 @@ async def fork(store: UserStore, thread_id: str, at: int | None) -> None:
         ThreadBusy: a run is active on the thread.
     """
     thread = await store.threads.get(thread_id)
+    # `expect` refuses the move if a run has appended since the thread was read.
     await store.threads.move_head(thread_id, at, expect=thread.head)
 
 

@@ -34,6 +34,8 @@ class CallTiming:
 
     def begin(self) -> None:
         """Note that a call begins."""
+        # The first call's beginning stays: users wait from there on, whatever the number of
+        # tries.
         self.began_at, self.first_at = self.began_at or time.time(), None
 
     def live_event(self, event: LiveEvent) -> NewEvent:
@@ -56,6 +58,7 @@ class CallTiming:
         """Return the fields of the `answer` event, and start over."""
         now, began = time.time(), self.began_at
         data: dict[str, Any] = {"began_at": began, "first_token_at": self.first_at}
+        # Not negative, if the clock was set back meanwhile.
         data["seconds"] = None if began is None else round(max(now - began, 0.0), 3)
         if self.retries:
             data |= {"retries": self.retries, "retry_causes": self.causes}

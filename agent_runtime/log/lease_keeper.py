@@ -23,6 +23,7 @@ from agent_runtime_storage.contract.records.log import Lease
 POLL_SECONDS = 0.4
 """How often the runs' rows are read for requested cancellations, which `Runtime.cancel` promises to
 reach within half a second."""
+# At 0.4 s a poll, somewhat less than seven minutes.
 _LAGS = 1000
 
 _log = logging.getLogger(__name__)
@@ -158,6 +159,7 @@ class LeaseKeeper:
     def oldest(self) -> float:
         """Seconds since the lease was renewed that was renewed longest ago; 0 without runs."""
         now = time.monotonic()
+        # A copy: the thread calls this while the event loop adds and removes runs.
         return max((now - held.renewed_at for held in list(self.runs.values())), default=0.0)
 
     def lag(self, share: float) -> float:
@@ -240,4 +242,6 @@ async def _renew(store: Store, held: Sequence[HeldRun]) -> None:
     renewed = await store.leases.renew([run.key for run in held], seconds=leases.LEASE_SECONDS)
     for run in held:
         if run.key in renewed:
+            # From before the request: the database counts the lease from when it got it, so never
+            # earlier.
             run.renewed_at = began

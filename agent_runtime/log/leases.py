@@ -38,6 +38,7 @@ def process_start_time(pid: int) -> str:
         return ""
     # The name in parentheses may hold spaces; fields 3 and 22 of the whole line are meant.
     fields = stat.rpartition(")")[2].split()
+    # A zombie (Z) or a dead process (X) does nothing any more, although its entry is still there.
     return "" if fields[0] in "ZX" else fields[19]
 
 
@@ -85,6 +86,7 @@ def is_dead(run: Run) -> bool:
     # A folder may be shared with other machines, whose locks cannot be seen here.
     if activity == "gone" and same:
         return True
+    # `idle` is not enough: a worker holds the leases of runs that it has picked and not begun.
     if activity == "working" or (activity == "unknown" and _runs(owner, here)):
         return False
     return not run.lease_live

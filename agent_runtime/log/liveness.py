@@ -34,6 +34,8 @@ def private_folder(folder: Path) -> None:
     """Create a folder that only this user can use. Raises `OSError` if it is another user's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     about = folder.lstat()
+    # `lstat`, so that a symbolic link, which anyone may place in a shared folder, is refused as
+    # well.
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
         raise PermissionError(f"{folder} is not private to this user")
 
@@ -52,6 +54,7 @@ class _Marker:
                 private_folder(folder.parent)
                 private_folder(folder)
                 self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                # Byte 0 for as long as the process lives, whatever runs it works on.
                 _lock(self.file, 0, working=True)
             except OSError:
                 self.close()
@@ -144,6 +147,7 @@ def _folders() -> list[Path]:
 
 
 def _is_name(text: str) -> bool:
+    # As `uuid4().hex` writes it.
     return len(text) == 32 and text.isalnum()
 
 

@@ -56,6 +56,7 @@ class DelegationRecord:
     def of(cls, data: Mapping[str, Any]) -> DelegationRecord | None:
         """Return the record that a spec's JSON holds; None if it cannot be read."""
         texts = ("key", "call", "action", "diagnosis", "fix_applied")
+        # A row may come from an import or another version, so nothing in it is taken on trust.
         whole = all(isinstance(data.get(name), str) for name in texts)
         if not whole or not all(isinstance(data.get(name), int) for name in ("place", "depth")):
             return None
@@ -144,6 +145,7 @@ class RunSpec:
             "iteration": self.iteration,
             "trace": self.trace,
         }
+        # Rows stay small: most runs have none of these.
         return {name: part for name, part in parts.items() if part}
 
 

@@ -183,6 +183,7 @@ class ThreadMemory:
         for info in setup.choice.infos:
             require_price(info, in_money(self.budget, setup.limits), self.settings)
         run_id = new_id()
+        # Marked before the lease exists, so that no sweep takes its owner for idle in between.
         with leases.at_work(run_id):
             emit = cast("Callable[[Event], None]", on_event)
             held = _lease(store, thread, setup, kind, run_id, self.budget, emit, self.keeper)
@@ -269,16 +270,19 @@ async def _lease(
     """Begin a run without steps, and end it with the context."""
     thread = await store.threads.get(thread_id)
     await end_upkeep(store, thread)
+    # After `end_upkeep`, whose observations the view contains.
     view = await load_view(store, thread_id, thread.head)
     run = NewRun(
         id=run_id,
         thread_id=thread_id,
         agent=AGENT,
+        # A run without steps: it calls no agent's model and never becomes the thread's task.
         max_steps=0,
         spec={},
         internal=RunSpec(upkeep=kind).internal(),
         owner=leases.this_process_owner(),
         lease_seconds=leases.LEASE_SECONDS,
+        # Nothing begins if anyone wrote to the thread since it was read.
         expect_head=thread.head,
         expect_seq=thread.last_seq,
         budget=budget,

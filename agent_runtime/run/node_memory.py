@@ -36,7 +36,9 @@ from agent_runtime_storage.contract.records.files import FileKind
 from agent_runtime_storage.contract.records.log import ACTIVE, Lease, Run
 from agent_runtime_storage.contract.store import UserStore
 
+# A process that dies while it writes a turn keeps others from it for this long.
 CLAIM_SECONDS = 60.0
+# Short: a run that was active a moment ago ends soon, and the node's next run waits for its turn.
 RETRY_SECONDS = 1.0
 HISTORY = "Earlier in this conversation:"
 """Precedes a history that is given as one text."""
@@ -91,6 +93,7 @@ class NodeRun:
     @property
     def turn_id(self) -> str:
         """The id of the run's turn; if anchored, it begins with the id of the root run."""
+        # `head` takes the root run from the id, without a read for each turn of a long history.
         return f"{self.root_run_id}.{self.run_id}" if self.anchored else self.run_id
 
     def head(self, store: UserStore) -> Head:
@@ -315,6 +318,7 @@ async def _leads_to(store: UserStore, earlier: str, later: str) -> bool:
         return False
     if old.task_id is None or new.task_id is None or old.thread_id != new.thread_id:
         return False
+    # The branch between the two tasks; an answer of the earlier run is the child of its task.
     line = await store.log.lineage(new.thread_id, new.task_id, first=old.task_id)
     answers = await store.log.children(old.thread_id, old.task_id)
     return any(node.run_id == earlier and node.seq in line for node in answers)

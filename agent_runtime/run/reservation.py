@@ -124,7 +124,10 @@ class Reservation:
             affordable = affordable_output(self.setup.info, prompt_tokens, left, self._terms(view))
             # At least `LEAST_OUTPUT`, even if it is not affordable: then the reservation is refused
             # instead of paying for an answer that is of no use.
+            # Each raise doubles the share: an eighth, a quarter, a half, then all that is left.
             part = max(1, BUDGET_SHARE >> self.raised)
+            # An answer of the usual length may use up the budget; only longer ones have to leave
+            # some.
             share = max(affordable // part, min(affordable, self.usual_output))
             if (share := max(share, LEAST_OUTPUT)) < most:
                 most, by = share, "budget"
@@ -149,6 +152,7 @@ class Reservation:
         prompt_tokens = self.setup.calibration.estimate(view.tokens)
         while self.raised < RAISES:
             self.raised += 1
+            # `assumed` is 0 or 1: a limit that is known is not doubled.
             self.max_output *= 1 + assumed
             if self._output(view, prompt_tokens, left)[0] > self.next_output:
                 return True
@@ -183,6 +187,7 @@ class Reservation:
             BudgetExceeded: it would not fit even if all others gave back what they hold, or those
                 that hold it have died; or dollars are limited, and a model has no price.
         """
+        # Whether the last look found no live holder; one more refusal then is final.
         alone = False
         for waited in itertools.count():
             left = await self._left()
@@ -255,6 +260,7 @@ class Reservation:
     @property
     def missing(self) -> bool:
         """Whether nothing is reserved for a call of the model in use."""
+        # A bound for one model says nothing of another, whose prices and limits differ.
         return self.log.reserved is None or self.bound_for != self.setup.choice.model.name
 
     async def give_up(self, event: NewEvent) -> None:
@@ -332,6 +338,7 @@ class Reservation:
         def keep(exchange: Exchange) -> Amount:
             view = self._with_results(exchange, USUAL_RESULT)
             prompt_tokens = self.setup.calibration.estimate(view.tokens)
+            # The last answer is a summary, so it is not reserved at the full length of an answer.
             output = min(self.max_output, LAST_OUTPUT)
             call = max_call_cost(self.setup.info, prompt_tokens, output, self._terms(view))
             return root_reserve(call, budgets)

@@ -233,7 +233,10 @@ async def _fitting(
     # A task stays in every prompt, so half of them is for the others.
     room = int(setup.room.limit / setup.calibration.safe_ratio) // 2
     part = text[:most]
-    while len(part) > room and await _count(part) > room:
+    # A token has at least one byte, so a part of fewer bytes need not be counted.
+    while len(part.encode("utf-8", "surrogatepass")) > room and await _count(part) > room:
+        # By quarters: counting a long text is slow, and how much of it is shown need not be
+        # exact.
         part = part[: len(part) * 3 // 4]
     if len(part) == len(text):
         return task, None
@@ -287,6 +290,7 @@ async def end_upkeep(store: UserStore, thread: Thread) -> None:
     if thread.active_run is None:
         return
     run = await store.runs.get(thread.active_run)
+    # It still holds the thread, so a new run would be refused.
     if RunSpec.of(run).upkeep:
         await end_if_dead(store, run)
 
@@ -417,6 +421,7 @@ def _apply(
     for index, call in enumerate(exchange.message.calls):
         resolution = decided.get(call.id)
         if isinstance(resolution, Rerun):
+            # A call that has no result by now runs.
             unverified.pop(index, None)
         elif resolution is not None:
             unverified[index] = resolved_result(resolution)
@@ -424,6 +429,7 @@ def _apply(
 
 def step_limit(run: Run, setup: RunSetup) -> int:
     """Return a resumed run's step limit; one that has used up its steps gets as many again."""
+    # A resume may raise the limit; a lower setting does not take away steps that were granted.
     limit = max(run.max_steps, setup.max_steps)
     return limit if run.steps < limit else run.steps + setup.max_steps
 

@@ -148,6 +148,7 @@ class RunState:
             return "model" if choice.has(view.start.model) else "agent"
         room, estimate = self.reservation.room, setup.calibration.estimate(view.tokens)
         if self.memory is None:
+            # Memory was turned off, or on, since the prompt's activation.
             return "agent" if view.start.remembers else overdue(view, room, estimate)
         if not view.start.remembers:
             return "agent"
@@ -158,6 +159,7 @@ class RunState:
     def _cold(self, view: View) -> bool:
         """Return whether the provider's cache has expired since the last model call."""
         answers = (one.at for one in reversed(view.entries) if one.message.type == "assistant")
+        # Wall-clock time, because another process may have made the last call.
         last, idle = next(answers, None), self.setup.idle
         return last is not None and idle is not None and time.time() - last > idle
 
@@ -256,6 +258,7 @@ class RunState:
         tokens = results_budget(self.reservation.room, ratio)
         if (affordable := await self.reservation.affordable_results()) is not None:
             tokens = min(tokens, affordable)
+        # Counting such texts takes long enough to delay the other runs of the event loop.
         if sum(map(len, texts)) > COUNT_IN_THREAD:
             return await anyio.to_thread.run_sync(
                 share_result_budget, texts, tokens, count_text, caps

@@ -96,6 +96,8 @@ async def finish_on_error(store: UserStore, lease: Lease) -> AsyncGenerator[None
     try:
         yield
     except asyncio.CancelledError:
+        # A cancelled run is over, so the calls of its open exchange get results.  After an error
+        # the exchange stays open: the log may be what failed, and a resume can continue it.
         await _end_held(store, lease)
         raise
     except GeneratorExit:

@@ -121,6 +121,8 @@ def partition_calls(
             done[index] = ToolResult(
                 f"There is no tool {call.name!r}. The tools are: {known}.", outcome="error"
             )
+        # Before `raw`: arguments that were cut off are rarely valid JSON, and the limit is the
+        # cause that the model can act on.
         elif call.cut is not None:
             done[index] = ToolResult(call.cut, outcome="error")
         elif call.raw is not None:
@@ -220,6 +222,8 @@ class _ParallelCalls:
         self.waiting: dict[int, AwaitingHuman] = {}
         self.asking: dict[int, AwaitingAnswers] = {}
         self._asks = asks
+        # A lock that nobody holds is taken without a turn of the event loop, which each result
+        # would cost.
         self._recording = anyio.Lock(fast_acquire=True)
 
     async def run(self, calls: Sequence[ReadyCall]) -> list[AwaitingHuman]:
@@ -228,6 +232,7 @@ class _ParallelCalls:
         while pending:
             async with single_error(), anyio.create_task_group() as group:
                 for call in pending:
+                    # It is being tried again; `_run` puts it back if its sub-agent still waits.
                     self.waiting.pop(call.index, None)
                     group.start_soon(carried, self._run, call)
             for call in pending:
@@ -254,6 +259,8 @@ class _ParallelCalls:
         self.exchange.started.add(call.index)
         try:
             result = await _result_of(call, self.context)
+        # A cancelled call gets its result from `abandoned_results`; an error here is one of the
+        # runtime.
         except (asyncio.CancelledError, Exception):
             raise
         except BaseException as error:
@@ -264,6 +271,8 @@ class _ParallelCalls:
             self.waiting[call.index] = result
         elif not isinstance(result, AwaitingAnswers):
             await self._record(call.index, result)
+        # A run that may not wait for a person gets a refusal, so that the model can go another
+        # way.
         elif self._asks and await may_wait(self.log.store, self.log.lease.run_id):
             self.asking[call.index] = result
         else:

@@ -161,6 +161,15 @@ async def test_a_task_that_can_never_fit_is_kept_as_a_file(play: Play) -> None:
     assert 0 < begun.data["task_chars"] < 10_000
 
 
+async def test_a_task_of_rare_characters_is_measured_in_tokens(play: Play) -> None:
+    # Each of them has several tokens, so fewer characters than tokens fit.
+    async with play([say("Read.")], settings={"context_window": 2_000}) as world:
+        result = await world.run(Agent(tools=[]), "\U00012000" * 400, thread="t")
+        [begun] = [event for event in world.events if event.kind == "run-start"]
+    assert result.ok
+    assert 0 < begun.data["task_chars"] < 400
+
+
 def fenced(text: str, system: str) -> list[str]:
     """Return the texts inside the runtime's fences, by the nonce that the system prompt names."""
     match = re.search(r"<runtime-note (\w+)>", system)

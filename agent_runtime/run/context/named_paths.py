@@ -38,6 +38,8 @@ def named_paths(calls: Sequence[ToolCall], tools: Toolset) -> list[Path]:
             if len(found) >= MOST_PATHS:
                 return list(found)
             if 0 < len(name) <= LONGEST and "\0" not in name and not name.startswith("-"):
+                # Not `resolve`: it reads the disk for each word of a command, and most are no
+                # paths.
                 found[Path(os.path.normpath(tool.folder / name))] = None
     return list(found)
 

@@ -31,6 +31,7 @@ TOKENS = 8000
 """The most tokens, in our count, that a source's notes may have."""
 SHARE = 8
 """The same as a part of a prompt's limit."""
+# Outcomes of calls that reached the place they name; refused and cancelled ones did not.
 _RAN = ("ok", "error")
 
 _log = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ class IdleTimer:
     def __init__(self, log: RunLog, seconds: float) -> None:
         self._seconds = seconds
         self._heard = time.monotonic()
+        # In front of the listener, so that live events such as text deltas count as well.
         self._emit, log.emit = log.emit, self._heard_of
         self.expired = False
         self.detail = f"Nothing was heard of it for {seconds:g} seconds."
@@ -31,6 +32,8 @@ class IdleTimer:
 
     async def watch(self, scope: anyio.CancelScope) -> None:
         """Wait until nothing was heard for too long, then cancel the scope."""
+        # Sleeping until the earliest possible end costs nothing per event, unlike a timer that
+        # each one resets.
         while (left := self._heard + self._seconds - time.monotonic()) > 0:  # noqa: ASYNC110
             await anyio.sleep(left)
         self.expired = True

@@ -68,6 +68,8 @@ class PlanStall:
             return []
         lease, store = self.log.lease, self.log.store
         latest = await last_moved(store, lease.thread_id, exchange.seq)
+        # Without an open item there is nothing to move.  It is looked at again after the next
+        # step, because the plan may get one.
         if latest is None or not latest[0].open:
             self._due = self.log.steps + 1
             return []
@@ -77,6 +79,7 @@ class PlanStall:
             self._due = self.log.steps + self.limit - count
             return []
         half = (self.limit + 1) // 2
+        # The next multiple of half the limit, counted from the note.
         self._due = self.log.steps + half - (since or 0) % half
         if since is None:
             return [Note(NUDGE.format(count=count, where=_where(plan)), source=SOURCE)]

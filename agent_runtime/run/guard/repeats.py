@@ -119,6 +119,8 @@ class LoopGuard:
             return 0
         wanted = _content(self.log.open_exchange().message, results)
         entries = self.log.view.entries
+        # Most repetitions are in the prompt, so the log is read only if the streak reaches its
+        # beginning.
         count, ended = _streak(wanted, entries)
         if count and not ended and entries[0].parent_id is not None:
             # Earlier ones have left the prompt, but not the log.  That many nodes hold twice the

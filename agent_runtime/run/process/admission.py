@@ -77,6 +77,8 @@ class Admission:
                 "This runtime is closed, or about to be: it begins no more runs.",
                 cure="Open another runtime, and resume there what was interrupted.",
             )
+        # The context variable is inherited by the tasks that a run starts, so its children see it
+        # too.
         if self._is_full and _inside.get() is not self:
             waiting(len(self._queue))
             await self._wait()

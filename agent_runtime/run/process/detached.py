@@ -115,6 +115,8 @@ async def begun(
 
     task = tasks.start(run())
     try:
+        # Cancelling the caller must not cancel the future itself: `listen` may set it at the same
+        # moment.
         return await asyncio.shield(started)
     except asyncio.CancelledError:
         if not started.done():

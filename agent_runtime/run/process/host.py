@@ -111,6 +111,7 @@ class RunHost:
         drain = settings.drain_timeout if drain is None else drain
         pause = settings.pause_timeout if pause is None else pause
         self.admission.close()
+        # Before the runs: a sweep would continue what is about to be suspended.
         for task in (self._sweeping, self._reindexing):
             if task is not None:
                 await cancel(task)
@@ -141,6 +142,7 @@ class RunHost:
         await self.shells.close()
         if self._sharing is not None:
             await cancel(self._sharing)
+        # Last: until here a run that did not stop keeps its lease, so nobody works on it twice.
         await self.keeper.close()
 
     def health(self) -> Health:

@@ -58,6 +58,7 @@ class EventListener:
             return
         if inspect.isawaitable(awaited):
             self._pending.append((event, awaited))
+            # One task at a time, so that an async listener sees the events in order.
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._work())
 

@@ -52,6 +52,7 @@ async def resuming_task(
         yield agent
         return
     thread_id = (await agent_run_of(store, run)).thread_id
+    # With the tools that its run had: the task may have been given any of them.
     whole = await agent_of_run(await with_servers(agent, servers, store.user_id), settings)
     delegator = delegator_of(whole, Toolset(whole.tools), levels=settings.delegation_depth)
     assignment, _ = delegator.placed(built)

@@ -34,6 +34,7 @@ def child_queue(
     log: RunLog, settings: Settings, user_context: Mapping[str, Any]
 ) -> ChildQueue | None:
     """Return what enqueues runs below a log's run; None if that is none of the queue's."""
+    # A plain runtime has no workers that would pick the child.
     if not log.lease.queued:
         return None
 
@@ -52,6 +53,7 @@ def child_queue(
             internal=spec.internal(),
             title=title_of(task),
             model=placed.get("model") or ("" if other == "same" else other),
+            # The store gives it the share of its parent.
             share="",
             parent=log.lease,
         )

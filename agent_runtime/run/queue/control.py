@@ -69,6 +69,7 @@ class RunQueue:
                 questions=tuple(question.id for question in questions),
                 cure=f"Answer (`agent-runtime answer {questions[0].id}`), or cancel the run.",
             )
+        # The row may have changed since it was read, so the statement decides, not the row.
         if not await store.queue.wake(run_id, "It was retried."):
             row = await self._row(store, run_id)
             raise Conflict(
@@ -161,6 +162,8 @@ def why(row: QueueRow) -> str:
 
 async def cancel_tree(store: UserStore, run_id: str) -> list[str]:
     """Cancel a run and all its descendants, in any process; return the ids of those reached."""
+    # A run that has not begun holds no lease: one statement takes it out of the queue and ends
+    # it.
     if await withdraw(store, run_id):
         return [run_id]
     reached = await store.runs.cancel(run_id)

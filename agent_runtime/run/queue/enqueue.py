@@ -120,6 +120,8 @@ async def new_queued_run(
         version=request.version,
         model=_model(request.agent, settings),
         share=store.user_id if request.share is None else request.share,
+        # The tag of a share advances by this with each of its runs; small steps come up more
+        # often.
         step=1 / request.priority,
         due_at=None if request.at is None else request.at.timestamp(),
         budget=tree_budget(settings),

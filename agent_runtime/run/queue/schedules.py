@@ -29,6 +29,8 @@ RETRY_SECONDS = 60.0
 """How long a schedule is put off that cannot start."""
 MOST_MISSED = 100
 """How many of the times that a schedule missed are started at most: the newest."""
+# The namespace of the ids of scheduled runs.  Never change it: two workers of different versions
+# would enqueue one time twice.
 _RUNS = uuid.UUID("5e0ad3f6-7f0a-4e0e-9f3c-1d7f52f0c6a4")
 
 _log = logging.getLogger(__name__)
@@ -90,6 +92,8 @@ class RunSchedules:
         )
         store = self._of(user)
         run = await new_queued_run(store, self._settings, request)
+        # A template: each time of the schedule gives the run its own id, and a thread if it has
+        # none.
         run = replace(run, id="", thread_id=thread or "")
         await store.schedules.add(NewSchedule(name, cron, zone, missed, run, next_at))
         return await self._row(store, name)
@@ -139,6 +143,7 @@ async def start_due(store: Store) -> int:
             next_at = next_time(row.cron, row.zone, row.now)
             if await schedules.start(row, runs, next_at=next_at):
                 count += len(runs)
+        # Every other schedule would fail the same way.
         except StoreUnavailable:
             raise
         except Exception as error:

@@ -75,6 +75,7 @@ class TokenCarrier:
                 )
             finally:
                 carrying(False)
+            # Random, so that workers that lost the database together do not come back together.
             await anyio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -112,6 +113,7 @@ class TokenCarrier:
 
         own = installed("procrastinate")
         async with await psycopg.AsyncConnection.connect(self._url) as connection:
+            # Workers that start together would otherwise create the schema twice.
             await _execute(connection, "lock")
             found = await (await _execute(connection, "installed")).fetchone()
             version = str(found[0] or "") if found else ""
@@ -139,10 +141,13 @@ async def _work(app: App) -> None:
         working = asyncio.create_task(
             app.run_worker_async(
                 queues=[QUEUE],
+                # A token only wakes this process's one loop, which fills all of its slots.
                 concurrency=1,
+                # The program handles signals itself, and drains its runs first.
                 install_signal_handlers=False,
                 fetch_job_polling_interval=FETCH_SECONDS,
                 shutdown_graceful_timeout=0,
+                # A token that was used says nothing to anybody.
                 delete_jobs="always",
             )
         )

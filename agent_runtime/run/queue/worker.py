@@ -193,6 +193,8 @@ class Worker:
             for one in picked:
                 key = HeldLease(one.user_id, one.lease.run_id, one.lease.epoch)
                 self._working[key] = one
+                # On the host, not in this task's group: the runs outlive the worker until `close`
+                # hands them over.
                 self._host.background.start(self._work(key, one, waiter))
             count += len(picked)
             # A limit, or two runs of one thread, may have left slots free.
@@ -213,6 +215,7 @@ class Worker:
     async def _renew(self) -> None:
         """Renew the leases of runs that have not begun yet; the keeper renews the others."""
         held = [key for key in self._working if key not in self._host.keeper.runs]
+        # As often as the keeper, so that two thirds of the lease are left for a slow database.
         if held and time.monotonic() - self._renewed_at >= leases.LEASE_SECONDS / 3:
             await self._store.leases.renew(held, seconds=leases.LEASE_SECONDS)
             self._renewed_at = time.monotonic()
@@ -241,6 +244,7 @@ class Worker:
         store = self._store.of(picked.user_id)
         try:
             await self._drive(store, picked)
+            # After the run's end: the message quotes its outcome from the log.
             if picked.lease.is_child:
                 await deliver_end(store, picked.lease.run_id, self._settings.max_file_bytes)
         finally:
@@ -298,6 +302,7 @@ class Worker:
     async def _begin_or_resume(self, store: UserStore, picked: PickedRun) -> Finish | None:
         """Work on the run; return how it ends without that, or None."""
         run = await store.runs.get(picked.lease.run_id)
+        # Before anything of the run is built, since that may be what brings workers down.
         if picked.takeovers >= MOST_TAKEOVERS:
             return _dead_letter(picked)
         if run.cancel_requested and is_queued(run):

@@ -48,6 +48,9 @@ class SqlEvents:
                 if len(events) < _PAGE:
                     while news := await _news(listener, signals.poll_seconds):
                         for _, event in news:
+                            # A signal brings the events of this process only; one that does not
+                            # follow directly was preceded by another process's, and the next read
+                            # returns both.
                             if event.id == after + 1:
                                 after = event.id
                                 yield event

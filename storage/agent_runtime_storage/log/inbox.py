@@ -50,6 +50,7 @@ class SqlInbox:
         if file is not None:
             blob = bodies.blob(file.content).hash
             batch.append(self._scope.statement("put_file", file_values(thread_id, file, blob)))
+        # A run of another owner, or one that was deleted, cannot be named as the recipient.
         if run_id is not None:
             run = {"run_id": run_id}
             batch.append(self._scope.statement("run_exists", run, rows=1, miss="run"))

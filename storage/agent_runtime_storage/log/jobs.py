@@ -57,6 +57,8 @@ class SqlJobs:
             "seconds": seconds,
             "thread_id": thread_id,
             "key": key,
+            # The random part fences this claim; the holder tells others whether its process still
+            # lives.
             "token": f"{secrets.token_hex(16)} {holder}".rstrip(),
             "void": void,
         }
@@ -101,6 +103,7 @@ class SqlJobs:
         try:
             [rows] = await self._scope.batch([self._scope.statement("claim_periodic", values)])
         except StoreInDoubt:
+            # As in `claim`: only this call knows the token.
             rows = await self._scope.read("claimed_periodic", kind=kind, token=token)
             if not rows:
                 raise

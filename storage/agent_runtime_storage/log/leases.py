@@ -55,6 +55,8 @@ class SqlRateShares:
             Statement(self._sql["rate_renew"], {**rows, "process": process}),
             Statement(self._sql["rate_rows"], rows),
         ]
+        # In one order in every process, so that two that share several places do not block each
+        # other.
         locks = sorted(f"rate {place}" for place in figures)
         *_, found = await self._driver.batch(batch, owner=None, locks=locks, repeatable=True)
         return [RateShare(row[0], row[1], float(row[2]), float(row[3]), row[4]) for row in found]

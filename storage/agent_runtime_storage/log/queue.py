@@ -115,6 +115,7 @@ class SqlQueue:
             "title": run.title,
             "metadata": encode_json(run.metadata, "thread's metadata"),
         }
+        # A tree has one budget, on its root.
         parent, budget = run.parent, run.budget if run.parent is None else Budget()
         values: dict[str, Value] = {
             "run_id": run.id,
@@ -180,6 +181,7 @@ class SqlQueue:
             rows = await self._scope.batch(batch, thread=thread_id, tree=root)
         except BatchMissed:
             return False
+        # The end of a child may be what its parent waits for.
         if root != run_id:
             announce_work(self._scope.driver)
         self._scope.announce(thread_id, lambda: self._statements.appended(thread_id, batch, rows))

@@ -128,6 +128,7 @@ class RunMisses:
                 f"Run {run_id} was imported and cannot be resumed.",
                 cure="Start a new run on its thread.",
             )
+        # Nobody took the lease, so the run must have ended, or been suspended, by its own owner.
         if run.epoch == replaces:
             return LeaseLost(
                 f"Run {run_id} has become {run.status} since it was read.",

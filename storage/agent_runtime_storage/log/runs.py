@@ -246,6 +246,7 @@ class SqlRuns:
         for item in commit.drained:
             key = {"thread_id": lease.thread_id, "id": item}
             batch.append(self._scope.statement("drain_inbox", key, rows=1, miss="inbox"))
+        # After the items were drained, so that only newer ones count.
         if commit.quiet_inbox:
             key = {"thread_id": lease.thread_id}
             batch.append(self._scope.statement("require_quiet_inbox", key, rows=1, miss="quiet"))
@@ -363,6 +364,8 @@ class SqlRuns:
             self._scope.statement("queue_working", {"run_id": run_id}),
             *self._statements.unsettle_own(run_id),
         ]
+        # In doubt the run counts as queued: settling a place in the queue that does not exist
+        # does nothing.
         queued = True
         try:
             rows = await self._scope.batch(batch, thread=thread, tree=root)

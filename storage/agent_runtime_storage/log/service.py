@@ -17,6 +17,7 @@ from agent_runtime_storage.contract.records.service import (
 from agent_runtime_storage.drivers.protocol import Driver, Row, Statement, Value
 from agent_runtime_storage.sql.loader import load_queries
 
+# Enough for a user to tell tokens apart, and useless without the rest.
 _PREFIX_CHARS = 11
 
 
@@ -104,4 +105,5 @@ class SqlService:
 
 
 def _hash(token: str) -> bytes:
+    # A plain hash is enough: a token is random and long, so nobody can guess it from its hash.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -18,6 +18,7 @@ from agent_runtime_storage.drivers.protocol import BatchMissed
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 from agent_runtime_storage.queries.row_decoding import to_thread
 
+# Each miss means that another update went through, so the writers together make progress.
 _TRIES = 16
 
 

@@ -167,6 +167,7 @@ def encode_json(value: Mapping[str, Any], what: str, *, lossy: bool = False) -> 
         StoreError: it holds a value that JSON cannot represent.
     """
     try:
+        # orjson writes NaN and infinities as null without a word, so they are looked for here.
         text = orjson.dumps(dict(value)).decode()
         if not lossy and not _finite(value):
             raise TypeError("it has a number that is not finite")

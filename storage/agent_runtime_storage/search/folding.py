@@ -49,8 +49,11 @@ SPECIAL_LETTERS = re.compile("[łøđðþæœıħŧŋ]")
 """Latin letters that are no letter with an accent, so decomposition leaves them."""
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _MARKS = re.compile("[\u0300-\u036f\u064b-\u065f\u0670]+")
+# Both kana have the same 86 letters in the same order.
 _TO_HIRAGANA = {ord("ァ") + place: ord("ぁ") + place for place in range(86)}
 _TO_KATAKANA = {hiragana: katakana for katakana, hiragana in _TO_HIRAGANA.items()}
+# Each form is one more term to look up, and a word of several such characters has the product of
+# their forms.
 _MOST_VARIANTS = 16
 
 

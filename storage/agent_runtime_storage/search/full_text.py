@@ -33,7 +33,9 @@ The query's words are used in the order of their rarity until they have more tex
 this; the rarest is always used.  So words are ignored only for an owner with very many texts, and
 only words that most of these have.
 """
+# Texts indexed in one batch, which holds the lock of their thread.
 _BATCH = 100
+# Instead of NULL, which would make the key of a text not unique.
 _NO_CALL = -1
 _ALL = 2**62
 # By owner.  The secret of a database changes only if its index is built again.
@@ -44,6 +46,7 @@ _DRIFT = 100
 """Counts hold until the owner's texts have become one of this many more or fewer."""
 _KEPT_FROM = 500
 """Smaller counts are made in every search: that takes less than a millisecond."""
+# Terms that are kept for each database.
 _MOST_KEPT = 10_000
 # BM25's k1 and b; `search.sql` holds constants that follow from them.
 _SATURATION = 1.2
@@ -165,6 +168,7 @@ class SqlTextSearch:
             counts |= (await self._figures(outdated, most))[2]
         kept.add(counts, texts)
         counts = {term: one.count for term, one in known.items() if term not in outdated} | counts
+        # A word that no text has: nothing can match.
         if every_word and len(counts) < len(terms):
             return texts, length, {}
         if min(counts.values(), default=0) > POSTINGS:

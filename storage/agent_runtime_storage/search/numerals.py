@@ -42,6 +42,7 @@ def _in_han(value: int) -> str:
             text += _DIGITS[digit - 1] + name
         elif text and not text.endswith("零") and value % place:
             text += "零"
+    # Ten to nineteen are written without the leading one.
     return text.removeprefix("一") if 10 <= value < 20 else text
 
 

@@ -72,6 +72,8 @@ def _inflected(base: str) -> list[str]:
         return [base, f"{base[:-1]}ies", f"{base[:-1]}ied", f"{base}ing"]
     plural = f"{base}es" if base.endswith(_HISSING) else f"{base}s"
     forms = [base, plural, f"{base}ed", f"{base}ing", f"{base}er"]
+    # A consonant after a vowel may be doubled, as in "running"; whether it is depends on the
+    # stress.
     if base[-1] not in _VOWELS and base[-2:-1] in _VOWELS:
         doubled = base + base[-1]
         forms += [f"{doubled}ed", f"{doubled}ing"]

@@ -43,6 +43,7 @@ FUNCTION = 0.05
 MOST_TERMS = 600
 """The terms of a query that are looked up; those of whole words first."""
 
+# A language is tried if it has at least this part of a query's signs.
 _LEAST_SHARE = 0.15
 _MOST_LANGUAGES = 3
 # Tried where a query shows no language and is short.
@@ -85,6 +86,8 @@ def query_groups(query: str, key: bytes) -> list[TermGroup]:
     return [
         TermGroup(tuple(hash_term(word, key) for word in words), weight)
         for (words, weight), size in zip(ranked, sizes, strict=True)
+        # A group that no longer fits is left out whole: a part of its forms would count too
+        # little.
         if size <= MOST_TERMS
     ]
 

@@ -73,7 +73,6 @@ def load_queries(dialect: SqlDialect) -> Mapping[str, str]:
         KeyError: a block includes one that does not exist.
     """
     # The dialect's blocks replace those of the same name.
-    # The dialect's blocks replace those of the same name.
     blocks = _blocks_in(_folder("common")) | _blocks_in(_folder(dialect))
 
     def expand(match: re.Match[str]) -> str:

@@ -113,6 +113,7 @@ SELECT 1 WHERE NOT EXISTS (
 DELETE FROM archives WHERE user_id = :user_id AND thread_id = :thread_id AND place = :place;
 
 -- name: archivable_threads
+-- A run that waits for a person keeps its thread from being archived, however long it waits.
 SELECT {thread_columns}
 FROM threads AS t
 WHERE user_id = :user_id AND updated_at < {now} - :seconds AND hidden = ''

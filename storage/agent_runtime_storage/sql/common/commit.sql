@@ -30,11 +30,13 @@ WHERE user_id = :user_id AND id = :thread_id
 RETURNING last_event;
 
 -- name: start_call
+-- A call that was started before misses, so none is started twice.
 UPDATE calls SET status = 'started'
 WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
   AND position = :position AND status = 'pending';
 
 -- name: wait_call
+-- A call that asked a person a question runs once more, with the answer.
 UPDATE calls SET status = 'pending'
 WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
   AND position = :position AND status = 'started';
@@ -47,6 +49,7 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
   AND position = :position AND status IN ('pending', 'started');
 
 -- name: show_call
+-- How much of a result prompts can show is known once its exchange has all results.
 UPDATE calls SET shown = :shown, tokens = :tokens
 WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
   AND position = :position AND status = 'done';
@@ -63,6 +66,7 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id AND status = 'o
                     AND status <> 'done');
 
 -- name: clear_open_node
+-- Misses if the exchange is not the one that this run has open.
 UPDATE runs SET open_node = NULL
 WHERE user_id = :user_id AND id = :run_id AND open_node = :id;
 
@@ -82,10 +86,12 @@ INSERT INTO calls (user_id, thread_id, node_id, position, tool, status)
 VALUES (:user_id, :thread_id, :node_id, :position, :tool, :status);
 
 -- name: set_open_node
+-- A run has one open exchange at most.
 UPDATE runs SET open_node = :id
 WHERE user_id = :user_id AND id = :run_id AND open_node IS NULL;
 
 -- name: set_head
+-- The head moves only to a closed node, so no prompt ends in calls without results.
 UPDATE threads SET head = :head
 WHERE user_id = :user_id AND id = :thread_id AND EXISTS (
     SELECT 1 FROM nodes
@@ -98,6 +104,7 @@ VALUES (:user_id, :thread_id, :id, :anchor, :run_id, :cause, :body, :blob, :pref
         :parts, {now});
 
 -- name: drain_inbox
+-- Misses if another commit has drained the item, so each is read once.
 DELETE FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;
 
 -- name: require_quiet_inbox

@@ -1,6 +1,7 @@
 -- Files that messages refer to.
 
 -- name: touch_thread
+-- Misses on a hidden thread; on any other the row's lock keeps a deletion from beginning meanwhile.
 UPDATE threads SET updated_at = {now}
 WHERE user_id = :user_id AND id = :thread_id AND hidden = '';
 

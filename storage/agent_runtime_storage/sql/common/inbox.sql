@@ -1,6 +1,7 @@
 -- The inbox, the events and the usage of threads.
 
 -- name: count_post
+-- Items count apart from nodes: anybody may post, while only the lease's holder appends nodes.
 UPDATE threads SET last_inbox = last_inbox + 1
 WHERE user_id = :user_id AND id = :thread_id AND hidden = ''
 RETURNING last_inbox;

@@ -1,6 +1,7 @@
 -- Durable jobs.
 
 -- name: enqueue_job
+-- A key is queued once for good: its row stays when the job is done, so the same work is never paid for again.
 INSERT INTO jobs (user_id, id, thread_id, kind, key, payload, blob, status, due_at, created_at)
 VALUES (:user_id, :id, :thread_id, :kind, :key, :payload, :blob, 'ready',
         {now}, {now})
@@ -27,6 +28,7 @@ UPDATE jobs SET status = 'done', finished_at = {now}
 WHERE user_id = :user_id AND id = :id AND token = :token AND status = 'claimed';
 
 -- name: retry_job
+-- Accepts a job that is ready as well, so that it can be repeated if its answer is lost.
 UPDATE jobs
 SET status = 'ready', due_at = {now} + :retry_after, detail = :detail
 WHERE user_id = :user_id AND id = :id AND token = :token AND status IN ('claimed', 'ready');

@@ -7,6 +7,7 @@ SELECT user_id FROM archives
 ORDER BY user_id;
 
 -- name: check_parents
+-- A parent has a smaller number than its child, so a walk along parents always ends.
 SELECT n.user_id, n.thread_id, n.id, n.parent_id
 FROM nodes AS n
 LEFT JOIN nodes AS p
@@ -89,6 +90,7 @@ WHERE object > :after AND substr(object, 1, 6) = 'parts/'
 ORDER BY object LIMIT :limit;
 
 -- name: part_bytes
+-- Only the length: a check must not fetch the bodies.
 SELECT length(data) FROM blobs
 WHERE user_id = :user_id AND thread_id = :thread_id AND hash = :hash;
 

@@ -54,6 +54,7 @@ WHERE user_id = :user_id AND id = :id AND status = 'open' AND expires_at > {now}
                 AND r.status = 'suspended' AND r.cancel_requested = 0);
 
 -- name: withdraw
+-- One whose time is up is `open` here too, and is withdrawn with the rest.
 UPDATE questions SET status = 'withdrawn'
 WHERE user_id = :user_id AND run_id = :run_id AND status = 'open';
 

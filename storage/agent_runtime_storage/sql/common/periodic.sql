@@ -8,6 +8,7 @@ ON CONFLICT (user_id, kind) DO UPDATE SET due_at = excluded.due_at, token = excl
 RETURNING token;
 
 -- name: claimed_periodic
+-- Whether a claim whose answer was lost has been made: its token is unique.
 SELECT token FROM periodic WHERE user_id = :user_id AND kind = :kind AND token = :token;
 
 -- name: finish_periodic

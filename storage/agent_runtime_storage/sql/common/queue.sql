@@ -87,6 +87,7 @@ WHERE q.claim = :claim AND q.state = 'working' AND runs.user_id = q.user_id AND 
  WHERE n.user_id = queue.user_id AND n.id = queue.run_id)
 
 -- name: queue_one_more
+-- Counts takeovers in a row: a step anywhere in the tree since the last one begins the count again.
 takeovers = CASE WHEN {queue_tree_steps} > steps_seen THEN 1 ELSE takeovers + 1 END,
     steps_seen = {queue_tree_steps}
 
@@ -105,6 +106,8 @@ WITH due AS MATERIALIZED (
     {ordered_join} threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id
     WHERE q.state = 'waiting'
       AND EXISTS (
+          -- OFFSET keeps Postgres from turning this filter into a join, which is slow where nothing in the queue is
+          -- known.
           SELECT 1 FROM {each_json}(:known{as_jsonb})
           WHERE value ->> 0 = q.program AND value ->> 1 = q.agent AND value ->> 2 = q.version
           LIMIT 1 OFFSET 0)

@@ -1,6 +1,7 @@
 -- Rate limits that processes share: each renews its rows once a period, and reads those of others.
 
 -- name: rate_forget
+-- Rows of processes that have died, or stopped asking.
 DELETE FROM rate_shares
 WHERE place IN (SELECT value ->> 0 FROM {each_json}(:rows{as_jsonb}))
   AND renewed_at < {now} - :seconds{as_double};
@@ -9,6 +10,7 @@ WHERE place IN (SELECT value ->> 0 FROM {each_json}(:rows{as_jsonb}))
 -- Each row is an array: place, figures.
 INSERT INTO rate_shares (place, process, renewed_at, figures)
 SELECT value ->> 0, :process{as_text}, {now}, value ->> 1
+-- SQLite would read the ON of ON CONFLICT as that of a join, were there no WHERE before it.
 FROM {each_json}(:rows{as_jsonb}) WHERE true
 ON CONFLICT (place, process) DO UPDATE
 SET renewed_at = excluded.renewed_at, figures = excluded.figures;

@@ -4,6 +4,7 @@
 (SELECT value FROM {each_text}(:threads{as_jsonb}))
 
 -- name: family_roots
+-- Their trees are locked while the family is deleted, so that none of them begins a child meanwhile.
 SELECT DISTINCT root_run_id FROM runs
 WHERE user_id = :user_id AND thread_id IN {family_filter};
 
@@ -129,6 +130,7 @@ DELETE FROM runs WHERE user_id = :user_id AND thread_id IN {family_filter};
 -- name: trim_blobs
 DELETE FROM blobs
 WHERE user_id = :user_id AND thread_id = :thread_id AND hash IN (
+    -- Neither Postgres nor every build of SQLite has DELETE with a LIMIT.
     SELECT hash FROM blobs WHERE user_id = :user_id AND thread_id = :thread_id LIMIT :limit)
 RETURNING 1;
 

@@ -28,6 +28,7 @@ EXISTS (SELECT 1 FROM threads WHERE user_id = :user_id AND id = :thread_id AND h
 WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
 
 -- name: run_filter
+-- No index helps with such a condition, so each of the queries below names one column outright.
 (:thread_id{as_text} IS NULL OR r.thread_id = :thread_id)
   AND (:parent_run_id{as_text} IS NULL OR r.parent_run_id = :parent_run_id)
   AND (:root_run_id{as_text} IS NULL OR r.root_run_id = :root_run_id)
@@ -124,10 +125,12 @@ WHERE user_id = :user_id AND id = :run_id AND stop_reason = 'imported'
   AND parent_run_id IS NULL;
 
 -- name: replace_spec
+-- A takeover raises the epoch, so this misses if somebody has resumed the run meanwhile.
 UPDATE runs SET spec = :spec
 WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch;
 
 -- name: take_thread
+-- Misses if another run of the thread is active: two would append to the same head.
 UPDATE threads SET active_run = :run_id
 WHERE user_id = :user_id
   AND id = (SELECT thread_id FROM runs WHERE user_id = :user_id AND id = :run_id)
@@ -159,6 +162,7 @@ WHERE user_id = :user_id AND id IN (SELECT id FROM subtree)
 RETURNING id, thread_id;
 
 -- name: poll
+-- Without a row, the lease is lost.
 SELECT r.cancel_requested,
        EXISTS (SELECT 1 FROM inbox AS i WHERE i.user_id = r.user_id AND i.thread_id = r.thread_id)
 FROM runs AS r

@@ -21,6 +21,7 @@ WHERE user_id = :user_id AND (:id{as_text} IS NULL OR id = :id) ORDER BY id LIMI
 WHERE paused = 0 AND next_at <= {now} ORDER BY next_at LIMIT :limit;
 
 -- name: pause_schedule
+-- A resumed schedule gets a new time, so what came due during the pause is not made up.
 UPDATE schedules SET paused = :paused, next_at = :next_at
 WHERE user_id = :user_id AND id = :id;
 

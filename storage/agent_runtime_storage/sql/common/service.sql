@@ -2,11 +2,13 @@
 
 -- name: make_token
 INSERT INTO tokens (user_id, id, name, prefix, hash, created_at, expires_at)
+-- NULL seconds give a NULL time: such a token does not expire.
 VALUES (:user_id, :id, :name, :prefix, :hash, {now}, {now} + :seconds{as_double})
 RETURNING id, user_id, name, prefix, created_at, expires_at, used_at, revoked_at;
 
 -- name: token_by_hash
 -- Of any owner: the token says who that is.  One that is revoked or has expired is none.
+-- The last column says whether the use is to be recorded: once a minute, so that not each request writes.
 SELECT id, user_id, used_at IS NULL OR used_at < {now} - 60
 FROM tokens
 WHERE hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now});
@@ -49,6 +51,7 @@ ON CONFLICT (user_id, key) DO UPDATE SET claim = excluded.claim, claimed_at = ex
 SELECT digest, made_id, claim, status, body FROM requests WHERE user_id = :user_id AND key = :key;
 
 -- name: answer_request
+-- Whoever lost the claim by being too slow writes nothing: the other's answer counts.
 UPDATE requests SET status = :status, body = :body
 WHERE user_id = :user_id AND key = :key AND claim = :claim;
 

@@ -1,6 +1,7 @@
 -- Rows whose id begins or ends with a text.
 
 -- name: find_threads
+-- `!` marks a `%` or `_` of the text, which would stand for other characters.
 SELECT t.id, t.title, t.updated_at FROM threads AS t
 WHERE t.user_id = :user_id AND t.hidden = ''
   AND (lower(t.id) LIKE :prefix ESCAPE '!' OR lower(t.id) LIKE :suffix ESCAPE '!')
