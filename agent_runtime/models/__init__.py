@@ -136,6 +136,7 @@ def _max_output(name: str, place: ModelPlace) -> int | None:
     """Return the settings' output limit, at most the known one; None without a setting."""
     from agent_runtime.models.catalog import full_name, known_output
 
+    # A limit above the model's own would be refused with the first call.
     limits = [one for one in (place.max_output, known_output(full_name(name))) if one]
     return None if place.max_output is None else min(limits)
 
@@ -161,6 +162,8 @@ def _price(name: str, place: ModelPlace) -> Price | None:
             f"The price of {name} is not known, and the settings give only a part of it.",
             cure=f"Set both {place.prefix}PRICE_INPUT and {place.prefix}PRICE_OUTPUT.",
         )
+    # Without prices of the cache its tokens count like any others: too dear rather than too
+    # cheap.
     plain = nano.get("input", known.input if known else 0)
     return Price(
         input=plain,

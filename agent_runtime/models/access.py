@@ -138,6 +138,7 @@ class ModelAccess:
             RealModelForbidden: the call would leave this machine, and that is forbidden.
         """
         switch = os.environ.get(FORBID, "").strip().lower()
+        # Fails closed: a value that nobody understands forbids as well.
         allowed = not self.local_only and switch in ("", "0", "false", "no", "off", "f", "n")
         if allowed or _is_loopback(self.base_url):
             return
@@ -175,6 +176,7 @@ class ModelAccess:
             ModelAuthError: it is missing.
         """
         provider = provider_of(self.name)
+        # A server of the user's own may need no key.
         if self.api_key is not None or self.base_url is not None or provider not in _KEY_BY_NAME:
             return
         names = _KEYS.get(provider, (f"{provider.removesuffix('_chat').upper()}_API_KEY",))
@@ -236,6 +238,7 @@ class ModelAccess:
     def secrets(self) -> list[str]:
         """Return the keys that an error's text may contain: the given one and the environment's."""
         password = urlsplit(self.base_url or "").password or ""
+        # Also those of other providers: litellm's errors may quote any variable.
         return [*environment_keys(os.environ), self.api_key or "", password]
 
 

@@ -28,6 +28,7 @@ class _Text:
     def add(self, piece: str) -> str:
         """Add a piece; return the new text that is complete."""
         self._pieces.append(piece)
+        # Nearly every piece, so this costs no copy.
         if not self._half and piece.isascii():
             return piece
         text = self._half + piece
@@ -114,6 +115,7 @@ class AnswerBuilder:
                 f"{self._model} answered nothing: neither text nor a call.",
                 cure="Try again, or use another model.",
             )
+        # It meant to call something, and what it wrote was no call.
         if finish == "tool_calls" and not self.calls:
             finish = "malformed"
         return ModelAnswer(

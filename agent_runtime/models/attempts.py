@@ -153,6 +153,7 @@ async def with_retries(
         ModelError: at once where a retry cannot help, else after all retries.
     """
     lost = 0
+    # The first attempt, then the retries.
     for number in range(1, retries + 2):
         try:
             async with aclosing(attempt()) as events:
@@ -198,6 +199,8 @@ def wait_before(attempt: int, failure: AttemptFailure) -> float:
 def _priced(event: ModelEvent, info: ModelInfo, lost: int, service: str) -> ModelEvent:
     if not isinstance(event, ModelAnswer):
         return event
+    # Figures that contradict each other, such as more cached tokens than there are, settle
+    # nothing.
     if event.usage is None or not event.usage.possible:
         return replace(event, usage=None, lost=lost)
     return replace(event, cost=cost_of(info.price, event.usage, service), lost=lost)

@@ -194,6 +194,7 @@ def entry_of(name: str) -> dict[str, Any]:
             return found
     for candidate in candidates:
         parts = candidate.split("-")
+        # At least two parts stay, so that no model gets the facts of a whole family.
         for end in range(len(parts) - 1, 1, -1):
             if found := _entry(table, "-".join(parts[:end]), _MODES):
                 return found
@@ -211,6 +212,7 @@ def read_table() -> bytes:
 def _entry(table: bytes, name: str, modes: Sequence[str]) -> dict[str, Any]:
     """Return a model's entry in the table; empty if it has none of these modes."""
     key = b"%s:" % json.dumps(name).encode()
+    # Far cheaper than decoding the table, and most names that are tried are not in it.
     if not (times := table.count(key)):
         return {}
     entry = _cut(table, key) if times == 1 else None
@@ -248,5 +250,7 @@ def _int(value: object) -> int:
 
 def _start_ratio(name: str) -> float:
     if "claude" in name.lower():
+        # Measured on texts and code: Claude's tokenizer makes more tokens of them than ours,
+        # OpenAI's about as many.
         return 1.6
     return 1.05 if provider_of(name) in ("openai", "azure") else 1.3

@@ -23,6 +23,7 @@ from agent_runtime.errors import AgentRuntimeError
 
 _Object: TypeAlias = dict[str, Any]
 
+# Levels of nesting, and exceptions in a chain, that are looked through.
 _DEPTH = 8
 _MESSAGES = ("message", "msg", "detail", "error_description", "title", "error")
 _CODES = ("code", "type", "status", "reason", "__type", "quotaId", "error")
@@ -193,6 +194,7 @@ def _parsed(text: str) -> object:
     if begin is not None:
         end = text.rfind(begin["quote"])
         with contextlib.suppress(ValueError, SyntaxError, AttributeError):
+            # litellm writes some bodies as Python's `b'...'`.
             text = cast(bytes, ast.literal_eval(text[begin.start() : end + 1])).decode()
     for opening, closing in ("{}", "[]"):
         first, last = text.find(opening), text.rfind(closing)
@@ -209,6 +211,7 @@ def _objects(body: object, depth: int = 0) -> Iterator[_Object]:
     if depth > _DEPTH:
         return
     if isinstance(body, list):
+        # The first ones: a list of a hundred details says the same a hundred times.
         for one in cast("list[object]", body)[:8]:
             yield from _objects(one, depth + 1)
     if not isinstance(body, dict):
@@ -275,6 +278,7 @@ def _asked(headers: Mapping[str, str], objects: list[_Object], message: str) -> 
     if (in_text := _DURATION.search(message)) is not None:
         parts = _PART.findall(in_text[1])
         delays.append(sum(float(number) * _UNITS[unit.lower()] for number, unit in parts))
+    # The longest of several: a shorter wait would meet the other limit.
     return max((delay for delay in delays if delay is not None), default=None)
 
 

@@ -33,6 +33,7 @@ _SECRETS = re.compile(
     r"|(?<=[?&]key=)[^&\s]+"
 )
 _NOISE = re.compile(r"^(?:litellm\.\w+:\s*|\w+(?:Error|Exception):?\s*-?\s*)+")
+# Characters of a provider's text in an error, which stands in rows, events and prompts.
 _LONGEST = 400
 _OVERFLOW = re.compile(
     r"context_length_exceeded|maximum context length|prompt is too long|too many tokens"
@@ -72,6 +73,7 @@ class AttemptFailure:
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text without the given secrets and without anything that looks like a key."""
     for secret in secrets:
+        # Shorter ones, such as "none", are words that would be blanked anywhere.
         if len(secret) >= 8:
             text = text.replace(secret, "***")
     return _SECRETS.sub("***", text)
@@ -158,8 +160,11 @@ def _refusal(said: ErrorBody, text: str, model: str, kinds: Collection[str]) -> 
         )
     if "policy" in kinds or said.codes & _POLICY:
         return ModelRejected(asked, cure="The provider's content policy refuses it: rephrase it.")
+    # Before the key: by its codes a rate limit may come with another status than 429.
     if said.limited:
         return None
+    # Some providers answer a wrong key as a bad request, and litellm reports it as a server
+    # error.
     wrong_key = status in (400, 500) and _KEY_TROUBLE.search(text) is not None
     if status in (401, 403) or wrong_key or "key" in kinds:
         return ModelAuthError(
@@ -172,6 +177,7 @@ def _refusal(said: ErrorBody, text: str, model: str, kinds: Collection[str]) -> 
             cure="Write it as provider/model, such as anthropic/claude-sonnet-4-5.",
             model=model,
         )
+    # Timeouts, conflicts and "too early" pass; all else is the request's own fault.
     if status is not None and 400 <= status < 500 and status not in (408, 409, 425):
         return ModelRejected(asked, cure="See what the provider says; the request is not retried.")
     return None

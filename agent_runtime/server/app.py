@@ -96,6 +96,7 @@ def create_app(
                 try:
                     yield
                 finally:
+                    # Before the runtime closes, which waits for streams.
                     state.closing.set()
 
     made = Starlette(

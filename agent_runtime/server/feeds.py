@@ -135,12 +135,15 @@ class Feeds:
                     continue
                 while feed.keeps(at):
                     batch, at = feed.since(at, known), feed.end
+                    # Without a batch the wait ended by the heartbeat, and the empty batch is what
+                    # is sent then.
                     if batch or not await feed.more_than(at, heartbeat):
                         yield batch
 
     @asynccontextmanager
     async def _joined(self, source: Source) -> AsyncGenerator[_Feed]:
         feed = self._feeds.get(source.name)
+        # Streams of a failed feed raise its error each; those that come now begin again.
         if feed is None or feed.failed:
             feed = self._feeds[source.name] = _Feed(source)
         feed.streams += 1
@@ -149,6 +152,7 @@ class Feeds:
         finally:
             feed.streams -= 1
             if not feed.streams:
+                # Another may have taken its place after a failure.
                 if self._feeds.get(source.name) is feed:
                     del self._feeds[source.name]
                 await feed.close()
@@ -161,6 +165,7 @@ async def rest_of(source: Source, known: dict[str, int]) -> Batches:
         page = await source.page(known)
         full = len(page) >= PAGE
         if page:
+            # Before the page is given away: its reader may never come back.
             known.update((thread, row.id) for thread, row in page)
             yield [encode(thread, row) for thread, row in page]
 

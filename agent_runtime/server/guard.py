@@ -112,7 +112,10 @@ class Guard:
             return
         headers = connection.headers
         origin = headers.get("origin")
+        # Browsers send cookies with requests of any page, and this header only if a page of ours
+        # sets it.
         by_cookie = COOKIE in connection.cookies and "authorization" not in headers
+        # No browser: other programs name no origin.
         if origin is None and not by_cookie and headers.get("sec-fetch-site") != "cross-site":
             return
         url = connection.url
@@ -131,6 +134,7 @@ class Guard:
         if self._authenticate is not None:
             found = await self._authenticate(connection)
             if not found:
+                # By address, because the request names no user.
                 self._limits.requests.take(f"address {connection.client and connection.client[0]}")
                 raise ServiceError(
                     401,
@@ -171,6 +175,8 @@ class _LimitedBody:
         self._got = 0
         self._whole = False
         length = connection.headers.get("content-length", "0")
+        # Twenty digits, since reading thousands takes long.  What the header hides is counted as
+        # it comes.
         if not length.isascii() or not length.isdigit() or int(length[:20]) > most:
             raise _too_large(most)
 

@@ -181,6 +181,7 @@ class ObservationalMemory:
         After a fork they may reach up to the head, so the last exchange is excluded, as are the
         recent messages of a chat.
         """
+        # Without prepared ones: how many of these count is what is being asked.
         raw = measure(view.entries, (), self.ratio(), view.anchor)
         # In a chat the last exchange, if there is any, may lie far back; then `movable` decides.
         end = max(movable(raw, self.thresholds), last_exchange(view.entries))
@@ -282,6 +283,8 @@ class ObservationalMemory:
     def rest(self, view: View) -> None:
         """Condense nothing until there are more observations, or more than R."""
         total = sum(map(size_of, self.condensing(view)))
+        # Counted from what there is now, so that each failed attempt is followed by a pause of
+        # the same size.
         self.resting = total + int(self.limit * GROWTH)
 
     # For the loop when the window is full: by rules, at once
@@ -304,6 +307,7 @@ class ObservationalMemory:
     async def reflect_now(self, view: View) -> bool:
         """Condense the oldest observations by rules; return False if that gains nothing."""
         present = self.condensing(view)
+        # Half of what there is, not R: the window is the limit here, and R may be far away.
         reflection = self.reflection(view, present, sum(map(size_of, present)) // 2)
         if reflection is None:
             return False

@@ -105,6 +105,7 @@ def carrying_calls(entries: Sequence[Entry], anchor: int | None) -> tuple[int, .
     after = 0
     for entry in reversed(entries):
         calls.append(after)
+        # Adds 0 or 1.  What came before the activation was paid for when that rewrote the prompt.
         after += entry.message.type == "assistant" and entry.seq > (anchor or 0)
     return tuple(reversed(calls))
 
@@ -257,6 +258,7 @@ def activation_due(raw: RawNodes, thresholds: MemoryThresholds) -> ActivationCau
 
 def _pays(raw: RawNodes, thresholds: MemoryThresholds, end: int, share: float) -> bool:
     """Return whether carrying the entries before `end` has cost this share of removing them."""
+    # A tiny prefix may pay by its age alone, and yet the rewrite would cost a call for nothing.
     least = thresholds.observe * LEAST_CHUNK
     if thresholds.prices is None or sum(raw.tokens[:end]) < least:
         return False

@@ -98,6 +98,8 @@ class MemoryWorker:
             except Conflict:
                 # Another process observed the same nodes.
                 await self._pause()
+                # Its observation is not among those in memory, so they are read again before the
+                # next job.
                 self._stale = True
                 continue
             except Exception as error:

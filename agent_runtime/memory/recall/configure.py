@@ -31,6 +31,7 @@ class RecallService:
     """
 
     def __init__(self, settings: Settings, embedder: Embedder | None = None) -> None:
+        # Here and below, not above: a process without recall need not load any of it.
         from agent_runtime.memory.recall.embedder_client import EmbedderClient
         from agent_runtime.memory.recall.indexer import VectorIndexer
         from agent_runtime.memory.recall.retriever import RecallPolicy

@@ -30,6 +30,7 @@ from agent_runtime.memory.recall.date_words import (
 
 DAYS_AFTER = 14
 """People talk about a day after it: a moment this many days later no longer fits."""
+# A question is short, and the patterns of all languages are tried on each of its places.
 MOST = 2_000
 """Characters of a text that are read."""
 
@@ -189,6 +190,7 @@ def _in_unit(
         del match
         match unit:
             case "week":
+                # `last` is a flag: 0 or 1 weeks back.
                 monday = today - timedelta(today.weekday() + 7 * last)
                 return [DateSpan(monday, monday + timedelta(6))]
             case "month":

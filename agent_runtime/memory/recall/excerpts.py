@@ -13,6 +13,7 @@ from agent_runtime_storage.search.query_groups import content_words
 EXCERPT = 400
 """Characters shown of a hit."""
 # Bounds of the work on one text.
+# Characters of a text, and matches of the words in it.
 _READ = 100_000
 _MATCHES = 2_000
 _WORD = re.compile(r"\w+")

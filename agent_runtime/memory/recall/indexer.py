@@ -140,6 +140,8 @@ class VectorIndexer:
             self.client.back_off(error)
             _log.warning("Embedding failed: %s", type(error).__name__)
         finally:
+            # In the turn in which `again` was last read, so no wake falls between the two; after a
+            # failure the next run wakes it again.
             del self._work[key]
 
     async def _report(self, log: RunLog, error: ModelError | StoreError) -> None:

@@ -29,6 +29,7 @@ MOST_OF_RESULT = 8_000
 """How many characters of a result are embedded; results are long and mostly irrelevant."""
 
 _ENDS = tuple(re.compile(end) for end in (r"\n+", r"(?<=[.!?:;])\s", r"\s"))
+# A piece may end this much before the wanted place, if a sentence or a paragraph ends there.
 _LEAST = 0.6
 
 

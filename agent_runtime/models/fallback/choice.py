@@ -31,6 +31,7 @@ class ModelChoice:
         self._candidates = candidates
         self._source = source if isinstance(source, FallbackModel) else None
         self._attempts: Attempts | None = None
+        # Only a look: making a run's setup is no attempt, and must not hold other runs off.
         self._current = self._source.attempts(peek=True).index if self._source else 0
 
     @classmethod

@@ -75,6 +75,7 @@ class FallbackModel:
             if isinstance(one, str):
                 found.append(_named(one, settings, role, options))
             elif isinstance(one, FallbackModel):
+                # With the health of its models, so that a nested one learns nothing twice.
                 found += zip(one.models, one._health, strict=True)
             else:
                 found.append((one, Health()))
@@ -239,6 +240,7 @@ async def _request_for(model: Model, request: ModelRequest) -> ModelRequest:
             replace(one, opaque=None) if one.opaque and one.opaque.model != model.name else one
             for one in messages
         )
+    # The last marks: what is nearest to the end has the longest prefix to read from the cache.
     return replace(request, messages=messages, marks=request.marks[-marks:] if marks else ())
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from agent_runtime.messages import FileKind
 
 _MB = 1_000_000
+# No limit, as a number that every count stays below.
 _ANY = 1 << 62
 
 

@@ -29,6 +29,7 @@ async def upload_file(request: Request, thread_id: str, query: UploadQuery) -> F
     """Store a file with a thread, which is made if there is none; runs refer to it by `uri`."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip()
     content = await request.body()
+    # What clients send when they do not know: the name or the content says more.
     known = "" if media_type == "application/octet-stream" else media_type
     ref = await runtime_of(request).files.upload(
         thread_id, content, name=query.name, media_type=known, user=user_of(request)
@@ -51,14 +52,18 @@ async def download_file(request: Request, thread_id: str, file_id: str) -> Respo
     """Return the content of a file, whole or the part that `Range` asks for, to be saved."""
     store = store_of(request)
     await store.threads.get(thread_id)
+    # By the thread's own list: another thread of the user may have a file with this id.
     rows = {row.id: row for row in await store.files.list(thread_id)}
     row = rows.get(file_id)
     if row is None:
         raise NotFound(f"Thread {thread_id} has no file {file_id}.", cure="Check the id.")
     content = await store.files.content(thread_id, file_id)
+    # Encoded whole (RFC 8187), so that no name can end the header or begin another.
     name = quote(row.name or row.id, safe="")
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+        # Whatever a browser makes of the file, it can run no script and reach nothing of this
+        # origin.
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Accept-Ranges": "bytes",
     }

@@ -143,6 +143,7 @@ async def search(request: Request, query: SearchQuery) -> Hits:
             # Deleted since it was found.
             continue
         shown.append(hit)
+    # In a thread: a hit may have megabytes.
     texts = await anyio.to_thread.run_sync(_excerpts, shown, bodies, query.q.split())
     return Hits(
         hits=[

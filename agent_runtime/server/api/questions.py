@@ -104,6 +104,7 @@ async def answer_question(request: Request, question_id: str, body: AnswerBody) 
     """Answer a question as it was shown; the first answer counts, and nothing resumes by itself."""
     store = store_of(request)
     question = Question.of(await store.questions.get(question_id))
+    # What a person approves is exactly what they saw; the run may have changed the call since.
     if question.digest != body.digest:
         raise ServiceError(
             409,

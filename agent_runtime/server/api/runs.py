@@ -66,6 +66,7 @@ async def list_runs(request: Request, query: RunsQuery) -> RunPage:
         thread_id=query.thread_id,
         status=None if query.status is None else [query.status],
         before=query.cursor,
+        # One more than the page, which shows whether there is a next one.
         limit=query.limit + 1,
     )
     page = rows[: query.limit]
@@ -109,6 +110,7 @@ async def regenerate(request: Request, thread_id: str, body: Regenerate) -> Star
     agent = service.registry.named(body.agent)
 
     async def start() -> StartedRun:
+        # Inside, so that a request beyond the limits leaves the thread's head where it is.
         await branches.regenerate(store, thread_id)
         return await runtime.start(
             agent,
@@ -227,6 +229,8 @@ async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Respo
         positions = {thread: cursor.of(thread) for thread in last}
         for thread, after in positions.items():
             check_reached(thread, last[thread], after)
+        # Before the events are read: one that comes between the two reads then keeps the stream
+        # open.
         over = await _is_over(store, run)
         if over and not await store.events.of_tree(run_id, after=positions, limit=1):
             return Response(status_code=204)
@@ -254,9 +258,11 @@ async def _events(
             async for batch in batches:
                 known.update((one.thread_id, one.id) for one in batch)
                 yield batch
+                # Only the end of a run can end the tree, so nothing is read for the other events.
                 ended = any(one.kind == "run-finish" for one in batch)
                 if ended and await _is_over(store, run):
                     break
+    # What was committed between the last batch and the look at the runs.
     async with aclosing(rest_of(source, known)) as batches:
         async for batch in batches:
             yield batch

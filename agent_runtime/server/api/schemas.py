@@ -17,6 +17,7 @@ from agent_runtime_storage.contract.records.usage import UsageTotal
 
 MOST_ON_A_PAGE = 200
 Limit = Annotated[int, Field(ge=1, le=MOST_ON_A_PAGE, description="The most of a page.")]
+# Postgres takes no zero byte in a text.
 Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
 Text = Annotated[str, Field(min_length=1)]
 Json = dict[str, Any]

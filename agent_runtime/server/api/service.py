@@ -15,6 +15,7 @@ from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.state import service_of
 from agent_runtime.server.users import COOKIE
 
+# The cookie's life; the token behind it may expire or be revoked sooner.
 _SESSION_SECONDS = 30 * 86_400
 
 
@@ -34,6 +35,7 @@ async def begin_session(request: Request, body: NewSession) -> Response:
         headers = [one for one in request.scope["headers"] if one[0] != b"authorization"]
         bearer = f"Bearer {body.token}".encode("ascii")
         asked = {**request.scope, "headers": [*headers, (b"authorization", bearer)]}
+        # Before the token is checked, so that guessing costs as much as being right.
         service.limits.requests.take(f"session {request.client and request.client.host}")
         if not await service.authenticate(HTTPConnection(asked)):
             raise ServiceError(
@@ -66,6 +68,7 @@ async def ready(request: Request) -> Response:
     runtime = runtime_of(request)
     if service.closing.is_set() or runtime.health().closing:
         return JSONResponse({"status": "closing"}, 503)
+    # The smallest query that reaches the database.
     await runtime.store.service.any_token()
     return JSONResponse({"status": "ok"})
 

@@ -195,6 +195,7 @@ def _cursor(page: list[Thread], before: float | None, seen: list[str]) -> str:
     """Return the cursor after a page: a moment, and the threads of it that were shown."""
     last = page[-1].updated_at
     shown = [one.id for one in page if one.updated_at == last]
+    # The page ends in the moment in which it began: what earlier pages showed of it stays known.
     if before is not None and last >= math.nextafter(before, 0):
         shown += seen
     text = orjson.dumps([last, shown])
@@ -206,12 +207,15 @@ def _place(cursor: str | None) -> tuple[float | None, list[str]]:
         return None, []
     try:
         last, shown = orjson.loads(base64.urlsafe_b64decode(cursor.encode()))
+        # `before` leaves its own moment out, so the next number above it takes that moment in
+        # again.
         return math.nextafter(float(last), math.inf), [str(one) for one in shown]
     except (ValueError, TypeError, binascii.Error) as error:
         raise _no_cursor() from error
 
 
 def _node(cursor: str) -> int:
+    # Below 2^53, as numbers of nodes are in JSON.
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 16):
         raise _no_cursor()
     return int(cursor)

@@ -16,9 +16,11 @@ from agent_runtime.server.inspector.front_parts import missing_parts
 from agent_runtime_storage.contract.records.log import Activation
 from agent_runtime_storage.contract.store import UserStore
 
+# Activations of an answer, without and with all that they hold.
 MOST = 5000
 MOST_WHOLE = 50
 TEXT_CHARS = 100_000
+# Rows of one read; each has a body, which is unpacked on the event loop.
 _BATCH = 500
 
 

@@ -81,6 +81,7 @@ async def branch_of(
     thread = await store.threads.get(thread_id)
     top = _top(thread, head)
     kept = _kept_of((store.user_id, thread_id, thread.created_at, head))
+    # Two requests that read the same new nodes would append them twice.
     async with kept.lock:
         opened = await _read(store, thread_id, top, kept)
         seqs = kept.seqs
@@ -113,6 +114,7 @@ def _kept_of(key: _Key) -> _Kept:
     kept = known.setdefault(key, _Kept())
     known.move_to_end(key)
     size = sum(len(one.nodes) for one in known.values())
+    # The newest stays even if it is larger than all may be: its request is in progress.
     while size > _MOST_NODES and len(known) > 1:
         size -= len(known.popitem(last=False)[1].nodes)
     return kept

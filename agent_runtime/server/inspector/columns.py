@@ -19,6 +19,7 @@ _CODES = {"i1": "b", "i2": "h", "i4": "i", "f8": "d"}
 """Names of widths, from the smallest, and their codes in `array` and `struct`; what no integer of
 these holds is a double, which is exact up to 2^53.
 """
+# JavaScript's typed arrays must begin at a multiple of their width, which is eight at most.
 _ALIGN = 8
 
 Table = Mapping[str, Sequence[int]]

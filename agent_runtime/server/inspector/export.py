@@ -74,6 +74,7 @@ async def _threads(store: UserStore, thread_id: str) -> list[Thread]:
     """Return a thread, and the threads of the runs below it, each after the one it is below."""
     found = [await store.threads.get(thread_id)]
     known = {thread_id}
+    # The list grows while it is read: threads that are found are looked below in turn.
     for above in found:
         before: str | None = None
         while runs := await store.runs.list(parent_thread_id=above.id, before=before, limit=_PAGE):
@@ -87,6 +88,7 @@ async def _threads(store: UserStore, thread_id: str) -> list[Thread]:
 
 def _packed(data: bytes | dict[str, Any]) -> str:
     body = data if isinstance(data, bytes) else orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS)
+    # Without a time, so that the same thread gives the same file.
     return base64.b64encode(gzip.compress(body, 9, mtime=0)).decode()
 
 

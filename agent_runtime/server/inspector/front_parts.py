@@ -11,6 +11,7 @@ from agent_runtime.log.branch import BranchRows, read_branch, view_from
 from agent_runtime.prompt.parts import FrontParts
 from agent_runtime_storage.contract.store import UserStore
 
+# Activations of the whole process; one has some dozens of numbers.
 _MOST = 20_000
 _known: OrderedDict[tuple[str, str, float, int], FrontParts] = OrderedDict()
 """By owner, thread, the thread's creation and activation; none of them ever changes."""

@@ -74,14 +74,14 @@ class _Tools:
         ] = "",
     ) -> dict[str, Any]:
         """Start a task; it goes on whatever becomes of this connection."""
-        with _told():
+        with _tool_errors():
             turns = self.turns_of(ctx)
             turn = await turns.begin(agent or self.default, Message(task), thread)
             return await _status(turns, turn.run_id)
 
     async def task_status(self, ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
         """Return how a task is doing: its status, steps, cost, plan, and open questions."""
-        with _told():
+        with _tool_errors():
             return await _status(self.turns_of(ctx), run_id)
 
     async def task_result(
@@ -93,7 +93,7 @@ class _Tools:
         ] = 50,
     ) -> dict[str, Any]:
         """Wait until a task ends or asks a person, and return its output; reports progress."""
-        with _told():
+        with _tool_errors():
             turns = self.turns_of(ctx)
             with anyio.move_on_after(wait_seconds):
                 await _ended(turns, run_id, ctx)
@@ -106,14 +106,14 @@ class _Tools:
         message: Annotated[str, Field(description="What the agent reads at its next step.")],
     ) -> dict[str, Any]:
         """Send a message to a running task."""
-        with _told():
+        with _tool_errors():
             turns = self.turns_of(ctx)
             await turns.runtime.steer(run_id, message, user=turns.user)
             return await _status(turns, run_id)
 
     async def cancel_task(self, ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
         """Cancel a task and its sub-agents; a running one sees it within half a second."""
-        with _told():
+        with _tool_errors():
             turns = self.turns_of(ctx)
             await turns.runtime.cancel(run_id, user=turns.user)
             return await _status(turns, run_id)
@@ -127,7 +127,7 @@ class _Tools:
         ],
     ) -> dict[str, Any]:
         """Give a person's answer to a question; the task goes on once all are answered."""
-        with _told():
+        with _tool_errors():
             turns = self.turns_of(ctx)
             root = await turns.root(await turns.question(question_id))
             turn = await turns.answer(root.thread_id, {question_id: answer})
@@ -173,7 +173,7 @@ async def _status(turns: UserTurns, run_id: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _tool_errors() -> Generator[None]:
     """Give the client an error that it can act on; others are logged by the server."""
     try:
         yield

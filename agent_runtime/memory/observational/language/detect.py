@@ -16,6 +16,7 @@ from agent_runtime.memory.observational.language.base import (
 
 LONGEST = 2_000
 """Characters of a text by which its language is judged."""
+# Words from which a text without one function word is taken for another language.
 _MANY = 5
 
 _SCRIPTS: tuple[tuple[Code, re.Pattern[str]], ...] = (
@@ -81,6 +82,7 @@ def _latin(text: str) -> tuple[Language, ...]:
     letters = set(text.lower()) if not text.isascii() else set[str]()
     scores = {code: _score(language(code), words, letters) for code in LATIN}
     best = max(scores.values())
+    # With few signs a difference of one is chance, so the second best language counts as well.
     return tuple(language(code) for code in LATIN if scores[code] >= best - (best < 4))
 
 

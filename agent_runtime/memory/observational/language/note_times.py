@@ -110,6 +110,7 @@ def read_time(plain: str, day: str) -> NoteTime | None:
         plain: the line, as `plain_of` returns it.
         day: what a time without a date belongs to.
     """
+    # A time is never longer, and the patterns backtrack.
     lower = plain[:120].lower()
     start = match.end() if (match := _WEEKDAY.match(lower)) else 0
     found, end = _date(lower, start)
@@ -139,6 +140,7 @@ def _date(lower: str, start: int) -> tuple[str, int]:
             name = parts.get("name")
             month = month_of(name) if name else int(parts["m"])
             days = int(parts["d"])
+            # Month and day are swapped, as Americans write dates.
             if month and month > 12 >= days:
                 month, days = days, month
             if month is None:

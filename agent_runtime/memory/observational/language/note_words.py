@@ -20,6 +20,7 @@ PRIORITIES: tuple[Priority, ...] = ("critical", "important", "info", "done")
 Part = Literal["task", "next", "nothing", "unknown_time", "clock", "morning", "afternoon"]
 
 _JOINED = re.compile(r"[/,+&、·]|\s-\s")
+# Words that may stand among those of a phrase, such as "new" or "here".
 _MORE_WORDS = 3
 _NOTHING_DENSE = re.compile(
     fold(
@@ -29,6 +30,7 @@ _NOTHING_DENSE = re.compile(
         r"|(?:기록|관찰|메모|특이|적을|남길).{0,12}(?:없|않)"
     )
 )
+# Characters; a longer line says something of its own.
 _LONGEST_VERDICT = 60
 
 

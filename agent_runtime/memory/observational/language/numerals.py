@@ -20,6 +20,7 @@ _HAN_DIGITS = {char: place % 10 for place, char in enumerate("〇一二三四五
 _HAN_UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "萬": 10_000}
 _NOON = {"正午": 12, "中午": 12}
 _JOINERS = frozenset(fold("und en et y e and и ed و").split())
+# Hours by which the two halves of a day differ on a clock of twelve.
 _MORNING = 12
 _ONE = "one"
 
@@ -118,6 +119,7 @@ def _words(folded: str, table: Language) -> set[str]:
             found.add(value)
             last = None
         elif last is not None and value in (100, 1000, 1_000_000) and last < value:
+            # As in "five hundred": the parts are no numbers of their own.
             found.discard(str(last))
             last *= value
             found.add(str(last))

@@ -30,6 +30,7 @@ _ELSEWHERE = re.compile(
     r"μόνο|אסור|תמיד|חייב|אל|רק|هرگز|همیشه|باید|نباید|فقط|ممنوع)\b|ห้าม|ต้อง|เสมอ|อย่า|เท่านั้น",
     re.IGNORECASE,
 )
+# What may stand behind the mark that ends a sentence.
 _CLOSING = "\"'”’»)]』」›… "
 _END = re.compile(
     # A full stop after a number of one or two digits may make it an ordinal.

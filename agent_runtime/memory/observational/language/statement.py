@@ -49,6 +49,7 @@ _COPIED = 0.6
 _ALIKE = 0.5
 # Characters between a negation and the forbidding word that it turns.
 _NEAR = 12
+# Words whose groups are remembered for a set of languages.
 _KNOWN = 10_000
 # Letters that forms of a word share.
 _KEY = 3

@@ -23,6 +23,7 @@ def values(value: object) -> Iterator[str]:
     while stack:
         one = stack.pop()
         if isinstance(one, dict):
+            # Reversed, because the stack gives back the last one first.
             stack += reversed(list(cast("dict[str, object]", one).values()))
         elif isinstance(one, list | tuple):
             stack += reversed(cast("Sequence[object]", one))

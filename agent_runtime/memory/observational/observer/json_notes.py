@@ -16,6 +16,8 @@ from agent_runtime.memory.observational.language.note_words import is_word, prio
 
 _TEXTS = frozenset(["text", "note", "observation", "content", "description", "fact"])
 _BEGINS, _ENDS = ("{", "["), ("}", "]")
+# Levels of nesting that are read: models nest notes by day and topic, and a hostile answer is cut
+# off.
 _DEEPEST = 5
 
 

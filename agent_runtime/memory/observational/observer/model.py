@@ -179,6 +179,7 @@ class ModelObserver:
         read = self._read(interval)[1]
         for piece in read if len(read) <= MOST_PIECES else ():
             prompt = int((piece.tokens + self._frame()) * self.info.start_ratio) + 1
+            # One for each attempt: the second may have the raised limit.
             for output in (self.most_output, self._raised_output()):
                 most = max_call_cost(self.info, prompt, output)
                 tokens, cost = tokens + most.tokens, cost + most.cost

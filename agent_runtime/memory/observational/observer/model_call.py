@@ -104,6 +104,7 @@ async def _answer_to(
     """Return the answer to a request with as many of these settings as the model takes."""
     try:
         if service and model.name not in _without_flex:
+            # The tier itself may be what the model refuses: then it is asked again without.
             with suppress(ModelRejected):
                 asked = replace(request, settings=replace(settings, service_tier=service))
                 return await _ask_in_time(model, asked, calls, counted)
@@ -178,4 +179,5 @@ async def _ask(
     finally:
         if lost:
             died = ModelAnswer("", (), "stop", model=model.name, lost=lost - 1)
+            # Also for a cancellation: what was sent may be billed, whoever stopped listening.
             calls.append(MemoryCall(died, counted))

@@ -302,6 +302,7 @@ def _split(line: ObservationLine) -> Iterator[ObservationLine]:
     while len(text) > LONGEST_LINE:
         end = text.rfind(". ", LONGEST_LINE // 2, LONGEST_LINE) + 1
         end = end or text.rfind(" ", LONGEST_LINE // 2, LONGEST_LINE)
+        # A text without spaces, such as Chinese or a long path, is split anywhere.
         end = end if end > 0 else LONGEST_LINE
         yield ObservationLine(line.at, line.priority, text[:end].strip())
         text = text[end:].strip()

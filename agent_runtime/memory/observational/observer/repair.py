@@ -60,6 +60,8 @@ def salvage_notes(
     if not original:
         return None
     notes = _within(replace(written, lines=tuple(original)), most)
+    # The repaired notes pass the same checks as those of a model, so that a repair cannot let a
+    # bad line through.
     again = validate_notes(format_notes(notes), source)
     return again if isinstance(again, ObservationNotes) else None
 
@@ -81,6 +83,7 @@ def _head(text: str, most: int) -> str:
     """Return the begin of a text, of at most `most` tokens."""
     head = text[: most * 8]
     while (tokens := count_text(head)) > most:
+        # A tenth less than the proportion asks for, so that one or two rounds suffice.
         head = head[: len(head) * most * 9 // (tokens * 10)]
     return head
 

@@ -37,10 +37,10 @@ from agent_runtime.memory.observational.observer.sentences import (
     error_lines,
     exit_code,
     gist,
+    informative_sentences,
     outcome_line,
     read_part,
     sentences,
-    telling,
     verb_of,
     weight_of,
     words,
@@ -82,7 +82,7 @@ LEAST = 200
 # Between a task and the short answer that followed it.
 _THEN = "; then the user: "
 # Characters of the notes of a workflow's history.
-_TOLD = 1_600
+_HISTORY_CHARS = 1_600
 # Calls that look at something and share a line.
 _RUN = 6
 _MOST_NAMES = 240
@@ -189,7 +189,7 @@ class NoteExtractor:
         self._items: list[NoteItem] = []
         self._runs: list[tuple[int, _Run]] = []
         self._run: _Run | None = None
-        self._told: set[str] = set()
+        self._said_already: set[str] = set()
         self._own: Counter[str] = Counter()
         self._spread: Counter[str] = Counter()
         self._errors: dict[str, NoteItem] = {}
@@ -208,7 +208,11 @@ class NoteExtractor:
                 observed_text = one_line(message.text.removesuffix(own))
                 self._add(
                     NoteItem(
-                        at, entry.seq, "background", "important", (shorten(observed_text, _TOLD),)
+                        at,
+                        entry.seq,
+                        "background",
+                        "important",
+                        (shorten(observed_text, _HISTORY_CHARS),),
                     )
                 )
                 self._statement(at, entry.seq, own)
@@ -281,17 +285,17 @@ class NoteExtractor:
         informative = sorted((w for w in weighed if w[0] > 0), key=lambda w: -w[0])
         chosen = {id(one) for one in informative[: 8 if final else 3]}
         others = [one[2] for one in weighed if id(one) not in chosen]
-        more = telling(others, SPOKEN) if final else frozenset[str]()
+        more = informative_sentences(others, SPOKEN) if final else frozenset[str]()
         # No pattern matches, as in other languages: then these are all that is known of it.
         kind: ItemKind = "said" if chosen else "conclusion"
         for one in weighed:
-            if one[2] in self._told:
+            if one[2] in self._said_already:
                 continue
             if id(one) in chosen:
-                self._told.add(one[2])
+                self._said_already.add(one[2])
                 self._add(NoteItem(at, seq, "conclusion", one[1], (_quoted(one[2]),)))
             elif one[2] in more:
-                self._told.add(one[2])
+                self._said_already.add(one[2])
                 self._add(NoteItem(at, seq, kind, "info", (_quoted(shorten(one[2], SAID_CHARS)),)))
 
     def _called(self, at: str, seq: int, call: ToolCall, result: ToolResult) -> None:
@@ -353,6 +357,8 @@ class NoteExtractor:
     def _run_for(self, at: str, seq: int, verb: Verb, tool: str) -> _Run:
         run = self._run
         same = run is not None and run.verb == verb and (verb != "other" or run.tool == tool)
+        # Looking is cheap to tell in a list; of commands and edits a line with many would hide
+        # the outcomes.
         if run is None or not same or len(run.texts) >= (_RUN if verb == "look" else 3):
             self._run = run = _Run(at, seq, verb, tool)
             # Its place among the items: a run grows after it began, so it is rendered at the end.

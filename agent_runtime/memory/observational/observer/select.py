@@ -24,7 +24,9 @@ STATEMENT = (100, 500, 1600, 6000)
 
 ItemKind = Literal["user", "error", "plan", "conclusion", "said", "action", "background"]
 
+# Tokens of a line apart from its text: the time, the priority, the separators.
 _LINE_TOKENS = 10
+# In rounds, so that the newest item does not take the room of all others' names.
 _FIRST_ROUNDS = (8, 20)
 _LAST_ROUNDS = (40, 240)
 
@@ -94,6 +96,7 @@ def select_notes(
     spare = wanted - 8
     notes = base
     # Items are counted one by one, which is cheap but differs from the count of the whole.
+    # Again with less room where the whole has more tokens than its items were counted at.
     for most in (limit - about, int((limit - about) * 0.85), int((limit - about) * 0.6)):
         selected, dropped = _granted(items, min(spare, most), most, answers)
         notes = replace(base, lines=_lines(selected, dropped))

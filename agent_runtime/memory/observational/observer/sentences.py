@@ -38,7 +38,7 @@ _WORTH_SHORTENING = 60
 # A time or a name in brackets before a message, as chats put it.
 _STAMP = re.compile(r"^\[[^\]\n]{1,40}\]\s?")
 # Words that say something, and among them names inside of a sentence, numbers and quotations.
-_TOLD = re.compile(r"[^\W_]{4,}|\d+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2}")
+_CONTENT_WORD = re.compile(r"[^\W_]{4,}|\d+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2}")
 _NAMED = re.compile(r"(?<=[\w,] )[^\W\d_a-z][^\W_]+|\d[\w.,:%]*|[\"“«„][^\"”»“]{2,60}[\"”»“]")
 _SENTENCE_END = re.compile(
     # Scripts without spaces have none behind a full stop.
@@ -53,6 +53,7 @@ _ANNOUNCED = re.compile(
     re.IGNORECASE,
 )
 
+# All repetitions are bounded, so that a line of megabytes takes linear time.
 _ERROR_LINE = re.compile(
     r"^[ \t]{0,12}(?:"
     r"Traceback \(most recent|"
@@ -147,7 +148,7 @@ def weight_of(sentence: str) -> tuple[int, Priority]:
     return max(weight, 0), "done" if done else "info"
 
 
-def telling(said: Sequence[str], share: float) -> frozenset[str]:
+def informative_sentences(said: Sequence[str], share: float) -> frozenset[str]:
     """Return the sentences of an answer that tell most for their length, about a share of it."""
     density = _density_among(said)
     left = sum(map(len, said)) * share
@@ -197,13 +198,14 @@ def _density_among(among: Sequence[str]) -> Callable[[str], float]:
 
     Names, numbers and what is quoted or rare among the others tell most.
     """
-    often = Counter(word for one in among for word in set(_TOLD.findall(one.lower())))
+    often = Counter(word for one in among for word in set(_CONTENT_WORD.findall(one.lower())))
 
     def density(sentence: str) -> float:
-        said = set(_TOLD.findall(sentence.lower()))
+        said = set(_CONTENT_WORD.findall(sentence.lower()))
         named = len(set(_NAMED.findall(sentence)))
         # Exact in any order, since that of a set differs between processes.
         rare = math.fsum(1 / often[word] for word in said)
+        # The 40 keep a sentence of two words from beating one that says more.
         return (rare + 2 * named) / (len(sentence) + 40)
 
     return density
@@ -256,6 +258,7 @@ def outcome_line(text: str) -> str:
 def verb_of(tool: str, command: str) -> Verb:
     """Classify a call by the tool's name and its command."""
     parts = {part.lower() for part in _WORD.findall(tool)} | {tool.lower()}
+    # In the order of the table: `edit_and_run` is an edit, and `update_plan` a plan.
     for verb, names in _VERBS.items():
         if parts & names:
             # A shell runs anything; `cat` and `grep` change nothing, so their calls share a line.

@@ -16,6 +16,7 @@ from agent_runtime.prompt.text import shorten
 
 KEPT_TOKENS = 200
 """Tokens of critical lines that stay with the archive note, the newest first."""
+# Characters of a critical line that stays: enough for its subject, and recall finds the rest.
 _LINE_CHARS = 160
 _POINTER = "Archived: nodes "
 
@@ -52,6 +53,7 @@ def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
     left = min(KEPT_TOKENS, sum(part.tokens for part in parts) // 3)
     for line in reversed(critical):
         shown = replace(line, text=shorten(line.text, _LINE_CHARS))
+        # Ten tokens for its time and priority.
         left -= count_text(shown.text) + 10
         if left < 0:
             break

@@ -185,6 +185,8 @@ def plan_reflection(
     excess = total - limit * TARGET
     stop, gained = start, 0.0
     while stop < end and (gained < excess or stop - start < min(2, end - start)):
+        # At least two where there are two: condensing one alone gains too little to rewrite the
+        # front.
         gained += size_of(observations[stop]) * (1 - CONDENSED)
         stop += 1
     parts = tuple(observations[start:stop])

@@ -94,7 +94,7 @@ def changes_of(
         return []
     known: set[str] = set() if written is None else written
     return [
-        Change(shorten(one.target, TARGET_CHARS), _told(one, known))
+        Change(shorten(one.target, TARGET_CHARS), _described(one, known))
         for one in itertools.islice(found, MOST_CHANGES)
     ]
 
@@ -180,11 +180,11 @@ def _beyond(lines: Sequence[str], others: Sequence[str]) -> list[str]:
     return beyond
 
 
-def _told(change: _Found, written: set[str]) -> str:
+def _described(change: _Found, written: set[str]) -> str:
     """Return a change on one line: what is added first, then what is removed."""
     if isinstance(change, Change):
         return change.what
-    added, removed = _telling(change.added), _telling(change.removed)
+    added, removed = _informative(change.added), _informative(change.removed)
     parts: list[str] = []
     if added:
         fresh = [line for line in added if line not in written]
@@ -196,7 +196,7 @@ def _told(change: _Found, written: set[str]) -> str:
     return "; ".join(parts) or "blank lines only"
 
 
-def _telling(lines: Sequence[str]) -> list[str]:
+def _informative(lines: Sequence[str]) -> list[str]:
     """Return the lines that say something, each on one line."""
     plain = [one_line(line) for line in lines]
     return [line for line in plain if any(map(str.isalnum, line))]
