@@ -96,6 +96,7 @@ def climbs(value: Any) -> bool:
 def _may_be(value: Any, pattern: str, folder: Path | None) -> bool:
     wanted: set[str] | None = None
     for one in _leaves(value):
+        # What cannot be known beforehand may match: the check fails towards asking.
         if one == UNSETTLED or climbs(one) or _same_number(one, pattern):
             return True
         if wanted is None:
@@ -224,8 +225,11 @@ def _is(value: Any, pattern: str, folder: Path | None) -> bool:
     text = text_of(value)
     if not isinstance(value, str):
         simple = value is None or isinstance(value, bool | int | float)
+        # A list or an object matches whole or not at all: a wildcard inside would cover items
+        # that nobody saw.
         matched = fnmatchcase(text, pattern) or (simple and _same_number(value, pattern))
         return matched if simple else pattern in (text, "*")
+    # Only the very text that was approved: where it leads may differ the next time.
     if climbs(value) or value == UNSETTLED:
         return value == pattern
     whole, real = _places(value, folder)
@@ -233,6 +237,7 @@ def _is(value: Any, pattern: str, folder: Path | None) -> bool:
     wanted = pattern if _WILDCARD.match(pattern) else _places(pattern, folder, follow=False)[0]
     if not (fnmatchcase(value, pattern) or fnmatchcase(whole, wanted)):
         return False
+    # A link that leads out of what was approved is not covered; `*` alone covers all places.
     return real == whole or not pattern.strip("*") or fnmatchcase(real, wanted)
 
 

@@ -124,6 +124,8 @@ class Tool(ABC):
             for name, one in properties.items()
             if isinstance(one, dict) and "default" in one
         }
+        # A copy, because a tool may change what it is given, and defaults are shared by all
+        # calls.
         return deepcopy(known | arguments)
 
     def takes(self, name: str) -> bool:
@@ -177,6 +179,7 @@ class Tool(ABC):
             # A copy, because what is approved must be what runs.
             try:
                 return {} if wanted(deepcopy(arguments)) else None
+            # A check that fails says nothing, so a person is asked.
             except (Exception, SystemExit, GeneratorExit):
                 return {}
         return wanted if may_match(wanted, self.arguments(arguments)) else None

@@ -175,6 +175,7 @@ class _Look:
         """Digest the methods and constants of a class and of its bases in the package."""
         own = [one for one in kind.__mro__ if _package(one) == self._package]
         members = {key: one for each in reversed(own) for key, one in vars(each).items()}
+        # By name, because the order in a class's namespace is that of its source.
         code = [
             [key, self.at(function.__code__, depth)]
             for key, one in sorted(members.items())

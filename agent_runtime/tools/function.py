@@ -118,6 +118,7 @@ class FunctionTool(Tool, Generic[P, R]):
                 return await _rendered(await self._untyped(**given), context)
             except Exception as error:
                 return error_result(error)
+        # The coroutine was cancelled and has ended, so unlike a thread it runs no more.
         return ToolResult(f"The tool was stopped after {limit:g} s.", outcome="error")
 
     async def _call_in_thread(

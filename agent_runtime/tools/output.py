@@ -83,6 +83,7 @@ def output_type(wanted: Any) -> OutputType:
         definitions = schema.pop("$defs", None)
         schema = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
         if definitions:
+            # References name the definitions from the top of the schema.
             schema["$defs"] = definitions
     spec = ToolSpec(FINAL, "Return the result of the task. This ends the task.", schema)
     return OutputType(adapter, spec, wrapped)
@@ -206,6 +207,7 @@ def count_rejected_outputs(view: View) -> int:
             if not any(call.name == FINAL for call in message.calls) and message.calls:
                 break
             count += 1
+        # A new task begins its own count.
         elif message.type == "user":
             break
     return count

@@ -52,6 +52,7 @@ def _bounded_data(data: dict[str, Any]) -> dict[str, Any]:
         return data
     try:
         if len(text := orjson.dumps(data)) <= MOST_DATA:
+            # Read back, so that what listeners get is what the log keeps.
             return orjson.loads(text)
         _log.warning("A tool's data was dropped: it is larger than %d bytes", MOST_DATA)
     except TypeError as error:

@@ -137,6 +137,7 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         elif not inside or (line and not line[0].isspace()):
             inside = False
             kept.append(line)
+        # Indented further, a line with a colon belongs to the description before it.
         elif (match := _ARG.match(line)) and (not name or _indent(line) <= depth):
             name, depth = match[1], _indent(line)
             described[name] = match[2]
@@ -174,6 +175,7 @@ def _complete(made: Any, given: Any) -> Any:
         news = cast("list[Any]", made)
         olds = cast("list[Any]", given) if isinstance(given, list) else []
         return [_complete(one, olds[n] if n < len(olds) else None) for n, one in enumerate(news)]
+    # A secret type writes itself as stars, and a person has to see what would run.
     hidden = made is None or (isinstance(made, str) and not made.strip("*"))
     if hidden and given is not None:
         return given
@@ -204,6 +206,7 @@ class _Schema(GenerateJsonSchema):
         if "default" not in made or made["default"] not in (None, "", False):
             return made
         kinds: list[dict[str, Any]] = made.get("anyOf", [])
+        # An optional argument: a model leaves it out rather than sending null.
         if made.pop("default") is None and len(kinds) == 2 and kinds[1] == {"type": "null"}:
             del made["anyOf"]
             return {**kinds[0], **made}

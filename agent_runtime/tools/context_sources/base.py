@@ -94,6 +94,8 @@ def quoted(kind: str, text: str) -> str:
     Equal texts have equal marks, so that a note changes only if its text does.
     """
     clean = cleaned(text)
+    # A text cannot hold its own digest, and equal texts give equal notes, which a random mark
+    # would not.
     mark = hashlib.sha256(clean.encode()).hexdigest()[:16]
     return f"<{kind} {mark}>\n{clean}\n</{kind} {mark}>"
 

@@ -51,6 +51,8 @@ class Environment(ContextSource):
         notes = [ContextNote(ENVIRONMENT, where)]
         if (state := await read_git_state(self.workspace)) is not None:
             before = request.standing.get(GIT, "")
+            # A resumed run gets it again only if branch or commit changed: its own edits change
+            # the files all the time.
             same = request.resumed and f"\n{_head(state)}\n" in before
             notes.append(ContextNote(GIT, before if same else _git_text(state)))
         return notes

@@ -32,6 +32,7 @@ MOST_CHANGES = 20
 EXCLUDE_BYTES = 64 << 10
 """The most that is read of the repository's own list of ignored files."""
 
+# Settings by which a repository could run programs or reach a server, or make git write.
 _SAFE = (
     "--no-pager",
     "-c", "core.fsmonitor=false",
@@ -113,6 +114,7 @@ def git_root(folder: Path) -> Path | None:
     """
     for one in (folder, *folder.parents):
         try:
+            # A folder above that belongs to another user could name a repository of theirs.
             if one != folder and one.stat().st_uid not in (0, os.getuid()):
                 return None
             if os.path.lexists(one / ".git"):
@@ -153,6 +155,7 @@ class _Git:
         # `core.worktree` may name any other folder.  Both paths are resolved.
         if Path(top) != self.top:
             raise _GitFailed
+        # Fails on a detached head, and the next one before the first commit.
         branch = await self._ask("symbolic-ref", "--quiet", "--short", "HEAD", fails=True)
         commit = await self._ask("rev-parse", "--quiet", "--verify", "HEAD^{commit}", fails=True)
         return GitState(branch.strip(), commit.strip())
@@ -171,6 +174,8 @@ class _Git:
         settings = await self._ask(
             "config", "--null", "--get-regexp", rf"^core\.({_SETTINGS})$", fails=True
         )
+        # A git folder of our own, because `status` obeys the repository's configuration, which
+        # may name programs.
         own = Path(tempfile.gettempdir()) / f"agent-runtime-git-{uuid.uuid4().hex}"
         try:
             await anyio.to_thread.run_sync(
@@ -249,6 +254,7 @@ async def _run(
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
+                # The whole group: git starts helpers of its own.
                 os.killpg(process.pid, signal.SIGKILL)
         # A process that waits for a dead file server cannot even be killed.
         with anyio.move_on_after(1, shield=True):
@@ -263,6 +269,7 @@ def _make_git_folder(
     values = ["[core]", "repositoryformatversion = 1", "bare = false"]
     for one in settings.split("\0"):
         key, _, value = one.partition("\n")
+        # Words that only switch something; a path or a command is never one of them.
         if value.lower() in _VALUES:
             values.append(f"{key.removeprefix('core.')} = {value.lower()}")
     values += ["[extensions]", f"objectFormat = {object_format}"]

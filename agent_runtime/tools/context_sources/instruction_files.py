@@ -31,6 +31,7 @@ INCLUDED = (".md", ".mdc", ".markdown", ".txt")
 
 _INCLUDE = re.compile(r"@([^\s@`]+)")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
+# Without blocking: the name may be that of a FIFO, which nobody writes to.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -187,6 +188,7 @@ def _read_own(path: Path) -> tuple[str, str]:
 
 
 def _own_included(folder: Path, path: str) -> tuple[str, str]:
+    # Resolved first, so that a link cannot lead out of the folder.
     real = Path(os.path.realpath(folder / path))
     inside = real.is_relative_to(os.path.realpath(folder))
     if not inside or real.suffix.lower() not in INCLUDED:

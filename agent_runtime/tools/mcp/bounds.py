@@ -42,6 +42,8 @@ class _Budget:
         """Return whether to pass a message on.  Raises `ServerMisbehaves` for one too many."""
         passed = True
         if isinstance(received, Exception):
+            # What is no valid message cannot be an answer; it counts, so that rubbish ends as
+            # well.
             passed = False
             self.notices += 1
         elif isinstance(received.message, JSONRPCNotification):
@@ -71,6 +73,7 @@ async def bounded(
         ended: called once with why, when nothing more comes from the server.
     """
     read, write = streams
+    # Without a buffer: a server that sends faster than it is read has to wait.
     send, receive = anyio.create_memory_object_stream[Received](0)
 
     async def pump() -> None:

@@ -17,6 +17,7 @@ def client_over(streams: TransportStreams, handler: MessageHandlerFnT) -> Client
         message_handler=handler,
         # With it the client says that questions may be asked, as results of calls.
         elicitation_callback=_not_during_a_call,
+        # Answers must not outlive a change of the server's tools, which approvals are bound to.
         cache=None,
     )
 

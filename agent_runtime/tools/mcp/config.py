@@ -111,6 +111,7 @@ class ServerEntry:
                 f"The MCP server {self.name} talks {found.type[:40]!r}, which is not supported.",
                 cure="Use a server on stdio (`command`), or on streamable HTTP (`url`).",
             )
+        # Relative commands of a workspace's file are meant from there; others have no such place.
         folder = self.file.parent if self.file is not None and self.origin == "workspace" else None
         cwd = (
             folder
@@ -164,6 +165,7 @@ class _Expander:
         return _EXPANSION.sub(self._value, text)
 
     def _value(self, match: re.Match[str]) -> str:
+        # A default also replaces an empty value, as in a shell.
         value = self._environ.get(match[1]) or match[2]
         if value is None:
             raise ConfigError(
@@ -215,6 +217,7 @@ def find_entries(workspace: Path | None, option: Path | None = None) -> list[Ser
         found += read_entries(workspace / FILE, "workspace")
     first: dict[str, ServerEntry] = {}
     for one in found:
+        # Names of tools begin with it, and two that differ in case only would look alike.
         first.setdefault(one.name.lower(), one)
     return list(first.values())
 
@@ -234,6 +237,7 @@ def _within(entry: ServerEntry, workspace: Path | None) -> ServerEntry:
     """Return an entry as one of the workspace, if its file is in it: the agent can change that."""
     if entry.file is None or workspace is None:
         return entry
+    # Resolved: a link outside may lead to a file that the agent can write.
     if not entry.file.resolve().is_relative_to(workspace.resolve()):
         return entry
     return ServerEntry(entry.name, entry.definition, "workspace", entry.file)

@@ -47,6 +47,7 @@ IDLE_SECONDS = 60.0
 """How long a connection stays open after the last run that holds it."""
 LIST_PAUSE = 1.0
 """The least seconds between two readings of a list that a server says has changed."""
+# A server may give cursors without an end.
 PAGES = 200
 NO_SESSION = 404
 """What a server over HTTP answers when it does not know the session."""
@@ -252,6 +253,8 @@ class McpConnection:
     def release(self) -> None:
         """Let the connection end some time after its last holder."""
         self._holders -= 1
+        # Not at once: the next run of a chat mostly comes soon, and starting a server takes
+        # seconds.
         if not self._holders:
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle)
 
@@ -291,6 +294,7 @@ class McpConnection:
             if self._failures >= MAX_FAILURES and self._last_failure is not None:
                 raise self._last_failure
             await anyio.sleep(pause)
+        # Of several calls that waited, the first one has made the new session.
         if self._session is before:
             self._session = _Session()
             self._tasks.start(self._live(self._session))
@@ -320,6 +324,8 @@ class McpConnection:
         finally:
             if session.error is None and not session.settled.is_set():
                 session.error = self._failure(session, None)
+            # In this order: whoever waits for the session sees why it ended, and the next start
+            # its pause.
             session.stop.set()
             self._count(session)
             session.over.set()
@@ -328,6 +334,7 @@ class McpConnection:
 
     def _count(self, session: _Session) -> None:
         """Put off the next start if this session failed, or ended by itself."""
+        # A server that ends while nobody uses it has done nothing wrong.
         if self._holders or session.error is not None:
             self._failures += 1
             self._last_failure = session.error or McpServerFailed(self._why(session))
@@ -390,6 +397,7 @@ class McpConnection:
         """Read the list of tools again whenever the server says that it has changed."""
         while True:
             await session.outdated.wait()
+            # Before the list is read, so that a change in the meantime is read as well.
             session.outdated = anyio.Event()
             with anyio.move_on_after(self.server.start_timeout) as limit:
                 try:

@@ -74,6 +74,7 @@ class _Parts:
 
 def _decode(data: str) -> bytes:
     try:
+        # Without `validate`, other characters are dropped, and rubbish becomes a file.
         return base64.b64decode(data, validate=True)
     except binascii.Error:
         raise ValueError from None

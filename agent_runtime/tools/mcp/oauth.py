@@ -35,6 +35,7 @@ class StoredTokens(TokenStorage):
     """
 
     def __init__(self, server: McpServer) -> None:
+        # By address: a token of one server must not be sent to another of the same name.
         self._key = f"{server.name} {server.url}"
         self.provider: OAuthClientProvider | None = None
         self._record: dict[str, Any] = {}
@@ -53,6 +54,8 @@ class StoredTokens(TokenStorage):
         """Give a provider what it needs to renew tokens of an earlier process."""
         self.provider = provider
         expires = self._record.get("expires_at")
+        # The SDK knows it only of tokens that it has got itself, and would send an expired one
+        # first.
         provider.context.token_expiry_time = expires if isinstance(expires, float) else None
         if "metadata" in self._record:
             provider.context.oauth_metadata = _read(OAuthMetadata, self._record["metadata"])

@@ -20,6 +20,7 @@ from agent_runtime.tools.mcp.tool import McpResourceTool, McpTool
 if TYPE_CHECKING:
     from agent_runtime.tools.mcp.connection import McpConnection
 
+# More than a program has to end by itself (`LEAVE_SECONDS`).
 CLOSE_SECONDS = 5.0
 
 
@@ -66,6 +67,8 @@ class McpConnections:
             for place in range(len(servers)):
                 group.start_soon(_gathering, connect, place, failures)
         if failures:
+            # After all have been tried, so that none of them is cancelled in the middle of its
+            # start.
             raise failures[0]
         tools = [tool for some in found for tool in some]
         return [*rest, *loaded_lazily(tools, self._schema_bytes)]
@@ -120,6 +123,7 @@ async def connected(server: McpServer, login: Any = None) -> AsyncGenerator[McpC
         yield connection
     finally:
         connection.stop()
+        # Whatever cancels the caller, a program must not be left behind.
         await finished(_ended(tasks))
 
 
@@ -140,6 +144,7 @@ async def load_sdk() -> None:
             importlib.import_module, "agent_runtime.tools.mcp.connection"
         )
     except ModuleNotFoundError as error:
+        # A missing module of ours is a bug, which must not read as "install a package".
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise ConfigError(

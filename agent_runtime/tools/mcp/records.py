@@ -48,6 +48,8 @@ def write_record(kind: str, key: str, record: Mapping[str, Any], *, first: bool 
         with os.fdopen(number, "w", encoding="utf-8") as file:
             json.dump(record, file)
             file.flush()
+            # Before it gets its name: a crash must not leave an empty record, which would trust
+            # anything.
             os.fsync(file.fileno())
         if not first:
             Path(draft).replace(path)

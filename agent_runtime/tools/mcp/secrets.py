@@ -11,6 +11,7 @@ from agent_runtime.tools.mcp.server import McpServer
 
 SHORTEST = 6
 """Shorter values do not count as secrets."""
+# Characters of an error; servers may send whole pages.
 MAX_SHOWN = 800
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE|DSN|_PAT\b", re.IGNORECASE
@@ -45,6 +46,7 @@ class Secrets:
         """Return what a server says for an error: without any value given to it, and short."""
         for value in self._all:
             text = text.replace(value, "***")
+        # Queries of URLs often hold keys, whatever their names are.
         text = " ".join(clean(_QUERY.sub(r"\1***", text)).split())
         return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} …"
 

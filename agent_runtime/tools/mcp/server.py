@@ -122,6 +122,7 @@ class McpServer:
     @property
     def pin_key(self) -> str:
         """What the definitions of its tools are recorded under."""
+        # Without variables and headers: a renewed key is no other server.
         return self.identity or json_digest(self.name, self.command, list(self.args), self.url)
 
     @property

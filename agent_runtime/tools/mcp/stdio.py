@@ -140,6 +140,7 @@ class _Program:
         view = memoryview(data)
         while view and self.stdin >= 0:
             try:
+                # A pipe that is nearly full takes a part.
                 view = view[os.write(self.stdin, view) :]
             except BlockingIOError:
                 await anyio.wait_writable(self.stdin)
@@ -198,6 +199,8 @@ async def _read(program: _Program, send: MemoryObjectSendStream[Received], endin
         try:
             while True:
                 held += await stdout.receive(1 << 16)
+                # Only what has just come can hold the line's end; searching all of it each time
+                # would be quadratic.
                 *lines, rest = held.split(b"\n") if b"\n" in held[-(1 << 16) :] else [held]
                 held = rest
                 if len(held) > MAX_MESSAGE_BYTES:

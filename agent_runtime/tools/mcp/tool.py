@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PROGRESS_PAUSE = 0.2
 """The least seconds between two events about the progress of a call."""
+# The most resources that are listed.
 MAX_RESOURCES = 200
 MOST_POLLS, POLL_SECONDS = 40, 0.25
 """How often, and after how long, a call is made again that a server puts off."""
@@ -110,6 +111,7 @@ class McpTool(_ServerTool):
 
     def approval(self, arguments: dict[str, Any]) -> Mapping[str, str] | None:
         """Return the pattern for which a call needs an approval; None if it needs none."""
+        # Whatever the user allowed was allowed for the tool as it was.
         return {} if self.changed else super().approval(arguments)
 
     def question(self) -> str:
@@ -141,6 +143,7 @@ class McpTool(_ServerTool):
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal reported
             now = anyio.current_time()
+            # Some servers report each percent of a quick call, and each report is an event.
             if now - reported >= PROGRESS_PAUSE:
                 reported = now
                 context.progress(progress, total, self.connection.secrets.shown(message or ""))

@@ -100,6 +100,7 @@ def _in_folder(folder: SkillFolder, problems: list[str]) -> list[Skill]:
     else:
         try:
             with os.scandir(folder.path) as entries:
+                # Bounded before it is sorted: the folder may be any folder.
                 names = sorted(one.name for one in islice(entries, MOST_FOLDERS))
         except OSError as error:
             if folder.needed or not isinstance(error, FileNotFoundError | NotADirectoryError):

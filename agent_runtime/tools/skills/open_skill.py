@@ -51,6 +51,7 @@ class SkillList(ContextSource):
         # Without counting: about three characters a token, or less.
         room = request.tokens * 3 // SHARE
         each = room // len(self.skills)
+        # Twenty characters for the marks around the name and whose skill it is.
         lines = [_line(one, max(0, each - len(one.name) - 20)) for one in self.skills]
         ends = accumulate(len(one) + 1 for one in lines)
         shown = sum(1 for end in ends if end <= room)

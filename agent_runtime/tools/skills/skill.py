@@ -20,7 +20,9 @@ FILE_BYTES = 256 << 10
 """The most bytes of a `SKILL.md`, or of another file of a skill."""
 LIST_SECONDS = 2.0
 """How long the files of a skill are looked for."""
+# As agentskills.io limits them.
 NAME_CHARS, DESCRIPTION_CHARS = 64, 1024
+# Far more than a name and a description need; YAML of any size takes long to read.
 _HEADER_BYTES = 16 << 10
 
 Trust = Literal["user", "project"]

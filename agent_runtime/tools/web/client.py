@@ -61,6 +61,8 @@ class _CheckedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> Stream:
         """Connect to a host. Raises `ToolError` if no address of it may be used."""
+        # Resolved and connected here in one go: between a check and another look-up the name
+        # could change (DNS rebinding).
         found = await _addresses(host, port)
         private = self._policy.is_private(host.lower(), port)
         allowed = [one for one in found if private or is_public(one)]

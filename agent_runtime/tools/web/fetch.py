@@ -31,8 +31,10 @@ MOST_CHARS = 1_000_000
 READ_SECONDS = 10.0
 """How long it may take to turn HTML into text."""
 MOST_REDIRECTS = 5
+# Pages that are kept for their next parts, of all runs of the process.
 KEPT_PAGES = 8
 _REDIRECTS = (301, 302, 303, 307, 308)
+# Shorter values, such as "none" or "test", occur in addresses by chance.
 _LEAST_SECRET = 8
 PDF = "application/pdf"
 _PROGRAM = Path(__file__).with_name("page_reader.py")
@@ -254,6 +256,8 @@ async def _run(*program: str, options: Mapping[str, Any], data: bytes) -> dict[s
             input=json.dumps(options).encode() + b"\n" + data,
             stderr=None,
             check=False,
+            # A program of its own: a page can be made to take the parser any time and memory, and
+            # only a process can be ended.
             start_new_session=True,
             env={},
         )
@@ -266,6 +270,7 @@ def _shown(page: _Page, offset: int) -> str:
         raise ToolError(f"The page has {total} characters; there is nothing at {offset}.")
     part = page.text[offset : offset + PAGE_CHARS]
     end = offset + len(part)
+    # At the end of a line, unless that would halve the part.
     if end < total and (line := part.rfind("\n", PAGE_CHARS // 2)) > 0:
         part, end = part[:line], offset + line + 1
     head = page.address + (f"\n{page.title}" if page.title and not offset else "")
