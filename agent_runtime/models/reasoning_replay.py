@@ -55,6 +55,7 @@ _DEMANDING_MODEL = re.compile(r"deepseek|kimi|moonshot", re.IGNORECASE)
 _REFUSING_HOSTS = ("groq.com", "cerebras.ai", "mistral.ai")
 """Compatible servers that stream reasoning under another name and refuse it under this one."""
 _CLAUDE_VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
+# The first version of Claude whose reasoning is void once earlier messages change.
 _FIRST_BOUND = (5, 1)
 _ENCRYPTED = re.compile(r"(?:^|[/:])(?:gpt-(?:[5-9]|\d\d)|o\d|codex|grok)")
 """Models whose reasoning is items between others, which refuse a part of them without the rest."""
@@ -71,6 +72,7 @@ def reasoning_replay_of(model: str, provider: str, host: str = "") -> ReasoningR
     if provider == "vertex_ai" and "claude" in model.lower():
         return _CLAUDE
     returns = _BY_PROVIDER.get(provider, ReasoningReplay())
+    # Only of a compatible server does the host say more than the provider's name.
     if returns is not _COMPATIBLE:
         return returns
     if any(host == name or host.endswith(f".{name}") for name in _REFUSING_HOSTS):

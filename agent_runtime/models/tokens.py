@@ -146,6 +146,7 @@ def count_file(file: FileRef) -> int:
     if not file.uri.startswith(("upload:", "tool:")):
         return named
     if file.kind == "document" and is_text(file.media_type):
+        # Three bytes a token: too many rather than too few, as files may be code.
         return named + min(file.size, TEXT_BYTES) // 3
     bounds = _TOKENS_OF.get(PDF if file.media_type == PDF else file.kind)
     if bounds is None:
@@ -243,6 +244,7 @@ class Calibration:
         counted = sum(added for added, _ in self._growth)
         if counted >= self.SMALLEST:
             return sum(reported for _, reported in self._growth) / counted
+        # Until enough was added to prompts, the ratio of the last whole one.
         return self._ratios[-1] if self._ratios else self._start
 
     def estimate(self, counted: int) -> int:
@@ -344,6 +346,7 @@ def _chunks(text: str) -> Iterator[str]:
     while start < len(text):
         end = start + CHUNK
         if end < len(text):
+            # Between words, where the tokenizer would split as well.
             cut = max(text.rfind("\n", start, end), text.rfind(" ", start, end))
             end = cut if cut > start else end
         yield text[start:end]

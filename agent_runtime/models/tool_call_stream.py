@@ -94,6 +94,7 @@ class ToolCallAssembler:
         if identity and not call.id:
             call.id = identity
             self._known[identity, index] = self._known[identity, None] = call
+        # The first name counts: some servers repeat it with each fragment.
         call.name = call.name or name
         call.arguments.append(arguments)
         call.braces.add(arguments)

@@ -45,12 +45,15 @@ class RateLimit:
                 cure="Send fewer; `Retry-After` says when the next one is taken.",
                 retry_after=(1 - tokens) / self._rate,
             )
+        # A refused request takes nothing, so whoever keeps on trying is not locked out for
+        # longer.
         self._buckets[name] = (tokens - 1, now)
         if len(self._buckets) > _FORGOTTEN:
             self._forget(now)
 
     def _forget(self, now: float) -> None:
         refill = self._burst / self._rate
+        # A bucket that has rested this long is full again, like one that nobody knows.
         old = [name for name, (_, at) in self._buckets.items() if now - at > refill]
         # Where nobody rests, the oldest go: a stranger's names must not fill the memory.
         for name in old or list(self._buckets)[: _FORGOTTEN // 2]:
@@ -90,6 +93,7 @@ class UserLimits:
         """
         cure = "Wait until one ends, or cancel it."
         place = _place(self._runs, user, self._most_runs, "runs at work", cure)
+        # Entered by hand: the run ends long after this call, in a callback.
         place.__enter__()
         held = [place]
 

@@ -97,6 +97,7 @@ class _Thread:
         self._lossy = self._lossy or len(self._due) + len(self._early) >= WAITING
         if self._lossy:
             return
+        # It follows a recorded event that this stream has not given yet.
         if live.own_after > self._recorded:
             self._early.append(live)
         elif self._counts(live):
@@ -107,6 +108,7 @@ class _Thread:
         """Take a recorded event; return the live ones that come after it."""
         self._recorded = event.id
         if event.kind == "answer":
+            # The whole answer is given now, so missing pieces of it do not matter any more.
             self._answered, self._lossy = event.id, False
         ready: list[EncodedEvent] = []
         while self._early and self._early[0].own_after <= self._recorded:

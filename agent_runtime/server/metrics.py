@@ -42,6 +42,7 @@ async def _metrics(request: Request) -> Response:
     token = runtime.settings.metrics_token
     if token is not None:
         given = request.headers.get("authorization", "").encode()
+        # In constant time, so that the time of an answer shows nothing of the token.
         if not hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
             return PlainTextResponse(
                 "The metrics token is missing or wrong. Send it as a bearer token.\n",

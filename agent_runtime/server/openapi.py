@@ -23,6 +23,7 @@ def openapi_of(operations: Sequence[Operation]) -> dict[str, Any]:
         *((one, "validation") for one in sorted(inputs, key=_name)),
         *((one, "serialization") for one in sorted(outputs, key=_name)),
     ]
+    # All at once: two models of one name get different references.
     refs, schema = models_json_schema(models, ref_template=_REF)
     schemas: dict[str, Any] = dict(schema.get("$defs", {}))
     queries = {op.query: schemas for op in operations if op.query is not None}

@@ -25,9 +25,13 @@ Handler = Callable[..., Awaitable[BaseModel | Response | None]]
 B = TypeVar("B", bound=BaseModel)
 
 KEY_HEADER = "Idempotency-Key"
+# How long the answer to a key is kept, as the description promises; and how long a request that
+# died keeps its key from others.
 _KEPT_SECONDS = 86_400.0
 _CLAIM_SECONDS = 60.0
+# Bytes of a body above which a thread validates it.
 _IN_THREAD = 100_000
+# Problems that an answer names: a list of a thousand wrong items has one cause.
 _MOST_PROBLEMS = 5
 
 
@@ -244,6 +248,7 @@ async def _once(request: Request, key: str, answer: Callable[[], Awaitable[Respo
     try:
         response = await answer()
     except Exception:
+        # Nothing was made, so the same key may try again.
         await store.drop_request(user, key, found.claim)
         raise
     body = cast("bytes", response.body)

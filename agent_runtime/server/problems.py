@@ -94,6 +94,7 @@ def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
             if (value := getattr(error, name, None)) is not None
         }
         return _problem(status, _kebab(type(error).__name__), error, more), headers
+    # The client gets only this number: the error's text may hold anything.
     reference = secrets.token_hex(8)
     _log.error("A request failed (%s).", reference, exc_info=error)
     detail = errors.AgentRuntimeError(

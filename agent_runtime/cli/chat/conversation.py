@@ -60,8 +60,10 @@ class Conversation:
             text = line.strip()
             if text in LEAVE:
                 return
+            # Two slashes say one: a line may begin with a path.
             if text.startswith("/") and not text.startswith("//"):
                 self._command(text)
+            # An empty line continues a run that was interrupted.
             elif text or self._paused():
                 self._say(line.removeprefix("/") if text.startswith("//") else line)
 
@@ -85,6 +87,7 @@ class Conversation:
         if waiting:
             self._main(self._with_model(["resume", waiting]))
         else:
+            # Taken first, so that a line that fails does not attach them twice.
             files, self.files = self.files, []
             outcome = session.run_task(self._settings, self._spec, line, self._thread, files)
             self._ended(outcome)

@@ -129,6 +129,7 @@ async def _approval(runtime: Runtime, thread: str, text: str) -> str:
     """Return the id of the approval that a text names; the text itself if none or several do."""
     ids = [row.id for row in await runtime.approvals(thread)]
     found = [one for one in ids if one.startswith(text) or one.endswith(text)]
+    # The text itself then gives the error that names it.
     return found[0] if len(found) == 1 and len(text) >= LEAST else text
 
 

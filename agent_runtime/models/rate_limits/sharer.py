@@ -84,6 +84,7 @@ class Sharer:
     async def _renew(self, limiters: Mapping[str, Limiter]) -> bool:
         began = asyncio.get_running_loop().time()
         figures = {place: encode_figures(limiter.figures()) for place, limiter in limiters.items()}
+        # Before the write: if its answer is lost, the row may be there all the same.
         self._joined = True
         found = await self._store.renew(self._process, figures, seconds=EXPIRY)
         rows = defaultdict[str, list[RateShare]](list)
@@ -91,6 +92,7 @@ class Sharer:
             rows[row.place].append(row)
         again = False
         for place, limiter in limiters.items():
+            # The rows are sorted by process, so that all processes agree about whose turn it is.
             mine = [row.process for row in rows[place]].index(self._process)
             said: list[Figures] = [decode_figures(row.figures, row.age) for row in rows[place]]
             again |= limiter.renewed(said, mine, began=began, clock=rows[place][mine].now)

@@ -95,6 +95,7 @@ def grant_of(kind: Kind, rows: Sequence[Figures], own: int, count: int) -> Grant
     known = [row[kind] for row in rows if kind in row]
     if not known:
         return None
+    # `sent` counts seconds since then: the least is the latest.
     newest = min(known, key=lambda one: one.sent)
     # Of responses to requests that were on their way together the lowest figure includes all.
     lefts = [one.left for one in known if one.heard <= newest.sent]
@@ -205,6 +206,7 @@ class Share:
         if part is None:
             # Alone, it leaves half to whoever comes.
             return (left // 2, (most or 0) // 2) if self.alone else (0, 0)
+        # By the database's clock, whose periods all processes count alike.
         slot = self._slot + int((now - self._slot_at) / PERIOD)
         refill = (most or 0) // self.count
         target = max(0, part.target - held)

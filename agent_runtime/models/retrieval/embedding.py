@@ -165,6 +165,7 @@ def vectors_of(rows: Sequence[object], count: int, name: str) -> list[Vector]:
 
 def _is_finite(vector: Vector) -> bool:
     try:
+        # One sum tells as much as a look at each number: NaN and infinities survive it.
         return math.isfinite(math.fsum(vector))
     except (TypeError, ValueError, OverflowError):
         return False
@@ -264,6 +265,7 @@ def hashed(text: str, dimensions: int) -> list[float]:
         for start in range(max(1, len(padded) - 2)):
             digest = hashlib.blake2b(padded[start : start + 3].encode(), digest_size=8).digest()
             number = int.from_bytes(digest, "big")
+            # With signs, so that two trigrams of one place cancel out as often as they add up.
             vector[number % dimensions] += 1.0 if number >> 63 else -1.0
     length = math.hypot(*vector)
     return [value / length for value in vector] if length else [1.0, *vector[1:]]

@@ -153,6 +153,7 @@ def _scores_of(response: Any, count: int, name: str) -> list[float]:
         index, score = field(row, "index"), field(row, "relevance_score")
         if isinstance(index, int) and isinstance(score, int | float) and math.isfinite(score):
             scores[index] = float(score)
+    # Each text once: some servers leave out texts with a low score.
     if len(rows) != count or sorted(scores) != list(range(count)):
         raise ModelProtocolError(
             f"{name} gave {len(scores)} usable scores for {count} texts.",

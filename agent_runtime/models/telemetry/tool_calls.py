@@ -27,6 +27,7 @@ async def execute_tool(call: ToolCall, work: Callable[[], Awaitable[Any]]) -> An
         result = await work()
         if current is not None and isinstance(result, ToolResult):
             current.set_attribute(names.OUTCOME, result.outcome)
+            # A refused call did what it should, so its span is no failure.
             if result.outcome in ("error", "interrupted"):
                 fail(current, result.outcome)
             if shows_contents():

@@ -86,6 +86,7 @@ class Family:
 
     def _budget(self, reasoning: Effort | int, max_output: int) -> int:
         budget = reasoning if isinstance(reasoning, int) else _BUDGETS[reasoning]
+        # The models named "pro" refuse 0, and get the least that they take.
         if budget <= 0 and not self.always_thinks:
             return 0
         least, most = self.budgets

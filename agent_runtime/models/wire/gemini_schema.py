@@ -35,6 +35,7 @@ def reduced(schema: Mapping[str, Any]) -> Json:
     """
     result: Json = {}
     for key, value in schema.items():
+        # A property may be called `title`; then its value is a schema.
         if key in _DROPPED and (key != "title" or isinstance(value, str)):
             continue
         if key in _NAMED and isinstance(value, Mapping):

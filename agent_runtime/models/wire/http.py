@@ -64,6 +64,8 @@ class _Pools:
             pool = self._by_proxy[proxy] = httpcore2.AsyncConnectionPool(
                 ssl_context=prepare(),
                 proxy=httpcore2.Proxy(proxy) if proxy else None,
+                # Runs are limited elsewhere; a limit here would let one run's stream hold up
+                # another's call.
                 max_connections=None,
                 keepalive_expiry=KEPT,
                 network_backend=Backend(),
@@ -112,6 +114,8 @@ class StreamedResponse:
         Raises:
             TimeoutError: none arrived by the deadline, in the event loop's time.
         """
+        # On the connection: a scope of its own for each chunk would cost more than reading the
+        # chunk.
         self._network.deadline = deadline
         return await anext(self._stream, b"")
 

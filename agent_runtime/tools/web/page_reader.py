@@ -14,6 +14,7 @@ import sys
 from html.parser import HTMLParser
 from urllib.parse import urljoin
 
+# Bytes of address space: a page that needs more ends this program, and nothing else.
 MOST_MEMORY = 1 << 30
 _SKIPPED = frozenset((
     "script", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "select",
@@ -125,6 +126,7 @@ class PageReader(HTMLParser):
         if tag in ("ul", "ol") and self._lists:
             self._lists.pop()
         if tag in self._open:
+            # With what was opened inside of it and never ended, as pages often leave it.
             del self._open[len(self._open) - 1 - self._open[::-1].index(tag) :]
 
     def handle_data(self, data: str) -> None:
@@ -191,12 +193,14 @@ class PageReader(HTMLParser):
             self._rows += 1
 
     def _end_block(self) -> None:
+        # Blocks inside of a cell stay in its line, or the table would break.
         if self._row is not None:
             self._inline.append(" ")
             return
         raw = self._text()
         if "pre" in self._open:
             if raw.strip():
+                # A longer fence, where the text itself has one.
                 fence = "```" + "`" * ("```" in raw)
                 self._add(f"{fence}\n{raw.strip(chr(10))}\n{fence}")
             return

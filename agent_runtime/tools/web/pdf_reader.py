@@ -14,6 +14,7 @@ import resource
 import sys
 from typing import Any
 
+# Bytes of address space: a file that needs more ends this program, and nothing else.
 MOST_MEMORY = 1 << 30
 
 
@@ -41,6 +42,7 @@ def main() -> None:
     # macOS refuses limits of memory.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    # The library warns of each oddity of a file.
     logging.disable()
     source = sys.stdin.buffer
     options = json.loads(source.readline())

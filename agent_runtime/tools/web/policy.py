@@ -94,6 +94,7 @@ def canonical_url(text: str) -> str:
         raise ValueError("must begin with https:// or http://")
     if url.userinfo:
         raise ValueError("must not hold a user or a password")
+    # `example.com.` is the same host, and would pass by a rule for `example.com`.
     host = url.raw_host.decode("ascii").lower().rstrip(".")
     if not host:
         raise ValueError("names no host")

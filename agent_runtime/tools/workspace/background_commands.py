@@ -75,6 +75,7 @@ class BackgroundCommand:
 
     async def run(self, script: bytes) -> None:
         """Give the command its script and follow it to its end; end it if that is cancelled."""
+        # So that `end_of_run` of a resumed run in this process leaves it alone.
         commands.kept.add(self.supervised.command.mark)
         try:
             with self._scope, anyio.move_on_after(self.limit) as timer:
@@ -102,6 +103,7 @@ class BackgroundCommand:
 
     async def wait(self, seconds: float) -> None:
         """Wait for its end, and take over to tell it."""
+        # Whoever waits reads the end from its call, so no message is posted as well.
         self.waiting += 1
         try:
             with anyio.move_on_after(seconds):

@@ -74,6 +74,7 @@ def _line(line: str) -> str:
 
 def asks_for_input(text: str) -> bool:
     """Return whether a command seems to have asked for input, or missed a terminal."""
+    # Only the end: an earlier prompt was answered.
     end = text[-4000:]
     return bool(_PROMPT.search(end[-200:]) or _NO_TERMINAL.search(end))
 
@@ -130,6 +131,8 @@ class OutputFile:
     def _add(self, data: bytes) -> None:
         self.size += len(data)
         self._memory += data
+        # Twice as much, so that the file is rewritten once for each megabyte and not for each
+        # piece.
         full = len(self._memory) > 2 * KEPT_BYTES
         if full:
             del self._memory[:-KEPT_BYTES]

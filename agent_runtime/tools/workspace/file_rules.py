@@ -27,6 +27,7 @@ class FileRules:
     @classmethod
     def of(cls, tools: Iterable[object]) -> FileRules:
         """Return the rules of the file tools among an agent's tools."""
+        # By identity: all tools of a workspace are methods of one object.
         found = {id(one): one for one in map(_file_tools, tools) if one is not None}
         return cls(workspaces=tuple((one.folder, one.rules) for one in found.values()))
 

@@ -24,6 +24,7 @@ def apply_hunks(
     """
     text = file.text
     lines = text.split("\n")
+    # Whether the last line lacks its newline.
     bare = lines[-1] != ""
     if not bare:
         lines.pop()
@@ -35,6 +36,8 @@ def apply_hunks(
         which = f"{name}, hunk {number}" if len(hunks) > 1 else name
         at = _place(which, hunk, lines, reached, moved, text)
         if hunk.near is not None and hunk.old:
+            # Later hunks are off by as much: lines were added or removed above them since the
+            # patch was made.
             moved = at + 1 - hunk.near
         made = list(_changes(hunk, at))
         for start, end, new in made:
@@ -63,6 +66,7 @@ def _place(name: str, hunk: Hunk, lines: Sequence[str], reached: int, moved: int
             return start
         wanted = len(lines) if hunk.near is None else hunk.near + moved
         return min(max(wanted, reached), len(lines))
+    # Bounded: a hunk of one blank line fits nearly anywhere.
     found = list(itertools.islice(places(hunk, lines, start), 10_000))
     if not found and hunk.after:
         # The anchor may be one of the hunk's own lines.
@@ -103,6 +107,7 @@ def _changed(
 ) -> TextFile:
     offsets = list(itertools.accumulate((len(line) + 1 for line in lines), initial=0))
     length = offsets[-1] - bare if lines else 0
+    # From the end, so that the offsets of earlier ones stay right.
     for start, end, new in reversed(changes):
         text = "".join(written(line) + "\n" for line in new)
         first, last = min(offsets[start], length), min(offsets[end], length)

@@ -15,6 +15,7 @@ from agent_runtime.tools.workspace.editing.text_file import Span, TextFile, show
 
 MOST_LINES = 12
 """The most lines of a file that an error shows."""
+# Characters of a line that an error shows.
 LINE_CHARS = 300
 EDITED_BYTES = 16 << 20
 """The most bytes of a file that is edited, before and after."""
@@ -23,6 +24,7 @@ NAMED_PLACES = 30
 TELLING_CHARS = 20
 """A shorter text may be in a file by chance."""
 _NUMBERED = re.compile(r"\s*\d+[|:→\t-]")
+# Characters that models write in place of plain ones, or the reverse.
 _TYPOGRAPHIC = str.maketrans("“”„‘’‚–—−\u00a0…", "\"\"\"'''--- .")
 
 

@@ -58,6 +58,8 @@ class StagedFile:
     def commit(self) -> None:
         """Put it in its place.  Raises `ToolError`, also if the file has changed meanwhile."""
         with path_errors(self.path):
+            # Just before the rename, which is as late as a check can be without a lock that other
+            # programs know.
             check_state(self.path, self._name, self._folder, self._read)
             if not self._named:
                 # A link to an open file cannot replace another file; a rename can.
@@ -112,6 +114,8 @@ def staged(
             os.fchmod(opened, mode)
         with os.fdopen(os.dup(opened), "wb") as writer:
             writer.write(data)
+        # Before it replaces the old file: after a power cut there is the old content or the new,
+        # never none.
         os.fsync(opened)
         yield file
     finally:

@@ -58,16 +58,19 @@ class TextFile:
                     return cls(data[len(bom) :].decode(encoding), encoding, bom)
                 except UnicodeDecodeError:
                     raise NotText from None
+        # UTF-16 without a mark has zero bytes too, but cannot be told from data.
         if b"\0" in data:
             raise NotText
         raw = data.decode("utf-8", "surrogateescape")
         if raw.isascii() or not (escaped := len(_ESCAPED.findall(raw))):
             return cls(raw)
+        # Mostly valid UTF-8, with some broken bytes, which are kept as they are.
         if sum(not char.isascii() for char in raw) > 2 * escaped:
             return cls(raw)
         try:
             return cls(data.decode("cp1252"), "cp1252")
         except UnicodeDecodeError:
+            # It has a character for every byte, so this cannot fail.
             return cls(data.decode("latin-1"), "latin-1")
 
     @property
@@ -122,6 +125,7 @@ class TextFile:
             first = start + bisect.bisect_left(places, start)
             last = end + bisect.bisect_left(places, end)
             old = self.raw[first:last]
+            # The line ends of what is replaced decide, because a file may have both kinds.
             windows = "\r\n" in old or ("\n" not in old and self._mostly_windows(len(ends)))
             pieces += (self.raw[reached:first], new.replace("\n", "\r\n") if windows else new)
             reached = last
