@@ -149,6 +149,7 @@ def rendered(entries: Sequence[Attempt], tokens: int = TOKENS) -> str:
     """
     texts = [entry.text(RESULT_CHARS) for entry in entries]
     counts = [count_text(text) for text in texts]
+    # First all entries are shortened, from the oldest on, and only then left out.
     for chars in (SHORT_CHARS, 0):
         # The newest entries stay whole longest: what failed last matters most.
         for index, entry in enumerate(entries):

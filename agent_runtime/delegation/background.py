@@ -104,6 +104,7 @@ async def status_of(store: UserStore, run: Run) -> TaskStatus:
         # A run whose process was stopped is cancelled too, but nobody requested that.
         case "cancelled":
             ended = run.cancel_requested or is_placed(run)
+            # A worker ends its runs for good only on request; it gives others back to the queue.
             return "cancelled" if ended else "interrupted"
         case _ if is_placed(run):
             # Another worker continues it.
@@ -143,6 +144,7 @@ async def begin_background_task(
         work = _BackgroundRun(context, services, request, again)
         task = services.background.start(work.run())
         try:
+            # Only then is there a run's id to owe a message about.
             await work.begun.wait()
             if work.run_id:
                 # Written before the call returns: from then on the model relies on the message, so

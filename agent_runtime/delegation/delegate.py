@@ -218,6 +218,7 @@ async def _request(
     if own is not None:
         # It goes on where it began, whatever the agent says of placement now.
         record = replace(record, placed=own[1].placed, built=own[1].built)
+    # A run of this same call, before a crash, is not an earlier attempt.
     before = [one for one in runs if own is None or one[0].id != own[0].id]
     return services, DelegationRequest(assignment, record, before, own and own[0])
 

@@ -225,6 +225,7 @@ async def _own_nodes(store: UserStore, run: Run) -> list[Node]:
     # A run that was stopped in an exchange: what its calls did counts too.
     if run.open_node is not None:
         nodes.append(await store.log.node(run.thread_id, run.open_node))
+    # Without the task itself.
     return nodes[1:]
 
 

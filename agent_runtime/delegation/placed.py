@@ -87,5 +87,6 @@ async def path_to(store: UserStore, run: Run) -> tuple[Run, list[PlacedRun]]:
                 cure="Resume the root of its tree.",
             )
         run = await store.runs.get(run.parent_run_id)
+        # By now `run` is the one above, whose thread made the call.
         path.append(PlacedRun(record.placed, run.thread_id))
     return run, path[::-1]

@@ -16,6 +16,7 @@ from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 
 MOST_LISTED = 30
+# Polled, because tasks may run in other processes.
 POLL_SECONDS = 0.2
 QUIET_POLLS = 10
 """A wait ends after this many polls without a running task or a message."""

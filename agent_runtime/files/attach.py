@@ -188,6 +188,7 @@ async def keep_made(
             refs.append(await keep_file(_from_data_url(url, FileRef("custom", ""))))
         except (InvalidFile, StoreError) as error:
             _log.warning("A file that the model made cannot be stored: %s", error.message)
+            # A reference that leads nowhere: the message says that there was an image.
             refs.append(FileRef("image", ""))
     return tuple(refs)
 

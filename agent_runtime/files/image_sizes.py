@@ -40,6 +40,7 @@ def _webp(content: bytes) -> tuple[int, int]:
     match content[12:16]:
         case b"VP8 ":
             width, height = struct.unpack_from("<HH", content, 26)
+            # 14 bits each; the other two are a scale for the display.
             return width & 0x3FFF, height & 0x3FFF
         case b"VP8L":
             (bits,) = struct.unpack_from("<I", content, 21)

@@ -53,6 +53,7 @@ async def split_long_text(
     """
     if len(text) <= most:
         return text, None
+    # Shortened before, for a larger limit: the stored text is still the whole one.
     if kept := _KEPT.search(text):
         return _reference(text[: min(most, kept.start())], kept["length"], kept["uri"]), None
     content = encodable(text).encode()

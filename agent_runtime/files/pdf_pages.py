@@ -32,6 +32,7 @@ def pages_of(content: bytes) -> int:
         pages += sum(1 for _ in _PAGE.finditer(part))
         if _TREE.search(part):
             most = max(most, max((int(found[1]) for found in _COUNT.finditer(part)), default=0))
+    # Both may count too much: pages that an update replaced, and trees that hold others.
     return min(pages, most)
 
 

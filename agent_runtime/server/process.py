@@ -42,6 +42,8 @@ def impatient(seconds: float) -> type[H11Protocol]:
             super().connection_lost(exc)
 
         def _look_later(self) -> None:
+            # Compared with what is left later: a slow client that takes anything at all keeps its
+            # connection.
             self._left = self.transport.get_write_buffer_size()
             self._timer = self.loop.call_later(seconds, self._look)
 
@@ -50,6 +52,7 @@ def impatient(seconds: float) -> type[H11Protocol]:
                 self._look_later()
                 return
             _log.warning("A client took nothing for %g s: its connection is broken.", seconds)
+            # Not `close`, which waits until the client has taken the rest.
             self.transport.abort()
 
         def _stop(self) -> None:
@@ -95,5 +98,6 @@ class ServiceServer(uvicorn.Server):
                     self._on_start(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # First: uvicorn waits for open responses, and a stream of events has no end of its own.
         self._service.state.service.closing.set()
         await super().shutdown(sockets)

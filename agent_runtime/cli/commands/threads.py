@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records.log import EventRow, Node, Thread
 
+# Characters of a result that are shown without `--full`.
 RESULT_CHARS = 400
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records.log import Thread
 
+# More threads than anybody has, so that `prune` does not stop at a page.
 _MOST = 1_000_000
 
 

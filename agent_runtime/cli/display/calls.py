@@ -22,6 +22,8 @@ BULKY = frozenset({"content", "instructions", "input", *CHANGING})
 """Arguments that are too long for one line, or are shown as a change."""
 DELEGATED = ("role", "task_key", "background")
 """The arguments to show of a call of `delegate`."""
+# Characters of a call, and of one of its arguments, before the line is cut to the terminal's
+# width.
 CALL_WIDTH = 400
 VALUE_WIDTH = 48
 RESULT_WIDTH = 60

@@ -15,6 +15,7 @@ from agent_runtime.models.base import Json, ModelRequest
 from agent_runtime.models.wire.base import Target
 from agent_runtime_config.request_settings import Effort
 
+# Tokens; Anthropic refuses a smaller budget of thinking.
 _LEAST_BUDGET = 1024
 _LEAST_TOP_P = 0.95
 """Of models that think; they take no lower one."""

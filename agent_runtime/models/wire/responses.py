@@ -162,6 +162,7 @@ class ResponsesWire:
             # Models before this became the default do not return it otherwise.
             body["include"] = ["reasoning.encrypted_content"]
         if request.session and target.provider in _ROUTED and self._routes:
+            # Hashed, because a thread's id may be longer than the field takes.
             key = hashlib.sha256(request.session.encode()).hexdigest()
             body["prompt_cache_key"] = key[:32]
         ignored = self._apply(settings, request, body)

@@ -43,6 +43,7 @@ from agent_runtime_storage.contract.records.log import Run
 
 CARD_PATH = AGENT_CARD_WELL_KNOWN_PATH
 VERSION = "1.0"
+# Seconds that a cancellation is awaited, so that the answer mostly shows the task as cancelled.
 _CANCEL_SECONDS = 10.0
 _STREAMING = ("SendStreamingMessage", "SubscribeToTask")
 _REQUESTS: dict[str, Any] = {
@@ -94,6 +95,8 @@ def a2a_routes(turns: Turns) -> list[Route]:
             if method in _STREAMING:
                 return await _streamed(tasks, method, params, identity)
             result = await tasks.answer(method, params)
+        # Of the service, such as a missing token: an HTTP status, as no request of the protocol
+        # came in.
         except ServiceError as error:
             return problem(error)
         except Exception as error:
@@ -331,6 +334,7 @@ def _value(part: pb.Part) -> object:
 def _said(turn: Turn, found: Sequence[pb.Part]) -> pb.Message:
     content = b"".join(one.SerializeToString(deterministic=True) for one in found)
     return pb.Message(
+        # By its content, so that whoever subscribes again recognises what they have.
         message_id=f"{turn.run_id}-{hashlib.sha256(content).hexdigest()[:16]}",
         context_id=turn.thread_id,
         task_id=turn.run_id,

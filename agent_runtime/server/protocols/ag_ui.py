@@ -70,6 +70,7 @@ async def _turn(turns: UserTurns, agent: str, given: types.RunAgentInput) -> Tur
             return await turns.abandon(given.thread_id, abandoned[0].interrupt_id)
         answers = {one.interrupt_id: one.payload for one in given.resume}
         return await turns.answer(given.thread_id, answers)
+    # The client names its run: the same request, sent again, follows the turn that it began.
     key = f"ag-ui:{given.run_id}"
     if earlier := await turns.find(given.thread_id, key):
         return earlier
@@ -217,6 +218,7 @@ class AgUiStream:
                 yield _finished(part.run_id, suspended=part.status == "suspended")
 
     def _end(self, part: parts.Suspended | parts.Over) -> Iterator[agui.BaseEvent]:
+        # Clients expect an end for each that began; these go on in another request.
         for child in self._children:
             yield _finished(child, suspended=True)
         outcome: agui.RunFinishedOutcome | None = None

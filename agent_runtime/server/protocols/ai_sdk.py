@@ -54,6 +54,7 @@ def ai_sdk_routes(turns: Turns) -> list[Route]:
             turn = await mine.active(request.path_params["chat"])
         except Exception as error:
             return problem(error)
+        # What `useChat` expects when there is no stream to resume.
         return Response(status_code=204) if turn is None else _streamed(mine, turn)
 
     return [
@@ -116,6 +117,8 @@ async def _turn(turns: UserTurns, agent: str, body: dict[str, Any]) -> Turn:
         )
     replaces = 0
     if body.get("messageId"):
+        # The client edits a message: it sends the history up to it, and the count says which one
+        # it is.
         replaces = sum(one["role"] == "user" for one in messages)
     # An edited message keeps its id.
     digest = hashlib.sha256(orjson.dumps(last["parts"])).hexdigest()

@@ -80,6 +80,7 @@ def answer_of(question: Question, value: object) -> Answer:
     Raises:
         InvalidAnswer: it is not what the question asks for.
     """
+    # Some protocols carry only text: what is no text is then JSON within it.
     if isinstance(value, str) and question.kind not in ("text", "single"):
         value = _parsed(value)
     match question.kind:

@@ -39,6 +39,8 @@ async def following(
         try:
             send.send_nowait(event)
         except anyio.WouldBlock:
+            # From here on no piece is passed on: an answer with a gap in it would be worse than
+            # none.
             merge.lossy = True
 
     async def read_log() -> None:
@@ -51,6 +53,7 @@ async def following(
             for event in merge.feed(one):
                 yield event
 
+    # Before the log is read, so that nothing falls between the two.
     with send, receive, live.following((user, thread), put):
         async with single_error(), anyio.create_task_group() as group:
             group.start_soon(read_log)

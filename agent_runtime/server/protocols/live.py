@@ -76,6 +76,7 @@ class LiveEvents:
     def following(self, place: Place, follower: Follower) -> Generator[None]:
         """Call a function with each live event, beginning with the pieces of an answer so far."""
         thread = self._threads.setdefault(place, _Thread())
+        # Without an `await` before the follower is added: no piece comes twice or is missed.
         for piece in thread.pieces:
             follower(piece)
         thread.followers.append(follower)
@@ -142,5 +143,6 @@ def _publish(thread: _Thread, thread_id: str, event: Event) -> None:
     live = LiveEvent(thread.last, event, last)
     if own and event.kind in PIECES:
         thread.pieces.append(live)
+    # A follower may leave while it is called.
     for follower in tuple(thread.followers):
         follower(live)

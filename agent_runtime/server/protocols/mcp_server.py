@@ -95,6 +95,7 @@ class _Tools:
         """Wait until a task ends or asks a person, and return its output; reports progress."""
         with _tool_errors():
             turns = self.turns_of(ctx)
+            # Many clients give up after a minute; the default ends before, and they ask again.
             with anyio.move_on_after(wait_seconds):
                 await _ended(turns, run_id, ctx)
             return await _status(turns, run_id)

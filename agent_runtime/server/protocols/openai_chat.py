@@ -121,6 +121,8 @@ async def _turn(turns: UserTurns, asked: Completion, thread: str, request: str) 
         )
     if asked.answers:
         return await turns.answer(thread, asked.answers)
+    # A first message without a key is a new conversation each time: the same words may be meant
+    # twice.
     request = request or (asked.digest if asked.has_history else "")
     key = f"openai:{request}" if request else ""
     return await turns.begin(asked.model, asked.message, thread, request=key)
@@ -320,6 +322,8 @@ class Reply:
 
 
 def _call(question: Question) -> dict[str, Any]:
+    # Questions are calls of tools: the one way in which this protocol lets a model wait for
+    # somebody.
     name = "approve" if question.kind in ("approval", "continue") else "ask_user"
     arguments = orjson.dumps(described(question), default=str).decode()
     return {

@@ -162,6 +162,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; what produces them ends when the client leaves."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        # Two tasks write, and a ping must not stand within an event.
         sending = anyio.Lock()
         quiet = anyio.Event()
 

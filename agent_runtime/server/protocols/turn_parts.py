@@ -189,6 +189,8 @@ class _Translation:
             return
         step, given = int(event.data["step"]), self._text.get(False, "")
         self._next = step + 1
+        # The pieces may be of an attempt whose retry was not seen; then they are not the answer's
+        # beginning.
         if not message.text.startswith(given) and given.strip() != message.text.strip():
             for part in self._void():
                 yield part
@@ -196,6 +198,7 @@ class _Translation:
         elif not given and not self._text and message.reasoning:
             for part in self._piece(step, True, message.reasoning):
                 yield part
+        # All of it if no piece was seen, as when the answer came before this request.
         if rest := message.text[len(given) :]:
             for part in self._piece(step, False, rest):
                 yield part

@@ -183,6 +183,7 @@ def _target(schema: dict[str, Any], reference: str) -> Any:
         return None
     found: Any = schema
     for part in reference.removeprefix("#").split("/")[1:]:
+        # A JSON pointer's escapes, in the order of RFC 6901: `~01` is `~1`.
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict):
             found = cast("dict[str, Any]", found).get(name)

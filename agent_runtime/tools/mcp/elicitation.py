@@ -67,6 +67,7 @@ def reply_of(answers: Sequence[ToolAnswer]) -> Reply:
             found[key] = _result(one.text, one.state["properties"], one.state["required"])
         except ValueError as error:
             if last >= MAX_ROUNDS:
+                # The last round: the server decides what follows from no answer.
                 found[key] = ElicitResult(action="cancel")
             else:
                 again.append(_question(one.state["asked"], one.state, f"Not usable: {error}. "))
@@ -167,7 +168,10 @@ def _choices(properties: Mapping[str, Property]) -> tuple[str, ...]:
         return (YES, NO, DECLINE)
     given: object = only.get("enum")
     values = cast("list[object]", given) if isinstance(given, list) else []
+    # Only values that are shown as they are: the answer has to be one of them, character for
+    # character.
     plain = [one for one in values if isinstance(one, str) and one == clean(one).strip()]
+    # Distinct, and none of them is the word that declines.
     usable = plain and len(plain) == len(values) == len({*plain, DECLINE}) - 1
     fits = len(plain) < MAX_CHOICES and all(0 < len(one) <= MAX_CHOICE for one in plain)
     return (*plain, DECLINE) if usable and fits else ()
@@ -225,6 +229,7 @@ def _value(name: str, given: object, about: Property) -> Any:
 
 
 def _is_of(value: object, kind: object) -> bool:
+    # In Python True is an integer too.
     if isinstance(value, bool) or kind == "boolean":
         return isinstance(value, bool) and kind == "boolean"
     if kind in ("integer", "number"):

@@ -79,6 +79,7 @@ class McpFindTool(Tool):
         named = [self._tools[name] for name in re.split(r"[\s,]+", query) if name in self._tools]
         wanted = set(_words(query))
         scores = {one.name: _score(one, wanted) for one in self._all() if one not in named}
+        # The sort is stable, so that equal scores keep the order of the names.
         best = sorted((name for name in scores if scores[name]), key=lambda name: -scores[name])
         return [*named, *(self._tools[name] for name in best)][: max(MOST, len(named))]
 
@@ -142,4 +143,5 @@ def _words(text: str) -> list[str]:
 
 def _score(tool: Tool, wanted: set[str]) -> int:
     name, text = set(_words(tool.name)), set(_words(tool.description))
+    # A word of the name says more of a tool than one of its text.
     return 3 * len(wanted & name) + len(wanted & text)

@@ -34,6 +34,7 @@ async def log_in(server: McpServer, show: Callable[[str], None]) -> None:
     from agent_runtime.tools.mcp.oauth import new_login
 
     send, answers = anyio.create_memory_object_stream[dict[str, list[str]]](1)
+    # Any free port, and only for this machine, as RFC 8252 advises for native programs.
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     port: int = listener.extra(anyio.abc.SocketAttribute.local_port)
     asked = False
@@ -74,6 +75,7 @@ async def log_in(server: McpServer, show: Callable[[str], None]) -> None:
         group.start_soon(listener.serve, serve)
         async with connected(patient, login) as connection:
             await connection.started()
+        # The listener would wait for requests for ever.
         group.cancel_scope.cancel()
     if not asked:
         raise ConfigError(
@@ -92,6 +94,7 @@ async def _query(stream: anyio.abc.ByteStream) -> dict[str, list[str]] | None:
     target = data.split(b" ", 2)[1:2] or [b""]
     parts = urlsplit(target[0].decode("ascii", "replace"))
     known = parts.path == "/callback"
+    # A browser asks for a page's icon as well.
     status = b"200 OK" if known else b"404 Not Found"
     await stream.send(
         b"HTTP/1.1 %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n"

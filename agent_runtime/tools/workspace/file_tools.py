@@ -304,6 +304,7 @@ class FileTools:
             raise ToolError(f"The patch has more than {MOST_FILES} files.", cure="Split it.")
         with self._writing:
             made: dict[str, _Patched] = {}
+            # All in memory first, so that a patch that does not fit changes nothing.
             lines = [self._patch(context, one, made, rules) for one in files]
             self._write_all(made, rules)
             seen = [
@@ -386,6 +387,8 @@ class FileTools:
                         undo.append(self._undo(path, one, rules))
             except BaseException as error:
                 lost: list[str] = []
+                # The newest first: a move has written its new place before it removed the old
+                # one.
                 for back in reversed(undo):
                     try:
                         back()

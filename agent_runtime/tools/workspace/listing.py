@@ -73,6 +73,7 @@ def _fitting(entries: Sequence[FolderEntry], room: int) -> list[str]:
     for one in entries:
         line = _line(one)
         room -= len(line) + 1
+        # At least one, so that paging always gets on.
         if room < 0 and lines:
             break
         lines.append(line)

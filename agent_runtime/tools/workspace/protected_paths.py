@@ -137,6 +137,7 @@ class Globs:
         None if no glob fits, False if the last one that fits is an exception.
         """
         names = tuple(map(_plain, parts))
+        # From the last on, as it decides.
         for one in reversed(self.globs):
             if fits(one.names, names, whole=one.file):
                 return not one.allows

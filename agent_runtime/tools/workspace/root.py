@@ -247,6 +247,7 @@ class Root:
         finally:
             for one in reversed(made):
                 with suppress(OSError, ToolError), self.folder(one[:-1]) as above:
+                    # Fails, as it should, for a folder that holds something by now.
                     os.rmdir(one[-1], dir_fd=above)
 
     @contextmanager
@@ -334,6 +335,7 @@ class Root:
                 continue
             except OSError as error:
                 walk.unreadable["/".join(parts)] = reason_of(error)
+        # By the parts, or `a.txt` would stand between `a` and what is in it.
         walk.found.sort(key=lambda one: one.path.split("/"))
         walk.skipped.sort()
         return walk
@@ -352,6 +354,7 @@ class Root:
             end: how many names the paths of entries have at most.
         """
         below: list[tuple[str, ...]] = []
+        # By device and inode, because a name may be a link or a mount of the runtime's folder.
         kept = protected_identities() | open_identities()
         with os.scandir(folder) as entries:
             for entry in entries:

@@ -42,6 +42,8 @@ class Listener:
         Args:
             news: what has changed; empty if that is not known.
         """
+        # A signal without news says only that something changed, so what is here is no longer
+        # all.
         if not news or len(self._news) >= _MOST_NEWS:
             self._complete = False
         if self._complete:

@@ -22,6 +22,7 @@ ROOM = "archives"
 PART_BYTES = 8 * 2**20
 """About the compressed size of a part; the memory that an archive takes grows with it."""
 DIGEST_BYTES = 32
+# Bytes of lines that are compressed at a time, in a thread, which keeps the event loop free.
 _CHUNK_BYTES = 2**20
 _LEVEL = 3
 
@@ -48,6 +49,7 @@ def place_of(key: str) -> str:
 
 def part_key(place: str, number: int) -> str:
     """Return the key of a part, counted from 0."""
+    # Six digits, so that a listing, which is sorted by name, has the parts in order.
     return f"{place}/{number:06}.jsonl.zst"
 
 
@@ -131,6 +133,7 @@ async def read_parts(objects: Objects, place: str, digests: bytes) -> AsyncGener
             raise _lost(key, objects, "is not there") from None
         begin = number * DIGEST_BYTES
         digest = await anyio.to_thread.run_sync(_digest, data)
+        # Of what is stored: a part is verified without decompressing it.
         if digest != digests[begin : begin + DIGEST_BYTES]:
             raise _lost(key, objects, "is not what was written")
         yield data

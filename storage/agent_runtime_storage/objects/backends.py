@@ -101,6 +101,7 @@ class Folder:
         # Each time, as it requires the folder, which the first write makes.
         if not self._room.is_dir():
             raise FileNotFoundError(f"The folder {self._room} is not there.")
+        # Deletes folders that a deletion leaves empty.
         return LocalStore(self._room, automatic_cleanup=True)
 
     def _put(self, key: str, data: bytes) -> None:
@@ -128,6 +129,7 @@ class Folder:
         try:
             with open(half, "xb", opener=_private) as file:
                 file.write(data)
+            # Atomic within a folder: readers see the old content or the new one.
             half.replace(path)
         except BaseException:
             half.unlink(missing_ok=True)

@@ -28,6 +28,7 @@ from agent_runtime_storage.objects.object_store import (
 )
 from agent_runtime_storage.objects.parts import Parted
 
+# Of the plain body; a larger one becomes a blob, which equal bodies of the thread share.
 INLINE_BYTES = 4096
 # From this compressed size on, a commit takes no longer with an object than with a blob's data.
 OBJECT_BYTES = 256 * 1024
@@ -160,6 +161,7 @@ class BodyWriter:
             assert packed.hash is not None
             parted = Parted.of(packed.hash, packed.codec, packed.data, self._part_bytes)
             key = parted.key(self._key["thread_id"])
+            # The row of the whole has no data, and a key from which the parts' hashes follow.
             rows.append(replace(packed, data=b"", object=key, object_bytes=len(packed.data)))
             for number in range(parted.number):
                 start = number * self._part_bytes
@@ -228,6 +230,7 @@ def _verified(key: str, data: bytes) -> bytes | None:
         body = data if codec == "raw" else _zstd.decompress(data)
     except (ValueError, zstandard.ZstdError):
         return None
+    # The hash is of the plain body, so it also proves that it was decompressed rightly.
     return body if hashlib.sha256(body).digest() == digest else None
 
 

@@ -51,6 +51,7 @@ class ObjectDocuments:
 
 def is_document_key(key: str) -> bool:
     """Return whether an object is a document, to which no row has to refer."""
+    # The segment after the owner's; a thread's objects have the thread's id there.
     return not COLLECTIONS.isdisjoint(key.split("/")[1:2])
 
 

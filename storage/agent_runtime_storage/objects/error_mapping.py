@@ -11,6 +11,7 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _QUERY = re.compile(r"\?\S+")
 
+# The disk, the user's quota, and the limit of one file's size.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _CURES: dict[int, str] = {

@@ -109,6 +109,8 @@ class Objects:
         if scheme in ("", "file"):
             folder = parse_folder_url(url)
             check_folder(folder)
+            # Made on first use, as loading the client takes a while; a bucket at once, so that a
+            # wrong URL is an error here.
             return cls(lambda: _folder(folder, room), f"file:{folder}", seconds=seconds)
         if scheme not in _BUCKETS:
             raise UnknownScheme(f"No object store has the URL scheme {scheme!r}.", cure=_USE)
@@ -309,6 +311,7 @@ def _check_bucket(url: str) -> None:
 
 
 def _digest(text: str) -> str:
+    # An id may hold a lone surrogate, which UTF-8 alone refuses.
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -359,6 +362,7 @@ def object_damaged(key: str, shown: str) -> ObjectLost:
 async def in_parallel(work: Callable[[T], Awaitable[U]], items: Iterable[T]) -> Mapping[T, U]:
     """Return the result of `work` for each item; the first error cancels the rest and is raised."""
     distinct = list(dict.fromkeys(items))
+    # The usual case, without the cost of a task.
     if len(distinct) == 1:
         return {distinct[0]: await work(distinct[0])}
     results: dict[T, U] = {}

@@ -27,11 +27,13 @@ class Parted(NamedTuple):
     @classmethod
     def of(cls, digest: bytes, codec: str, data: bytes, part_bytes: int) -> Parted:
         """Return the parts in which these bytes are stored."""
+        # Rounded up.
         return cls(digest, codec, -(-len(data) // part_bytes))
 
     @classmethod
     def parse(cls, key: str) -> tuple[Parted, str]:
         """Return what `key` was made of, and the thread's id. Raises `ValueError` for another."""
+        # At most two splits: a thread's id may hold slashes.
         count, name, thread_id = key.removeprefix(PREFIX).split("/", 2)
         digest, _, codec = name.partition(".")
         return cls(bytes.fromhex(digest), codec, int(count)), thread_id

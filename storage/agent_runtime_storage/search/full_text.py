@@ -173,6 +173,7 @@ class SqlTextSearch:
             return texts, length, {}
         if min(counts.values(), default=0) > POSTINGS:
             # All words are common, and the rarest of them is used: count them exactly.
+            # Counting stopped there, so that the rarest of them is not known.
             capped = [term for term, count in counts.items() if count == most]
             exact = (await self._figures(capped, _ALL))[2] if capped else {}
             kept.add(exact, texts)
@@ -261,6 +262,8 @@ def _weights(
         range(len(groups)), key=lambda place: (groups[place].weight <= WEAK, totals[place])
     ):
         count = totals[number]
+        # The rarest is used in any case, and a later, more frequent one never fits either; a weak
+        # one may.
         if weights and count > room:
             continue
         room -= count

@@ -81,6 +81,7 @@ def latin_languages(words: Collection[str], text: str) -> dict[str, float]:
     table = _languages_by_word()
     signs: list[Collection[str]] = [table[word] for word in table.keys() & words if len(word) > 1]
     if not text.isascii():
+        # Any one of a group's letters is a sign, and counts once however often it occurs.
         present = set(text)
         for letters, languages in _LETTERS.items():
             if not present.isdisjoint(letters):

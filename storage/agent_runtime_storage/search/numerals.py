@@ -10,6 +10,7 @@ _PLACES = {"十": 10, "百": 100, "千": 1000}
 _HAN_NUMBER = re.compile("[〇零一二三四五六七八九十百千]{1,8}")
 # Arabic-Indic, its Persian form, and Devanagari: of the scripts whose words have stems.
 _ZEROS = "\u0660\u06f0\u0966"
+# The largest number that is written without 万.
 _MOST = 9999
 
 

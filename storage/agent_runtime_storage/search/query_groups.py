@@ -153,6 +153,7 @@ class _Query:
         if set(forms) == {word}:
             yield 1.0, [word]
         else:
+            # Together the weight of one word; a text with the very form has both parts.
             yield 1.0 - EXACT, forms
             yield EXACT, [word]
         for number, group in enumerate(dict.fromkeys(weak)):

@@ -178,6 +178,7 @@ def least(distances: Sequence[int], most: int) -> list[int]:
 
     With all that equal the last one, unless they are more than as many again.
     """
+    # Distances are few whole numbers, so counting them finds the limit without sorting all.
     counted = Counter(distances)
     total, limit = 0, 0
     for limit in sorted(counted):

@@ -103,6 +103,8 @@ def stems_of(word: str, language: str) -> tuple[str, ...]:
     if stem is None or not _SHORTEST <= len(word) <= _LONGEST:
         return (folded,)
     stems = [fold_word(stem(word))]
+    # Writers leave accents out: a query without them has to find the text, and the other way
+    # round.
     if folded != word:
         stems.append(fold_word(stem(folded)))
     return tuple(dict.fromkeys(stems))

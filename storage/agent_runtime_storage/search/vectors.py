@@ -112,6 +112,7 @@ class SqlVectors:
     ) -> list[VectorHit]:
         values = _pack(query, "the query")
         _check_name(model, "embedder's name")
+        # What a LIMIT of Postgres can take, cast to an integer.
         limit = min(max(limit, 0), 2**31 - 1)
         params: dict[str, Value] = {
             "user_id": self._scope.user_id,
@@ -288,6 +289,7 @@ class SqlVectors:
             "digest": item.digest,
         }
         if self._scope.driver.dialect == "sqlite":
+            # Postgres has an index of its own for this.
             values["signs"] = signs_of(packed)
         return self._scope.statement("put_vector", values, rows=1, miss="dimensions")
 

@@ -102,7 +102,11 @@ class Archives:
         if unchanged_since is not None and thread.updated_at >= unchanged_since:
             raise _used(thread_id)
         await self._require_archivable(threads)
+        # Before the export: the transaction that records the archive compares them, so that a
+        # change meanwhile makes it miss and nothing is lost.
         stamps = await self._scope.read("archive_stamp", threads=threads)
+        # A new folder each time: two processes that archive the same thread do not write the same
+        # parts.
         place = new_place(self._scope.user_id)
         try:
             kept = await self._write(objects, place, thread, len(family))
@@ -165,6 +169,7 @@ class Archives:
                 for row in stamps
             ),
             scope.statement("require_archivable", {"threads": threads}, rows=1, miss="changed"),
+            # NULL: the database's own clock sets the moment.
             self._keep(kept, archived_at=None),
         ]
         try:
@@ -218,6 +223,7 @@ class Archives:
             await self._thread(thread_id)
             raise Conflict(f"Thread {thread_id} is not archived.", cure="Use it as it is.")
         await self._finish_deletion(thread_id)
+        # A restoration that fails deletes the thread's documents, which must then be its own.
         await self._batches.require_no_documents(thread_id)
         importer = Importer(
             self._batches, rename=None, texts=texts, vet=None, trusted=True, restores=thread_id
@@ -234,10 +240,13 @@ class Archives:
                 async for record in load_records(lines):
                     line += 1
                     await importer.take(record, line)
+            # In the transaction that shows the thread, so that it is never both archived and
+            # there.
             await importer.finish(line, also=[forget])
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self._withdraw(importer.token)
+            # The answer of the commit was lost, and the archive's row is gone: it was restored.
             if not isinstance(error, StoreInDoubt) or await self.find(thread_id) is not None:
                 raise
         for member in importer.threads:
@@ -264,6 +273,8 @@ class Archives:
         await self._scope.batch(
             [self._scope.statement("forget_archive", values)], thread=thread_id, repeatable=True
         )
+        # After the row: killed in between, this leaves parts that `clean_up` finds, and no row
+        # without parts.
         if self._scope.objects is not None:
             await delete_parts(self._scope.objects, [archived.place])
         return True
@@ -291,6 +302,8 @@ class Archives:
             async for part in parts:
                 await objects.put(part_key(archived.place, number), part)
                 number += 1
+        # Again, in the transaction: a thread of this id may have begun while the parts were
+        # copied.
         free = self._scope.statement("require_no_thread", {"thread_id": thread_id}, rows=1)
         keep = self._keep(archived, archived_at=archived.archived_at)
         try:

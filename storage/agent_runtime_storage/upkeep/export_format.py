@@ -256,6 +256,8 @@ class Checksum:
 
     def add(self, record: ExportRecord) -> None:
         """Add a record."""
+        # Sorted, so that the checksum does not depend on the order in which a tool wrote the
+        # keys.
         self._hash.update(orjson.dumps(record, option=orjson.OPT_SORT_KEYS))
         self._hash.update(b"\n")
         name = str(record["section"])
@@ -373,6 +375,7 @@ def _body(fields: Fields, name: str, value: Any) -> bytes:
         coded = cast("dict[str, Any]", value).get("base64")
         if isinstance(coded, str):
             with contextlib.suppress(binascii.Error):
+                # Without `validate`, characters outside the alphabet would be skipped.
                 return base64.b64decode(coded, validate=True)
     return fields.fail(f"the {name} is neither text nor base64.")
 
@@ -398,6 +401,7 @@ def section_of(record: ExportRecord, line: int, head: ExportRecord) -> Section:
     if section is None:
         raise _newer(line, f"the section {name!r} is not known", head)
     version = record.get("version")
+    # Not `isinstance`: True would count as version 1.
     if type(version) is not int or not 1 <= version <= section.version:
         raise _newer(line, f"the section {name} has version {record.get('version')}", head)
     return section

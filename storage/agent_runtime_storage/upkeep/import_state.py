@@ -72,6 +72,8 @@ class ImportState:
             fields.fail(f"thread {old} is there twice.")
         new = old
         if self._rename is not None:
+            # The first thread is the one that was exported; its sub-agents' threads get ids of
+            # their own.
             new = new_id() if self.members else self._rename
         self.ids[old] = new
         return new
@@ -121,6 +123,7 @@ class ImportState:
             case "calls":
                 node, position = values["node_id"], values["position"]
                 before, last = member.last_call
+                # The next call of the same node, or the first of a later one.
                 if (node, position) != (before, last + 1) and not (node > before and not position):
                     fields.fail(f"call {position} of node {node} is out of order.")
                 member.last_call = (node, position)
@@ -199,6 +202,7 @@ class ImportState:
         if values["task_id"] is not None:
             self._check_node(fields, values["task_id"])
         if values["open_node"] is not None:
+            # Set at the end: the nodes come after the runs.
             self._check_node(fields, values["open_node"])
             self.open_nodes.append((run_id, values["open_node"]))
 
@@ -219,6 +223,8 @@ class ImportState:
         # From each provisional root upwards, over parents that came later.
         tops = {run_id: run_id for run_id in self._roots.values()}
         for run_id in tops:
+            # A file may claim runs that are each other's parents, on which the search would go on
+            # for ever.
             seen = {run_id}
             while (parent := self._orphans.get(tops[run_id])) in self._roots:
                 tops[run_id] = self._roots[str(parent)]

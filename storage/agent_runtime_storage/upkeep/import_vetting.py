@@ -32,6 +32,7 @@ IMPORT_REFUSAL = "Refused: the thread was imported, and nothing of an import is 
 _LEFT_OUT = ("activations", "approvals", "inbox", "jobs", "questions", "vectors")
 _REFUSED_BODY = orjson.dumps({"text": IMPORT_REFUSAL, "outcome": "refused"})
 """A result as the engine encodes it."""
+# About the size of `IMPORT_REFUSAL` in a prompt.
 _REFUSED_TOKENS = 20
 _OVER = "It was not over when its thread was exported; nothing of an import goes on."
 
@@ -145,6 +146,7 @@ def _end(values: dict[str, Any]) -> None:
     spec: JsonObject = {}
     if values["status"] in ACTIVE:
         values |= {"status": "cancelled", "detail": _OVER}
+    # Only a success keeps its reason: any other may allow a run to be resumed.
     reason = "completed" if values["status"] == "succeeded" else "imported"
     values |= {"stop_reason": reason, "spec": spec, "open_node": None, "cancel_requested": False}
     values["commit_id"] = ""

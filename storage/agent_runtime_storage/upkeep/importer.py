@@ -42,6 +42,8 @@ from agent_runtime_storage.upkeep.import_batches import ImportBatches
 from agent_runtime_storage.upkeep.import_state import ImportedThread, ImportState
 from agent_runtime_storage.upkeep.import_vetting import strip_to_history, validate_record_body
 
+# The limits of a batch: an import of any size takes little memory, and other writers wait only for
+# a short transaction.
 _CHUNK_ROWS = 400
 _CHUNK_BYTES = 2**20
 
@@ -163,6 +165,8 @@ class Importer:
         # Only now, as a run's open node and a thread's head refer to nodes that came after them.
         shown = [self._show(member) for member in self._state.members]
         statements = [*self._open_nodes(), *shown, *also]
+        # One transaction for all threads: nobody sees a conversation without its sub-agents'
+        # threads.
         await self._write(self._state.members[0], statements, lines)
 
     async def _begin(self, fields: Fields) -> None:
@@ -313,6 +317,7 @@ class Importer:
         raw = fields.bodies["values"]
         if not raw or len(raw) % 4:
             fields.fail("the values of a vector are no single-precision numbers.")
+        # Little-endian in the file, on every machine.
         numbers = array("f", raw)
         if sys.byteorder == "big":
             numbers.byteswap()

@@ -27,8 +27,10 @@ from agent_runtime_storage.queries.migrations import schema_state
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.upkeep.orphans import find_missing_objects, find_orphans
 
+# Problems of one check; a damaged database could have millions.
 _MOST = 100
 _PAGE = 500
+# As long as `clean_up` waits before it takes an import or a deletion for interrupted.
 _ABANDONED_SECONDS = 300.0
 _RESTORE = "Restore the database from a backup; `threads export` saves what can still be read."
 _RESTORE_OBJECTS = (
@@ -141,6 +143,7 @@ class SqlMaintenance:
 
     async def thread_ids(self, user_id: str) -> AsyncGenerator[str]:
         await self._require_schema()
+        # Pages by both: the threads of sub-agents come after all others.
         child, after = 0, ""
         while rows := await self._all(
             "thread_ids", user_id=user_id, child=child, after=after, limit=_PAGE
@@ -227,6 +230,7 @@ class SqlMaintenance:
         if self._objects is None:
             return []
         problems: list[Problem] = []
+        # The listing first: what was archived after it is looked up below, one by one.
         after, rest = "", await list_places(self._objects)
         while rows := await self._all("archives_of_all", after=after, limit=_PAGE):
             for user_id, thread_id, place, digests, size in rows:

@@ -44,7 +44,10 @@ _FIRST_PURGES = (
     "purge_approvals",
     "purge_vectors",
 )
+# An import or a deletion renews its time with each batch; after so long without one its process
+# is taken for killed.
 _ABANDONED_SECONDS = 300.0
+# Each follows a change of the family between reading it and hiding it.
 _TRIES = 4
 
 
@@ -75,6 +78,7 @@ class Retention:
             except BatchMissed as error:
                 await self._why_not_hidden(thread_id, family, error, unchanged_since)
             except StoreInDoubt:
+                # The answer of the last commit was lost, and the thread is gone: it was deleted.
                 if not await self._scope.read("family", thread_id=thread_id):
                     return await self._deleted(thread_id, family)
             family = await self._family(thread_id)
@@ -177,6 +181,7 @@ class Retention:
             for member in family
         )
         if rows > _WHOLE:
+            # Hidden first: nobody reads or extends it while it is deleted in pieces.
             await self._purge_batch(first, locks)
             for member in family:
                 await self._trim(member, token, locks)
@@ -219,6 +224,7 @@ class Retention:
             (("texts", "calls", "nodes"), member.last_seq),
         )
         for names, last in tables:
+            # The last piece begins below 0 unless the ids divide evenly; `max` cuts it.
             for after in range(last - _PIECE, -_PIECE, -_PIECE):
                 key = max(after, 0)
                 piece = [self._purge(f"purge_{name}", threads, after=key) for name in names]

@@ -71,6 +71,7 @@ async def _copy(
             else:
                 await place.upkeep.import_thread(seen.watch(records), texts=texts, trusted=True)
         async with aclosing(place.upkeep.export_thread(thread_id, documents=False)) as records:
+            # Exported again from the target and compared: the copy is proved, not assumed.
             same = await export_checksum(records) == seen.digest
     except Conflict as error:
         return seen.threads, CopiedThread(origin.user_id, thread_id, "conflict", error.message)

@@ -146,6 +146,7 @@ class SqlUpkeep:
     ) -> list[str]:
         if rename is not None and (problem := name_problem(rename)):
             raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
+        # Otherwise the remains of an import that was killed would keep the id.
         await self.clean_up()
         importer = Importer(self._batches, rename=rename, texts=texts, vet=vet, trusted=trusted)
         try:
@@ -245,6 +246,7 @@ class SqlUpkeep:
                 ):
                     yield row
                 after, start = last, end
+            # A full page may have been the last; the next query then returns nothing.
             if len(sizes) < _PAGE_ROWS:
                 return
 

@@ -58,7 +58,7 @@ class TextFile:
                     return cls(data[len(bom) :].decode(encoding), encoding, bom)
                 except UnicodeDecodeError:
                     raise NotText from None
-        # UTF-16 without a mark has zero bytes too, but cannot be told from data.
+        # UTF-16 without a mark has zero bytes too, but cannot be distinguished from data.
         if b"\0" in data:
             raise NotText
         raw = data.decode("utf-8", "surrogateescape")

@@ -12,6 +12,7 @@ MOST_PARTS = 40
 LINE_CHARS = 100
 SECONDS = 1.0
 """How long parts are looked for; an outline may lack the last ones."""
+# Characters of a line that the rules see: minified code would make them slow.
 _READ_CHARS = 400
 
 _PYTHON = r"\s*(?:async\s+def|def|class)\s+\w"

@@ -69,6 +69,7 @@ def page_of(path: str, file: TextFile, first: int, limit: int | None) -> Page:
     text = shown(file.text)
     lines = text.split("\n")
     if not lines[-1]:
+        # After the last line end there is no line.
         lines.pop()
     page = Page(first, [], len(lines), notes=file.notes)
     if lines and text[-1] != "\n":
@@ -112,6 +113,7 @@ def page_of_large(file: BinaryIO, size: int, first: int, limit: int | None) -> P
         NotText: it is binary.
     """
     # Read in pieces of limited size: a file may be one line of gigabytes.
+    # As git and grep decide it: text has no zero byte near its beginning.
     if b"\0" in file.read(8192):
         raise NotText
     file.seek(0)

@@ -104,6 +104,7 @@ class SeenFiles:
             known = self._files.get(path)
             if known is None or known.digest != digest:
                 return None
+            # Whoever asks for the same lines again, after the hint, gets them.
             if known.pointed == (first, last):
                 known.pointed = None
                 return None

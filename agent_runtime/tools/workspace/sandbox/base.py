@@ -110,6 +110,7 @@ def try_program(
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder that no sandbox can be built around. Raises `ConfigError`."""
+    # All of the system would be writable, or hidden behind the sandbox's own /proc.
     if folder == Path("/") or folder.parts[1] in ("proc", "sys"):
         raise ConfigError(
             f"A sandbox cannot have the workspace {folder}.", cure="Name a folder of your own."

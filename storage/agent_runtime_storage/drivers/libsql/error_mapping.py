@@ -154,6 +154,7 @@ def map_libsql_error(code: str | None, message: str, shown: str) -> Exception:
     if code.startswith("AUTH_"):
         return refused_token(shown)
     for codes, mapped, what, cure in _MAPPING:
+        # Prefixes, because SQLite has extended codes such as SQLITE_IOERR_WRITE.
         if code.startswith(codes):
             return mapped(f"{what} (database {shown}: {message}).", cure=cure)
     return StoreError(f"The database {shown} refused a statement: {message}.")

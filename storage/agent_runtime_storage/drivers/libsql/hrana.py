@@ -76,6 +76,7 @@ class HranaBatchPlan(NamedTuple):
 # the path.
 _MISSED = "missed-its-rows"
 _CHECK = "SELECT json_extract('{{}}', iif(({count}) = {rows}, '$', '" + _MISSED + "'))"
+# Bytes of a step's JSON, without its SQL and its values.
 _STEP_BYTES = 150
 _INTEGER_LIMIT = 2**63
 
@@ -114,6 +115,7 @@ def plan_batch(
     def add(stmt: dict[str, Any]) -> None:
         step: HranaStep = {"stmt": stmt}
         if len(steps) > first:
+            # Each step needs the one before, so that the first error skips the rest.
             step["condition"] = {"type": "ok", "step": len(steps) - 1}
         steps.append(step)
 
@@ -129,6 +131,7 @@ def plan_batch(
     for index, item in enumerate(statements):
         results.append(len(steps))
         add(encode_hrana_statement(item.sql, item.params))
+        # `changes()` belongs to the last statement, so its check comes directly after it.
         if item.rows is not None:
             missed[len(steps)] = (item.miss, index)
             add(_check(item))
@@ -157,6 +160,7 @@ def _check(item: Statement) -> dict[str, Any]:
         )
     if not is_query(item.sql):
         raise ValueError(f"rows of this statement cannot be counted: {item.sql}")
+    # Runs the query a second time, in the same transaction: its rows cannot have changed.
     count = f"SELECT count(*) FROM ({item.sql})"
     return encode_hrana_statement(
         _CHECK.format(count=count, rows=item.rows), item.params, rows=False

@@ -174,6 +174,8 @@ class HttpTransport:
         return response
 
     async def _post(self, path: str, content: bytes, timeout: float) -> httpx.Response:
+        # A server that is there accepts a connection at once; the rest of the time is for its
+        # answer.
         limits = httpx.Timeout(timeout, connect=min(timeout, 10.0))
         try:
             return await self._client.post(path, content=content, timeout=limits)
@@ -205,6 +207,8 @@ class HttpTransport:
             raise self._failure(error) from error
         except orjson.JSONDecodeError as error:
             raise not_a_server(self._shown, "the answer is no Hrana") from error
+        # The connection may break between two lines, which is a valid end of a stream without a
+        # length.
         if not ended:
             raise TransientFailure("lost", "the answer ended early")
         return {"rows": rows}

@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 # A libSQL server does not notify its clients, so listeners poll.
 _POLL_SECONDS = 0.5
+# Seconds between attempts; they double up to the longest.
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 # While opening, a wrong host or port is more likely than a server that restarts.
@@ -306,7 +307,11 @@ class RemoteDriver:
             try:
                 return await attempt()
             except TransientFailure as failure:
+                # For good: a later attempt that is surely unsent does not settle the doubt about
+                # an earlier one.
                 in_doubt = in_doubt or (writes and failure.kind == "lost")
+                # Random, so that clients whose server restarted do not all return at the same
+                # moment.
                 wait = pause * random.uniform(0.5, 1.5)
                 if (in_doubt and not repeatable) or time.monotonic() + wait > deadline:
                     raise retries_exhausted_error(

@@ -73,6 +73,8 @@ class Sender(Generic[Item, Answer]):
         self._waiting.append(job)
         self._fill()
         try:
+            # Shielded: the request also carries the items of others, and the outcome of a write has
+            # to be known.
             return await asyncio.shield(job.answer)
         except asyncio.CancelledError:
             if job in self._waiting:
@@ -83,6 +85,7 @@ class Sender(Generic[Item, Answer]):
                 self._drop_request_of(job)
             else:
                 await wait_shielded(job.answer)
+                # Retrieved, or asyncio would log the error that the cancellation replaces.
                 job.answer.exception()
             raise
 

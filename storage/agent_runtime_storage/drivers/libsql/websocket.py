@@ -38,6 +38,7 @@ _MOST_AT_ONCE = 64
 _MESSAGE_BYTES = 15 * 2**20
 _LOCK_SECONDS = 5.0
 _HEARTBEAT = 20.0
+# Seconds.
 _FAREWELL = 1.0
 
 
@@ -204,6 +205,7 @@ class WebSocketTransport:
             raise self._map(error, sent=True) from error
 
     async def _connected(self) -> WebSocketConnection:
+        # Otherwise all requests that find a broken socket would open one each.
         async with self._connecting:
             if self._connection is not None:
                 if self._connection.exception is None:

@@ -233,6 +233,7 @@ class PostgresDriver:
         Raises:
             StoreError: the login does not own the tables.
         """
+        # VACUUM cannot run in a transaction, nor for a schema at once.
         tables = await self.read(load_queries("postgres")["schema_tables"], {}, owner=None)
         limit = round(self._statement_seconds * 1000)
 

@@ -121,6 +121,7 @@ def map_refusal(error: ServerError, shown: str) -> Exception:
     Args:
         shown: the URL as it may be shown.
     """
+    # The class of integrity constraints; its message names the constraint and no value.
     if error.sqlstate.startswith("23"):
         return ConstraintFailed(error.message)
     for state, kind, what, cure in _BY_STATE:
@@ -193,6 +194,7 @@ def map_connect(message: str, shown: str) -> Unreachable:
 
 def _last_line(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
+    # libpq reports one attempt for each address of a host, and the last one decided.
     reasons = [line for line in lines if "FATAL" in line or "failed:" in line]
     line = (reasons or lines or ["no reason given"])[-1]
     return line.rpartition("failed: ")[2].removeprefix("FATAL:").strip()

@@ -49,11 +49,13 @@ async def run_joined(
         # It also begins the transaction of a connection without autocommit, which otherwise ended
         # with the savepoint.
         before = await _settings(cursor)
+        # A savepoint: an error here leaves the caller's transaction usable.
         async with caller.transaction():
             await cursor.execute("SELECT set_config('search_path', $1, true)", [path])
             await _execute(cursor, prologue, 0)
             for place, statement in enumerate(statements):
                 await _execute(cursor, statement, place)
+            # A `SET LOCAL` lasts to the end of the caller's transaction, beyond the savepoint.
             for name, value in before.items():
                 await cursor.execute("SELECT set_config($1, $2, true)", [name, value])
     except psycopg.errors.IntegrityError as error:

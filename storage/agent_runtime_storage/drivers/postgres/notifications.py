@@ -59,6 +59,7 @@ class PostgresSignals(Signals):
         self._connect = connect
         self._send = send
         self._is_own = is_own
+        # An ordered set: a topic that waits already is not sent twice.
         self._pending: dict[str, None] = {}
         self._sender: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -77,6 +78,7 @@ class PostgresSignals(Signals):
         self._closed = True
         tasks = [task for task in (self._sender, self._listening) if task is not None]
         if self._sender is not None:
+            # A second at most: others poll as well, so that a lost signal only delays them.
             await asyncio.wait([self._sender], timeout=1.0)
         for task in tasks:
             task.cancel()

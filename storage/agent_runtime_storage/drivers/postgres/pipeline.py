@@ -90,6 +90,7 @@ class PipelineSession:
         Without this check every batch after a restart of the server would be in doubt, although it
         went into a connection that was closed long ago.
         """
+        # Not `select.select`, which takes no descriptor above 1023.
         poll = select.poll()
         try:
             poll.register(self._pgconn.socket, select.POLLIN)
@@ -165,6 +166,8 @@ class PipelineSession:
                 self._prepared.move_to_end(key)
             pgconn.send_query_prepared(name, command.values, command.formats, 1)
             expected.append(None)
+        # Ends the implicit transaction: all commands since the last one commit together, or none
+        # does.
         pgconn.pipeline_sync()
         return expected
 
@@ -190,6 +193,8 @@ class PipelineSession:
             # The commit failed; the end of the pipeline follows.
             error = self._refusal(result)
             while result is not None and result.status != ExecStatus.PIPELINE_SYNC:
+                # None stands between the results of two commands, so the second look finds the
+                # next one.
                 result = await self._next(silence) or await self._next(silence)
         if error is not None:
             raise error

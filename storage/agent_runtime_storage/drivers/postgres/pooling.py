@@ -13,6 +13,7 @@ from agent_runtime_storage.drivers.postgres.pipeline import PipelineSession
 from agent_runtime_storage.drivers.postgres.setup import setup_queries
 from agent_runtime_storage.drivers.postgres.translation import query_command
 
+# By chance a pooler may give both their own process once.
 _ROUNDS = 4
 
 
@@ -38,6 +39,7 @@ async def require_own_connections(
             return
         sessions.append(await connect())
         for _ in range(_ROUNDS):
+            # Both stay open, so that the pooler has to keep two apart.
             seen = [await _process(session) for session in sessions]
             if seen != [session.pid for session in sessions] or seen[0] == seen[1]:
                 raise transaction_pooling(shown)

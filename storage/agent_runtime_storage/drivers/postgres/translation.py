@@ -79,6 +79,7 @@ def translate(sql: str) -> TranslatedSql:
         name = match["name"]
         if name is None:
             return match[0]
+        # A name that occurs twice is one parameter.
         return f"${numbers.setdefault(name, len(numbers) + 1)}"
 
     return TranslatedSql(_TOKEN.sub(number, sql).encode(), tuple(numbers))
@@ -129,6 +130,7 @@ def _kind(sql: str) -> tuple[bool, bool]:
         elif depth == 0:
             changes = changes or token in _CHANGES
             returning = returning or token == "RETURNING"
+            # The main statement, after any WITH, is a query.
             if token == "SELECT" and not changes:
                 return False, True
     return changes, returning

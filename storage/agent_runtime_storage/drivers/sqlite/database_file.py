@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agent_runtime_storage.contract.errors import StoreError, StoreUnavailable
 
+# A read relies on a look of this age; a look costs two calls of the system.
 _LOOK_SECONDS = 0.25
 
 

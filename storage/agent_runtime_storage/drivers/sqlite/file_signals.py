@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Generator
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.signals import Listener, Signals
 
+# One PRAGMA, which reads a counter in shared memory, not the file.
 LOOK_SECONDS = 0.2
+# Rarely, as the looks notice every commit; it only bounds what a fault of theirs could cost.
 _POLL_SECONDS = 30.0
 
 

@@ -47,6 +47,7 @@ class Readers:
         self._turns = turns
         self._connect = connect
         self._loop = asyncio.get_running_loop()
+        # None ends one thread.
         self._queue: queue.SimpleQueue[_Query | None] = queue.SimpleQueue()
         self._closed = False
         self._ended = [self._loop.create_future() for _ in range(count)]

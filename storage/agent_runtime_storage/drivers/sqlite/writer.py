@@ -256,6 +256,7 @@ class Writer:
 
     def _serve(self, connection: SqliteConnection, first: _Job) -> bool:
         """Write the job and those queued behind it; return False at the end of the queue."""
+        # What waits shares one transaction, and so one sync, which costs more than most batches.
         group, more = [first], True
         while len(group) < _GROUP:
             try:
