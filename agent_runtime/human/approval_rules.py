@@ -113,6 +113,7 @@ def unordered(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: unordered(one) for key, one in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
+        # By digests, because JSON values of several types have no order among themselves.
         return sorted(map(json_digest, map(unordered, cast("list[Any]", value))))
     return value
 

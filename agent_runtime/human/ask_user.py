@@ -12,6 +12,7 @@ from agent_runtime.tools.context import ToolContext
 
 MAX_QUESTION = 4000
 """How many characters a question may have."""
+# As many as a person reads in a list.
 MAX_CHOICES = 20
 MAX_CHOICE = 200
 """How many characters a choice may have."""

@@ -93,4 +93,5 @@ def known_secrets(settings: Settings) -> frozenset[str]:
     fields = [getattr(settings, name) for name in type(settings).model_fields]
     values = [one.get_secret_value() for one in fields if isinstance(one, SecretStr)]
     values += [value for name, value in os.environ.items() if _SECRET_NAME.search(name)]
+    # Others would not be found in a shown text, which is escaped.
     return frozenset(one for one in values if len(one) >= SHORTEST and one == escape_invisible(one))

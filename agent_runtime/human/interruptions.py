@@ -172,6 +172,8 @@ async def _bind(
         above = await store.runs.get(one)
         while above.id != run.id and above.parent_run_id is not None:
             above = await store.runs.get(above.parent_run_id)
+            # An entry, though empty, for each run on the way down: it shows that those have to be
+            # resumed too.
             bound.setdefault(above.id, {})
     return bound
 
@@ -222,6 +224,8 @@ async def _own_calls(store: UserStore, run: Run) -> list[InterruptedCall]:
         for node in nodes:
             for row, one in _calls(node, run.id):
                 key = one.name, one.arguments.get("iteration")
+                # A later call of the same node and iteration: the interruption has been dealt
+                # with.
                 found.pop(key, None)
                 if row.outcome == "interrupted":
                     found[key] = one
@@ -264,6 +268,7 @@ def encode_resolution(resolution: Resolution) -> dict[str, Any]:
 def _stored_value(value: Any) -> Any:
     plain = plain_value(value)
     try:
+        # orjson writes NaN and infinity as null, which is another value.
         same = orjson.loads(orjson.dumps(plain)) == plain
     except TypeError as error:
         raise ValueError(str(error)) from error
@@ -306,6 +311,7 @@ async def answered_resolutions(
 
 
 def _resolution_of(row: QuestionRow) -> Resolution | None:
+    # It was asked before the call was to run again, so its answer stands for that decision.
     if row.kind == "approval":
         return Rerun()
     return decode_resolution(row.answer) if row.status == "answered" else None

@@ -48,6 +48,7 @@ async def post_message(store: UserStore, run: Run, text: str, limits: InboxLimit
         STEER,
         encodable(text).encode(),
         run_id=run.id,
+        # Checked in the insert itself, as several senders may post at once.
         most=limits.messages,
         most_of_user=limits.of_user,
         file=file,

@@ -19,6 +19,7 @@ from agent_runtime_storage.contract.records.log import ACTIVE, Run, StopReason
 from agent_runtime_storage.contract.records.questions import QuestionRow, QuestionStatus
 from agent_runtime_storage.contract.store import UserStore
 
+# Rows of one query: far more than a run can have, so that no page is missed.
 MOST = 10_000
 
 

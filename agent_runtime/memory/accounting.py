@@ -136,6 +136,7 @@ async def _write(
             events=(event,),
         )
         writing = commit_counted(log.store, log.lease, commit)
+    # Shielded, so that the ids counted here follow what was committed.
     last, interrupted = await run_shielded(writing)
     log.last_observation = committed.id
     if late is not None:

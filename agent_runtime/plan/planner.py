@@ -26,6 +26,7 @@ from agent_runtime_storage.contract.store import Store, UserStore
 
 PLAN = "plan"
 """The name of the tool, and the kind of the event."""
+# Versions: far more than any run makes.
 _ALL = 10_000
 
 

@@ -78,6 +78,7 @@ def render_plan_note(plan: Plan, tokens: int = NOTE_TOKENS) -> str:
         last = list_ids([one.id for one in done[-8:]])
         head.append(f"{MARKS['completed']} {len(done)} done or skipped, the last: {last}")
     more = "… and {} more that are not done; the action `review` shows all."
+    # One for each line's end; the last line has its room whether it is needed or not.
     left = tokens - sum(count_text(line) + 1 for line in [*head, more])
     lines: list[str] = []
     for one in waiting:

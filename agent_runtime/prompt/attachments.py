@@ -49,6 +49,7 @@ NO_IMAGE = "its content is not a PNG, JPEG, GIF or WebP image"
 NO_PDF = "its content is not a PDF"
 NOT_TAKEN = "the model does not take such files"
 
+# Bytes; a multiple of three, so that no piece but the last has padding.
 _PIECE = 3 * 100_000
 _log = logging.getLogger(__name__)
 

@@ -315,6 +315,7 @@ def _check_pairs(messages: Sequence[PromptMessage]) -> None:
         if message.role == "tool":
             if not waiting or waiting[0] != message.call_id:
                 raise InvariantError(f"result {message.call_id!r} has no call before it")
+            # In order: some providers match results to calls by their places.
             waiting.pop(0)
             continue
         if waiting:

@@ -134,6 +134,8 @@ def utc_time(at: str, zone: str, known: Container[str] = ()) -> str:
     def convert(when: datetime, fold: int) -> datetime:
         return when.replace(tzinfo=zone_of(zone), fold=fold).astimezone(UTC)
 
+    # When clocks go back an hour occurs twice, and only the known times can say which one is
+    # meant.
     first, second = (_converted(at, partial(convert, fold=fold), zone) for fold in (0, 1))
     return second if first not in known and second in known else first
 

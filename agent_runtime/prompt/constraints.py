@@ -108,6 +108,7 @@ def merge_constraints(known: Constraints, items: Iterable[Constraint], read: int
         newest[key] = one
     left, merged = KEPT_CHARS, list(newest.values())
     first = len(merged)
+    # From the newest backwards.
     while first and left >= len(merged[first - 1].text):
         first -= 1
         left -= len(merged[first].text)

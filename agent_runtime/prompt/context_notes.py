@@ -52,4 +52,5 @@ def _notes(view: View) -> Iterator[tuple[Entry, Note]]:
 
 
 def _holds(note: Note) -> bool:
+    # The other source, `context_ended`, takes a note back.
     return note.source == "context"

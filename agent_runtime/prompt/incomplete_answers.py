@@ -71,6 +71,7 @@ class AnswerCutoff:
         used = answer.usage.completion if answer.usage else allowed
         if answer.finish == "window":
             return cls(used, "window")
+        # Below our limit it must have been the model's own, which not every provider states.
         return cls(allowed, by) if used >= _NEARLY * allowed else cls(used, "model")
 
     @property
@@ -176,6 +177,7 @@ class UnfinishedAnswer:
                     "Use another model, or simpler tools.",
                 )
             return Note(_AGAIN.format(word=answer.word), source="malformed")
+        # Only malformed calls in a row count.
         self._again = 0
         if cut is not None:
             self._cuts += 1

@@ -413,6 +413,7 @@ def _root(names: Sequence[str], count: Count) -> str:
     """Return the folder whose statement saves most tokens; empty if none saves any."""
     inside: Counter[str] = Counter()
     for name in names:
+        # Only whole paths: a relative one has no folder that all would share.
         if name.startswith("/"):
             parts = name.split("/")
             inside.update("/".join(parts[:end]) for end in range(_LEAST_ROOT + 1, len(parts)))

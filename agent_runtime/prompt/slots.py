@@ -34,6 +34,7 @@ _FAILING_CHARS = 400
 _DETAIL_CHARS = 160
 _PROPOSAL_CHARS = 500
 _BRIEF_CHARS = 90
+# The line's end, and what joined lines may have more than each by itself.
 _LINE_TOKENS = 4
 # What narrows a check: a path, a name inside of one, an option or its value.
 _NARROWS = re.compile(r"[/.:]|^-")
@@ -119,6 +120,7 @@ def current_verdicts(noted: Iterable[NotedVerdict]) -> tuple[NotedVerdict, ...]:
 
 def is_broader(check: str, other: str) -> bool:
     """Return whether a check includes another: the same command with less to narrow it."""
+    # Comparing takes the square of the number of words.
     if len(other) > 1_000:
         return False
     own, words = check.split(), other.split()
@@ -194,6 +196,7 @@ def _newest(items: Sequence[T], budget: int, tokens: Callable[[T], int]) -> tupl
     for one in reversed(items):
         cost = tokens(one)
         if used + cost <= budget:
+            # An older, shorter one may still fit, so the loop goes on.
             kept.insert(0, one)
             used += cost
     return kept, used
@@ -305,6 +308,7 @@ def _quotable(text: str) -> str:
 def render_state(standing: Iterable[Slots], budget: int = STATE_TOKENS) -> str:
     """Render the newest verdict of each check of all slots, those that failed first."""
     verdicts = current_verdicts(one for part in standing for one in part.verdicts)
+    # Divided, because `fit_slots` gives verdicts only that share of a budget.
     fitted = fit_slots(Slots(verdicts), int(budget / _CHECKS_SHARE))
     if not fitted.verdicts:
         return ""

@@ -130,6 +130,7 @@ class WorkflowLoop:
         self._last = 0
         self._iterations: Counter[str] = Counter()
         self._waiting: list[NodeIteration] = []
+        # Branches that may still ask for nodes: the function itself, and those of `gather`.
         self._branches = 1
         self._running = False
         self._end: Finish | None = None
@@ -272,6 +273,7 @@ class WorkflowLoop:
                 self._branches -= alive > 0
                 self._begin()
 
+        # Less one, because the branch that waits here asks for nothing meanwhile.
         self._branches += max(0, alive - 1)
         async with single_error(), anyio.create_task_group() as group:
             for index, one in enumerate(work):

@@ -97,6 +97,7 @@ class Workflow(Runnable[Any]):
                 cure="Give one: `Workflow(flow, name=...)`, of 1 to 64 letters (a-z), digits, `_` "
                 "and `-`.",
             )
+        # The way by which a frozen dataclass sets its own field.
         object.__setattr__(self, "name", name)
         if (self.history_messages or 0) < 0 or (self.history_tokens or 0) < 0:
             raise ConfigError(
@@ -346,6 +347,7 @@ class WorkflowContext(Generic[Deps]):
             )
         before: list[HistoryMessage] = [*loop.messages] if history else []
         if task is None and input_source == "last_message" and before:
+            # The last message becomes the task, and must not stand in the history as well.
             before.pop()
         message = self._input(task, input_source, source_node_id)
         asked = {"task": message.text, **({"history": len(before)} if history else {})}

@@ -58,6 +58,7 @@ async def read_history(
         return _behind_notes(view, fitting[::-1])
     # Newest first, so the last one is the oldest.
     while fitting and not isinstance(fitting[-1][1], UserMessage):
+        # A conversation begins with the user: providers refuse one that does not.
         fitting.pop()
     return [message for _, message in reversed(fitting)]
 

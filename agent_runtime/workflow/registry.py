@@ -100,6 +100,7 @@ class App:
                 "This `App` has nothing to run, or something without a name.",
                 cure="Write `App(agents={'name': agent})`.",
             )
+        # A stored run has only the agent's name, by which `of_run` has to find it.
         renamed = {name: replace(one, name=name) for name, one in self.agents.items()}
         object.__setattr__(self, "agents", renamed)
         flows = {name: replace(one, name=name) for name, one in self.workflows.items()}

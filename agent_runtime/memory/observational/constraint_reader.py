@@ -352,6 +352,7 @@ def _content(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
+    # Only the plural: both texts are of the same person, and a stemmer would join unlike words.
     return word[:-1] if len(word) > 3 and word.endswith("s") else word
 
 

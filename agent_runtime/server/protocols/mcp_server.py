@@ -130,6 +130,7 @@ class _Tools:
         """Give a person's answer to a question; the task goes on once all are answered."""
         with _tool_errors():
             turns = self.turns_of(ctx)
+            # A sub-agent may ask, and the turn is one of the run that the client began.
             root = await turns.root(await turns.question(question_id))
             turn = await turns.answer(root.thread_id, {question_id: answer})
             return await _status(turns, turn.run_id)

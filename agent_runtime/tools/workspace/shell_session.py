@@ -183,6 +183,7 @@ class ShellSession:
         for _ in range(PAGES):
             nodes = await context.store.log.branch(context.thread_id, place, limit=PAGE)
             for node in reversed(nodes):
+                # Beyond the run's own nodes: an earlier run's shell has ended with it.
                 if node.run_id not in (None, context.run_id):
                     return None
                 done = [row for row in node.calls if row.tool == BASH and row.status == "done"]
@@ -312,6 +313,8 @@ class ShellSessions:
             del self._sessions[run_id]
             await session.end()
         else:
+            # A mark of this leaving: if the run is resumed and suspended again, the earlier timer
+            # finds another.
             self._left[run_id] = left = object()
             self._expiring.start(self._expire(run_id, left))
 

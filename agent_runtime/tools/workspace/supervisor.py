@@ -31,6 +31,7 @@ REMOVE_SECONDS = 20.0
 """How long removing a container may take."""
 
 _LINUX = sys.platform == "linux"
+# Of prctl(2), which Python's library does not have.
 _PDEATHSIG, _NAME, _SUBREAPER = 1, 15, 36
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -142,6 +143,7 @@ def _file_of(script: bytes) -> int:
         os.unlink(path)  # noqa: PTH108
     with open(file, "wb", closefd=False) as stream:
         stream.write(script)
+    # The shell reads it as its input, from the beginning.
     os.lseek(file, 0, os.SEEK_SET)
     return file
 
@@ -149,6 +151,7 @@ def _file_of(script: bytes) -> int:
 def _execute(shell: list[str], script: bytes, report: int) -> None:
     """Become the command."""
     parent = os.getppid()
+    # A session of its own: no terminal, and no signals of the runtime's group.
     os.setsid()
     _die_with(parent)
     try:
@@ -165,6 +168,8 @@ def _between(shell: list[str], script: bytes, report: int, supervisor: int) -> N
     signal.set_wakeup_fd(-1)
     for one in (*_STOPS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(one, signal.SIG_DFL)
+    # Out of the supervisor's group, so that a command that kills its parent's group does not hit
+    # it.
     os.setpgid(0, 0)
     _die_with(supervisor)
     null = os.open(os.devnull, os.O_RDWR)

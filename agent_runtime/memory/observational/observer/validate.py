@@ -184,6 +184,7 @@ def _loops(text: str) -> NotesRejected | None:
 
 def _ratio(text: str) -> float:
     data = text.encode("utf-8", "surrogatepass")
+    # What repeats itself shrinks to almost nothing, whatever is repeated.
     return len(zlib.compress(data, 6)) / len(data)
 
 

@@ -186,6 +186,7 @@ class _Attempts:
         early = reflector.batches and reflection.room
         self._service = cheaper_service(reflector.info) if early else ""
         self._following: tuple[PromptMessage, ...] = ()
+        # Notes must be smaller than this to count: the limit of what is progress, plus one.
         self._size = reflection.most + 1
         # What is left if a model drops all it may: if that is no progress, many attempts are in
         # vain.
@@ -239,6 +240,7 @@ class _Attempts:
     def _request(self, attempt: int) -> str:
         ledger = notes_tokens(ObservationNotes(()), self._ledger)
         goal = max(64, int((self._of.goal - ledger) * SHARES[attempt]))
+        # Models count words better than tokens; 15 words for 20 tokens, in round numbers.
         return f"{STRENGTHS[attempt]} Aim at {goal // 20 * 15:,} words or fewer. {WRITE}"
 
     def _prepare(self, answer: ModelAnswer, attempt: int) -> None:

@@ -108,6 +108,7 @@ def restore_lost_lines(
     Args:
         stated: constraints that prompts show anyway, which the notes may lose.
     """
+    # The task as it was noted, not as the model reworded it.
     notes = replace(notes, task=open_task(parts) or notes.task)
     lines = list(notes.lines)
     index = _CoverageIndex([line.text for line in lines], notes.task)

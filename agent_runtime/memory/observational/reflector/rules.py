@@ -39,6 +39,7 @@ _INFO_CHARS = 160
 _SHORT = (240, 120)
 _DONE_CHARS = 90
 _FOLDED = 5
+# What a line has apart from its text: its time, mark and node.
 _LINE_TOKENS = 8
 _SPEAKER = re.compile(r"(?:User:|\(cont\.\)) ")
 _LEFT_OUT = re.compile(r"(\d{1,9}) older lines are left out; recall finds their messages\.$")
@@ -78,6 +79,7 @@ def condense_by_rule(
     # Earlier tasks are what the user said, which lines tell; only the open one is a task.
     parts = [replace(part, notes=replace(part.notes, task="")) for part in parts]
     lines = list(_distinct(parts, stated))
+    # 24 for the line that says how many were left out.
     most = goal - notes_tokens(base, ledger) - 24
     notes = base
     # Restoring lost lines adds tokens, which are known only afterwards.

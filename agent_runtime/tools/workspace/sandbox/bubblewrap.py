@@ -60,6 +60,7 @@ class Bubblewrap(Sandbox):
             find_program("bwrap", folder, INSTALL),
             "--unshare-all",
             *(("--share-net",) if self.network else ()),
+            # Also when the runtime is killed.
             "--die-with-parent",
             # As root, a command would otherwise keep the right to read every file.
             *("--cap-drop", "ALL"),
@@ -93,9 +94,13 @@ def _shown() -> list[Path]:
 def _system() -> Iterator[str]:
     for place in SYSTEM:
         if (path := Path(place)).is_symlink():
+            # On merged systems `/bin` is a link to `/usr/bin`, which a mount would follow outside
+            # of the sandbox.
             yield from ("--symlink", str(path.readlink()), place)
     for path in _shown():
         yield from ("--ro-bind", str(path), str(path))
+    # Root reads what is for it alone, such as /etc/shadow; other users are refused by the file
+    # itself.
     if os.geteuid() == 0:
         yield from _hidden(*_not_for_others("/etc"))
 
@@ -108,6 +113,7 @@ def _not_for_others(root: str) -> tuple[list[Path], list[Path]]:
         for name in list(names):
             if not _allows(path := Path(place, name), stat.S_IXOTH):
                 folders.append(path)
+                # `os.walk` then leaves out what is below.
                 names.remove(name)
         files += [path for name in others if not _allows(path := Path(place, name), stat.S_IROTH)]
     return folders, files

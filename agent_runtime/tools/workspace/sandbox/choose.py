@@ -59,6 +59,7 @@ def sandbox_of(name: str, network: bool = False, read: Iterable[str] = ()) -> Sa
         ) from None
     if kind == "none":
         return None
+    # Links are kept: commands name the paths as the setting does.
     places = tuple(Path(os.path.abspath(Path(one).expanduser())) for one in read)  # noqa: PTH100
     for one in places:
         if not one.exists() or one.resolve() == Path("/"):
@@ -79,4 +80,5 @@ def check_sandbox(sandbox: Sandbox, folder: Path) -> None:
     """
     if (sandbox, folder) not in _checked:
         sandbox.check(folder)
+        # Only a success, so that a sandbox that was installed meanwhile is tried again.
         _checked.add((sandbox, folder))

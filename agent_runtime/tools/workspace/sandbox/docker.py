@@ -24,6 +24,7 @@ from agent_runtime.tools.workspace.sandbox.base import (
 from agent_runtime.tools.workspace.supervisor import remove
 
 INSTALL = "Install Docker, or use `bwrap`."
+# Processes of a command; a fork bomb ends there.
 MOST_PROCESSES = 4096
 _CONTAINER = re.compile(r"agent-command-[0-9a-f]{32}")
 _CLIENT = (

@@ -80,6 +80,7 @@ class FileFilter:
         """
         if len(globs) > LONGEST:
             raise ToolError(f"The globs are longer than {LONGEST:,} characters.")
+        # Not at the commas within braces.
         split = [one.strip() for one in re.split(r",(?![^{}]*\})", globs)]
         given = [one for one in split if one.strip("!")]
         return cls(

@@ -45,6 +45,7 @@ class IgnoredFiles:
 
     def matches(self, parts: Parts, folder: bool) -> bool:
         """Return whether a path is ignored, in a folder that is not."""
+        # The deepest file first, and in it the last line: git decides in this order.
         for end in range(len(parts) - 1, self._from - 1, -1):
             for rule in reversed(self._of(parts[:end])):
                 if (folder or not rule.folders) and fits(rule.names, parts[end:], whole=True):

@@ -40,6 +40,7 @@ class LineClock:
 
     def _tick(self, *_: object) -> None:
         # Python's `re` looks for signals while it matches.
+        # The second tick on the same line: one tick may come right after its beginning.
         if self.busy and self._seen == self.turn:
             raise TooSlow
         self._seen = self.turn if self.busy else -1
@@ -79,6 +80,7 @@ class Shown:
     def _cut(self, line: str, place: int = 0) -> str:
         if len(line) <= self._width:
             return line
+        # A third of the room for what is before the match.
         start = max(0, min(place - self._width // 3, len(line) - self._width))
         end = start + self._width
         return f"{'…' * (start > 0)}{line[start:end]}{'…' * (end < len(line))}"

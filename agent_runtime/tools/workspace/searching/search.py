@@ -131,12 +131,16 @@ def _matcher(query: Query, seconds: float) -> Generator[_Matcher]:
         "memory": MOST_MEMORY,
     }
     process = subprocess.Popen(
+        # Isolated, without site packages: it starts in a fraction of the time, and nothing that
+        # the agent wrote can be imported.
         [sys.executable, "-I", "-S", "-W", "ignore", str(_PROGRAM)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        # Ctrl-C in a terminal goes to the whole group, and must reach the runtime only.
         start_new_session=True,
     )
+    # A reply is awaited without a deadline of its own: killing the process ends the wait.
     killer = threading.Timer(seconds, process.kill)
     killer.daemon = True
     killer.start()
@@ -246,6 +250,7 @@ def _search_file(
         text = TextFile.of(data)
     except NotText:
         return
+    # The process decodes UTF-8 only.
     if text.bom or text.encoding != "utf-8":
         data = text.raw.encode("utf-8", "surrogateescape")
     reply = matcher.ask(len(data).to_bytes(8, "big"), data)

@@ -191,6 +191,7 @@ def _described(change: _Found, written: set[str]) -> str:
         parts.append(f"{change.how or '+'} {_some(fresh or added, len(added), ADDED_CHARS)}")
         written.update(added)
     if removed:
+        # What was removed matters less, unless it is all there is.
         chars = REMOVED_CHARS if parts else ADDED_CHARS
         parts.append(f"- {_some(removed, len(removed), chars)}")
     return "; ".join(parts) or "blank lines only"

@@ -193,6 +193,7 @@ def checks_of(script: str) -> list[Check]:
         piped = bool(after) and after[0].before in ("|", "|&")
         alone = all(one.before in ("|", "|&", "&&") for one in after) or not after
         name = shorten(name, NAME_CHARS)
+        # Of equal ones the last, whose exit code may be the script's.
         found[name] = Check(name, family, piped, alone)
     return list(found.values())
 

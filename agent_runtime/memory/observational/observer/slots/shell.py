@@ -45,6 +45,7 @@ class Command:
 
 def commands(script: str) -> Iterator[Command]:
     """Yield the simple commands of a script in order, in time linear in its length."""
+    # First, because quotes and operators in a here-document mean nothing to the shell.
     text, bodies = _without_bodies(script[:MOST_READ])
     current, before, redirect = Command(), "", ""
     for match in _TOKEN.finditer(text):

@@ -162,6 +162,7 @@ def _failing(text: str) -> Iterator[str]:
 
 
 def _summary(text: str) -> str:
+    # Summaries stand at the end.
     lines = [one_line(match[0]).strip("= ") for match in _SUMMARY.finditer(text[-4_000:])]
     return shorten(lines[-1], DETAIL_CHARS) if lines else ""
 
