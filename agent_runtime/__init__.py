@@ -55,7 +55,15 @@ if TYPE_CHECKING:
         Reflector,
         ReflectorResult,
     )
-    from agent_runtime.messages import Change, FileRef, ToolResult, UserMessage, Verdict
+    from agent_runtime.messages import (
+        Change,
+        FileRef,
+        Plan,
+        PlanItem,
+        ToolResult,
+        UserMessage,
+        Verdict,
+    )
     from agent_runtime.models import model_from_name
     from agent_runtime.models.base import Model, ModelSettings
     from agent_runtime.models.fallback.model import FallbackModel
@@ -63,7 +71,6 @@ if TYPE_CHECKING:
     from agent_runtime.models.native import NativeModel
     from agent_runtime.models.retrieval.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from agent_runtime.models.scripted import ScriptedModel
-    from agent_runtime.plan.model import Plan, PlanItem
     from agent_runtime.plan.planner import Planner
     from agent_runtime.plan.tool import plan_tool
     from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
@@ -251,8 +258,8 @@ _HOMES = {
     "ObserverInput": ".memory.observational.observer.base",
     "ObserverResult": ".memory.observational.observer.base",
     "Outcome": ".delegation.outcome",
-    "Plan": ".plan.model",
-    "PlanItem": ".plan.model",
+    "Plan": ".messages",
+    "PlanItem": ".messages",
     "Planner": ".plan.planner",
     "ProjectInstructions": ".tools.context_sources.instructions",
     "Question": ".human.questions",

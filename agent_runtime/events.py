@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, NotRequired, TypeAlias, cast
+from typing import Any, Generic, Literal, NotRequired, TypeAlias, cast
 
 # Pydantic takes the `TypedDict` of `typing` only from Python 3.12 on.
 from typing_extensions import TypedDict, TypeVar
 
+from agent_runtime.messages import Plan
 from agent_runtime_storage.contract.records.log import CallOutcome, StopReason
-
-if TYPE_CHECKING:
-    from agent_runtime.plan.model import Plan
 
 EventKind = Literal[
     "run-queue", "run-start", "text-delta", "reasoning-delta", "model-retry", "model-wait",

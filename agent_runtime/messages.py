@@ -2,15 +2,16 @@
 
 The log holds `UserMessage`, `AssistantMessage` and `Note`, and exchanges (an `AssistantMessage`
 with calls, and its `ToolResult`s).  A model gets `PromptMessage`s, which `agent_runtime.prompt`
-makes from these.
+makes from these.  A `Plan`, which notes show and events carry, is a value like them.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from agent_runtime_storage.contract.records.files import FileKind
 from agent_runtime_storage.contract.records.log import CallOutcome
@@ -358,3 +359,84 @@ def _leaves(value: Any) -> Iterator[str]:
             stack += reversed(cast("list[Any]", one))
         elif isinstance(one, str | int | float) and not isinstance(one, bool):
             yield str(one)
+
+
+# Plans
+
+ItemStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "skipped"]
+STATUSES: tuple[ItemStatus, ...] = get_args(ItemStatus)
+SETTLED: tuple[ItemStatus, ...] = ("completed", "skipped")
+"""Statuses with which an item's dependents may be completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItem:
+    """A part of a plan.
+
+    Attributes:
+        depends_on: ids of the items that must be completed or skipped before this one is completed.
+        follows: whether its status is that of the other calls of the exchange that made this
+            version, so that no crash leaves it wrong; `update_following` sets it.
+    """
+
+    id: str
+    description: str
+    phase: str
+    status: ItemStatus = "pending"
+    result: str = ""
+    depends_on: tuple[str, ...] = ()
+    follows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A version of a plan.
+
+    Attributes:
+        iteration: from 1; one more each time the phase returns to an earlier one.
+        version: counts up within the thread, over all its branches; 0 before it is stored.
+        node_id: the exchange whose call made this version.
+        created_at: when, in seconds since the epoch.
+    """
+
+    goal: str
+    phase: str
+    items: tuple[PlanItem, ...]
+    iteration: int = 1
+    version: int = 0
+    node_id: int = 0
+    created_at: float = 0.0
+
+    def item(self, identity: str) -> PlanItem | None:
+        """Return the item with this id, or None."""
+        return next((one for one in self.items if one.id == identity), None)
+
+    @property
+    def counts(self) -> dict[ItemStatus, int]:
+        """The number of items by status."""
+        counted = Counter(one.status for one in self.items)
+        return {status: counted[status] for status in STATUSES}
+
+    @property
+    def settled(self) -> int:
+        """The number of items that are completed or skipped."""
+        return sum(one.status in SETTLED for one in self.items)
+
+    @property
+    def ready(self) -> tuple[PlanItem, ...]:
+        """The pending items whose dependencies are all settled."""
+        settled = {one.id for one in self.items if one.status in SETTLED}
+        return tuple(
+            one
+            for one in self.items
+            if one.status == "pending" and settled.issuperset(one.depends_on)
+        )
+
+    @property
+    def open(self) -> tuple[PlanItem, ...]:
+        """The items that are pending or in progress."""
+        return tuple(one for one in self.items if one.status in ("pending", "in_progress"))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        return asdict(self)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import itertools
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -41,9 +41,6 @@ from tests.support.worlds import serve as serve
 
 # Tests never call a model outside this machine, whichever keys the user's environment has.
 os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
-# The tests start hundreds of processes, which would compile each module again.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 # Tests never write to the user's own state folder.
 _STATE = Path(tempfile.mkdtemp(prefix="agent-runtime-tests-"))
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
@@ -75,6 +72,11 @@ def every_request_is_checked() -> Generator[None]:
 def anyio_backend() -> str:
     """The runtime runs on asyncio only."""
     return "asyncio"
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of the collector's work: it stays to the end."""
+    gc.freeze()
 
 
 def pytest_xdist_auto_num_workers() -> int:

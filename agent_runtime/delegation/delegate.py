@@ -39,7 +39,7 @@ from agent_runtime.errors import (
 from agent_runtime.human import waiting
 from agent_runtime.human.pause import is_pausing
 from agent_runtime.log.run_spec import delegation_record
-from agent_runtime.plan.model import ItemStatus as PlanStatus
+from agent_runtime.messages import ItemStatus as PlanStatus
 from agent_runtime.plan.planner import Planner
 from agent_runtime.tools.context import ToolContext
 from agent_runtime_storage.contract.records.log import ACTIVE, Run

@@ -1,4 +1,4 @@
-"""Plans as values, and their changes, as pure functions.
+"""The changes of plans, as pure functions.
 
 A plan has a goal, a current phase, an iteration (one more each time its phases start over), and
 items with a status each, after n8n's plan tool.  A change makes a new plan or is refused whole.
@@ -12,18 +12,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
+from typing import Annotated, Any, cast
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agent_runtime.errors import InvalidPlan
-from agent_runtime.messages import encodable
+from agent_runtime.messages import SETTLED, ItemStatus, Plan, PlanItem, encodable
 
-ItemStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "skipped"]
-STATUSES: tuple[ItemStatus, ...] = get_args(ItemStatus)
-SETTLED: tuple[ItemStatus, ...] = ("completed", "skipped")
-"""Statuses with which an item's dependents may be completed."""
 FAILED = ("error", "refused", "interrupted")
 """Outcomes of failed calls; a cancelled call has not run."""
 PHASES = ("plan", "execute", "inspect", "evaluate", "debug")
@@ -37,79 +33,6 @@ RESULT_CHARS = 2000
 MOST_PROBLEMS = 10
 """The most problems that one refusal names."""
 _ID = re.compile(r"[^\s,]{1,64}")
-
-
-@dataclass(frozen=True, slots=True)
-class PlanItem:
-    """A part of a plan.
-
-    Attributes:
-        depends_on: ids of the items that must be completed or skipped before this one is completed.
-        follows: whether its status is that of the other calls of the exchange that made this
-            version, so that no crash leaves it wrong; `update_following` sets it.
-    """
-
-    id: str
-    description: str
-    phase: str
-    status: ItemStatus = "pending"
-    result: str = ""
-    depends_on: tuple[str, ...] = ()
-    follows: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A version of a plan.
-
-    Attributes:
-        iteration: from 1; one more each time the phase returns to an earlier one.
-        version: counts up within the thread, over all its branches; 0 before it is stored.
-        node_id: the exchange whose call made this version.
-        created_at: when, in seconds since the epoch.
-    """
-
-    goal: str
-    phase: str
-    items: tuple[PlanItem, ...]
-    iteration: int = 1
-    version: int = 0
-    node_id: int = 0
-    created_at: float = 0.0
-
-    def item(self, identity: str) -> PlanItem | None:
-        """Return the item with this id, or None."""
-        return next((one for one in self.items if one.id == identity), None)
-
-    @property
-    def counts(self) -> dict[ItemStatus, int]:
-        """The number of items by status."""
-        counted = Counter(one.status for one in self.items)
-        return {status: counted[status] for status in STATUSES}
-
-    @property
-    def settled(self) -> int:
-        """The number of items that are completed or skipped."""
-        return sum(one.status in SETTLED for one in self.items)
-
-    @property
-    def ready(self) -> tuple[PlanItem, ...]:
-        """The pending items whose dependencies are all settled."""
-        settled = {one.id for one in self.items if one.status in SETTLED}
-        return tuple(
-            one
-            for one in self.items
-            if one.status == "pending" and settled.issuperset(one.depends_on)
-        )
-
-    @property
-    def open(self) -> tuple[PlanItem, ...]:
-        """The items that are pending or in progress."""
-        return tuple(one for one in self.items if one.status in ("pending", "in_progress"))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as plain values."""
-        return asdict(self)
 
 
 Text = Annotated[str, BeforeValidator(lambda value: _text(value))]

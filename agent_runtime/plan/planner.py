@@ -9,11 +9,9 @@ import anyio
 
 from agent_runtime.errors import ConfigError, CorruptThread
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.messages import decode_result
+from agent_runtime.messages import ItemStatus, Plan, decode_result
 from agent_runtime.plan.model import (
     Followed,
-    ItemStatus,
-    Plan,
     decode_plan,
     encode_plan,
     mark_item,

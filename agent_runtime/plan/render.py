@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent_runtime.messages import SETTLED, ItemStatus, Plan, PlanItem
 from agent_runtime.models.tokens import count_text
-from agent_runtime.plan.model import MOST_ITEMS, SETTLED, ItemStatus, Plan, PlanItem, list_ids
+from agent_runtime.plan.model import MOST_ITEMS, list_ids
 
 NOTE_TOKENS = 800
 """Tokens of a plan in the state note, by our count."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from agent_runtime.errors import ConfigError, InvalidPlan
-from agent_runtime.messages import ToolSpec
-from agent_runtime.plan.model import PHASES, Plan, Step, create_plan, update_plan
+from agent_runtime.messages import Plan, ToolSpec
+from agent_runtime.plan.model import PHASES, Step, create_plan, update_plan
 from agent_runtime.plan.planner import PLAN, Planner
 from agent_runtime.plan.render import render_plan_note, render_whole_plan, summarise_plan
 from agent_runtime.tools.base import Tool

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints
 
-from agent_runtime import events
 from agent_runtime.events import LIVE_KINDS, AnyEvent, EventKind
-from agent_runtime.plan.model import Plan
 from docs.generate.page import table
 
 _FIELDS = re.compile(r"^ +(\w+(?:, \w+)*): (.+)$", re.MULTILINE)
@@ -48,15 +46,8 @@ def schemas() -> list[Schema]:
     return found
 
 
-def resolved(data: Any) -> Any:
-    """Return a kind's `TypedDict` with what it names only for type checkers."""
-    # The module of events does not import the plan, which stands above it.
-    events.__dict__.setdefault("Plan", Plan)
-    return data
-
-
 def _schema(kind: Any, data: Any) -> Schema:
-    meaning, _, attributes = (inspect.getdoc(resolved(data)) or "").partition("\nAttributes:\n")
+    meaning, _, attributes = (inspect.getdoc(data) or "").partition("\nAttributes:\n")
     # A line that is indented further belongs to the one before.
     joined = re.sub(r"\n {8,}", " ", attributes)
     described = {

@@ -70,7 +70,7 @@ def test_a_command_can_hide_or_forge_nothing(machine: Machine) -> None:
     assert screen.process.returncode == 0 and not (machine.folder / "tail").exists()
 
 
-@pytest.mark.parametrize("columns", [24, 79])
+@pytest.mark.parametrize("columns", [24, pytest.param(79, marks=pytest.mark.slow)])
 def test_no_row_can_be_forged_at_any_width(machine: Machine, columns: int) -> None:
     forged = "The agent wants to call read_file:"
     # Where the terminal breaks a long row by itself, the rest would stand at a row's beginning.

@@ -16,8 +16,8 @@ from agent_runtime.tools.mcp.config import user_file
 from tests.cli.screen import at_terminal
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
-from tests.tools.mcp import raw_server, sdk_server
-from tests.tools.mcp.serving import described, noted, raw
+from tests.tools.mcp import raw_server
+from tests.tools.mcp.serving import SDK_SERVER, described, noted, raw
 
 ECHO = Reply(calls=(("tool__echo", {"a": 1}),))
 
@@ -163,20 +163,24 @@ def test_a_terminal_shows_a_definition_and_asks(machine: Machine) -> None:
 
 
 def test_a_prompt_is_a_command_of_a_chat(machine: Machine) -> None:
-    machine.invoke("mcp", "add", "sums", sys.executable, sdk_server.__file__)
+    (offered := machine.folder / "server").mkdir()
+    arguments = [{"name": "file", "required": True}, {"name": "depth"}]
+    prompt = {"name": "review", "description": "Review a file.", "arguments": arguments}
+    (offered / "prompts.json").write_text(json.dumps([prompt]))
+    machine.invoke("mcp", "add", "sums", "--", *command(offered))
     lines = "/prompts\n/sums__none\n/sums__review\n/sums__review 'a b.py' deep\n"
     chat = machine.invoke("chat", stdin=lines)
     assert "/sums__review file [depth]  Review a file." in chat.stderr
     assert "There is no prompt sums__none." in chat.stderr
     assert "The prompt sums__review needs file." in chat.stderr
-    assert "  | Review a b.py (deep)." in chat.stderr
+    assert "  | Review a b.py deep." in chat.stderr
     [request] = machine.server.requests
-    assert request.json["messages"][-1]["content"] == "Review a b.py (deep)."
+    assert request.json["messages"][-1]["content"] == "Review a b.py deep."
 
 
 @pytest.mark.slow
 def test_the_prompts_of_a_server_complete_once_its_name_begins(machine: Machine) -> None:
-    machine.invoke("mcp", "add", "sums", sys.executable, sdk_server.__file__)
+    machine.invoke("mcp", "add", "sums", sys.executable, str(SDK_SERVER))
     (other := machine.folder / "server").mkdir()
     added = machine.invoke("mcp", "add", "tool", "--", *command(other))
     assert added.exit_code == 0, added.stderr

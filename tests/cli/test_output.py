@@ -79,7 +79,7 @@ def test_quiet_shows_the_answer_and_failures_only(machine: Machine) -> None:
     [
         ({}, (), True, True),
         ({"NO_COLOR": "1"}, (), True, False),
-        ({}, ("--no-color",), True, False),
+        pytest.param({}, ("--no-color",), True, False, marks=pytest.mark.slow),
         ({"TERM": "dumb"}, (), False, False),
     ],
 )
@@ -124,7 +124,13 @@ def test_progress_that_cannot_be_written_does_not_end_the_run(machine: Machine) 
     assert (done.returncode, done.stdout.strip()) == (0, TEXT)
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (">&-", "<&-", "2>&-")),
+        ">&- 2>&- <&-",
+    ],
+)
 def test_a_run_works_with_its_standard_streams_closed(machine: Machine, closed: str) -> None:
     machine.script = lambda request, n: Reply(text=TEXT)
     done = in_shell(machine, f'"$@" run Go. {closed}')

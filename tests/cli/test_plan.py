@@ -13,7 +13,8 @@ from agent_runtime.cli.display.checklist import MOST_SHOWN, Checklist
 from agent_runtime.cli.display.progress import PlainProgress
 from agent_runtime.cli.display.screen import LiveProgress
 from agent_runtime.events import Event, EventKind
-from agent_runtime.plan.model import PHASES, Plan, Step, create_plan, update_plan
+from agent_runtime.messages import Plan
+from agent_runtime.plan.model import PHASES, Step, create_plan, update_plan
 from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine

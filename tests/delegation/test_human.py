@@ -31,6 +31,7 @@ from agent_runtime_storage.contract.records.log import Run
 from tests.delegation.asking_elsewhere import Asker, asking
 from tests.delegation.helpers import is_child, outcomes, step
 from tests.human.elsewhere import AT_ONCE
+from tests.services.backends import FILE_THEN_POSTGRES
 from tests.support.worlds import Play, World, double
 
 FILE = pytest.mark.backends("file")
@@ -330,7 +331,7 @@ async def test_approvals_are_refused_in_a_tools_own_delegation(play: Play) -> No
         assert run.status == "succeeded"
 
 
-@pytest.mark.backends("file", "postgres")
+@FILE_THEN_POSTGRES
 async def test_after_a_kill_before_the_suspension_the_question_is_answered_and_the_run_resumes(
     play: Play, tmp_path: Path
 ) -> None:

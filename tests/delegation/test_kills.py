@@ -12,6 +12,7 @@ from agent_runtime import Runtime, Settings
 from agent_runtime.delegation.background import tasks_of
 from agent_runtime.messages import decode_result
 from tests.delegation.elsewhere import PARTS, Worker, elsewhere
+from tests.services.backends import FILE_THEN_POSTGRES
 
 
 @pytest.mark.backends("file", "postgres")
@@ -61,7 +62,7 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
     )
 
 
-@pytest.mark.backends("file", "postgres")
+@FILE_THEN_POSTGRES
 async def test_killed_background_tasks_are_reported_and_resumed(
     database_url: str, tmp_path: Path
 ) -> None:

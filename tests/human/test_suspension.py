@@ -13,11 +13,13 @@ from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 from tests.human.elsewhere import agent, started
+from tests.services.backends import FILE_FIRST
 from tests.support.worlds import Play, World, double
 
 ASK = raw_call("ask_user", question="Sure?", kind="text")
 
 
+@FILE_FIRST
 async def test_open_questions_survive_a_kill_and_other_processes_answer_them(play: Play) -> None:
     async with play([say("Thanks.")]) as world:
         async with started(world.database_url, "ask", "t") as other:

@@ -13,6 +13,7 @@ from agent_runtime.errors import LeaseLost, NotFound, ThreadBusy
 from agent_runtime.log.leases import at_work, is_dead, this_process_owner
 from agent_runtime.models.scripted import call, say
 from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run
+from tests.services.backends import FILE_FIRST
 from tests.support.elsewhere import agent, elsewhere
 
 OTHER = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
@@ -47,6 +48,7 @@ async def test_a_second_run_on_a_busy_thread_is_refused(runtime: Runtime) -> Non
     assert [node.role for node in nodes] == ["user", "assistant", "assistant"]
 
 
+@FILE_FIRST
 async def test_a_run_on_a_thread_that_another_process_works_on_is_refused(
     runtime: Runtime, database_url: str
 ) -> None:
@@ -61,6 +63,7 @@ async def test_a_run_on_a_thread_that_another_process_works_on_is_refused(
         await other.until("run-finish", status="succeeded")
 
 
+@FILE_FIRST
 async def test_a_run_of_another_process_cannot_be_resumed_while_it_lives(
     runtime: Runtime, database_url: str
 ) -> None:

@@ -19,6 +19,7 @@ from agent_runtime.log.leases import at_work, is_dead, this_process_owner
 from agent_runtime.models.scripted import call, say
 from agent_runtime.run.sweep import sweep
 from agent_runtime_storage import Lease, Run, open_store
+from tests.services.backends import FILE_THEN_POSTGRES
 from tests.support.command import ROOT, clean_environ
 from tests.support.elsewhere import elsewhere
 
@@ -63,6 +64,7 @@ async def test_a_live_process_keeps_its_run_however_late_its_lease(
     assert (await store.runs.get(run_id)).epoch == 1
 
 
+@FILE_THEN_POSTGRES
 async def test_a_killed_process_is_dead_and_one_out_of_sight_is_not(
     runtime: Runtime, database_url: str
 ) -> None:
@@ -93,6 +95,7 @@ async def test_a_killed_process_is_dead_and_one_out_of_sight_is_not(
         assert is_dead(replace(run, owner=elsewhere_owner, lease_live=False)), elsewhere_owner
 
 
+@FILE_THEN_POSTGRES
 async def test_a_process_whose_markers_are_out_of_sight_is_known_by_its_pid(
     runtime: Runtime, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from agent_runtime import Agent, Runtime, load_settings, workspace_tools
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
+from agent_runtime.messages import Plan
 from agent_runtime.offline.script import MOST_PARTS, MOST_READ
-from agent_runtime.plan.model import Plan
 from agent_runtime.run.results import RunResult
 from agent_runtime_storage.contract.records.log import Run
 from tests.offline.recount import Report, recount

@@ -8,6 +8,7 @@ import pytest
 
 from agent_runtime import plan_tool
 from agent_runtime.errors import ConfigError, InvalidPlan
+from agent_runtime.messages import Plan
 from agent_runtime.models.tokens import count_text
 from agent_runtime.plan.model import (
     DESCRIPTION_CHARS,
@@ -15,7 +16,6 @@ from agent_runtime.plan.model import (
     PHASES,
     RESULT_CHARS,
     Followed,
-    Plan,
     Step,
     create_plan,
     decode_plan,

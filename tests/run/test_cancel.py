@@ -27,6 +27,7 @@ from agent_runtime.run.queue import control as queue_control
 from agent_runtime.run.takeover import end_if_dead
 from agent_runtime.run.tool_calls import INTERRUPTED, STILL_RUNNING
 from agent_runtime_storage import LeaseOwner, NewRun, Run, UserStore
+from tests.services.backends import FILE_FIRST
 from tests.support.elsewhere import elsewhere
 
 
@@ -219,6 +220,7 @@ async def test_a_cancel_names_the_tools_that_cannot_be_stopped(runtime: Runtime)
     )
 
 
+@FILE_FIRST
 async def test_a_cancel_reaches_a_dead_run_during_its_takeover(
     runtime: Runtime, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +359,7 @@ async def test_a_cancel_reaches_a_run_in_another_process_and_its_children(
     await assert_ended(runtime, child)
 
 
+@FILE_FIRST
 async def test_a_cancel_ends_runs_of_a_dead_process(runtime: Runtime, database_url: str) -> None:
     async with elsewhere(database_url, tool="delegate") as other:
         parent = (await other.until("tool-start", tool="delegate"))["run_id"]

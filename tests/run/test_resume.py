@@ -11,6 +11,7 @@ from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import Conflict, ModelRejected, NotFound
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.run.tool_calls import CANCELLED, INTERRUPTED
+from tests.services.backends import FILE_FIRST
 from tests.support.elsewhere import agent, elsewhere
 
 
@@ -188,6 +189,7 @@ async def test_an_unknown_run_is_not_found(runtime: Runtime) -> None:
         await runtime.resume("no-such-run", Agent(ScriptedModel([])))
 
 
+@FILE_FIRST
 async def test_a_call_that_a_crash_interrupted_does_not_run_again(
     runtime: Runtime, database_url: str
 ) -> None:
@@ -210,6 +212,7 @@ async def test_a_call_that_a_crash_interrupted_does_not_run_again(
     assert [event.data["resumed"] for event in events if event.kind == "run-start"] == [True]
 
 
+@FILE_FIRST
 async def test_a_call_of_an_idempotent_tool_runs_again_after_a_crash(
     runtime: Runtime, database_url: str
 ) -> None:
@@ -248,6 +251,7 @@ async def test_a_resume_ends_children_that_died_with_their_parent(
     assert (call_.status, call_.outcome) == ("done", "interrupted")
 
 
+@FILE_FIRST
 async def test_a_child_run_can_be_resumed_separately(runtime: Runtime, database_url: str) -> None:
     async with elsewhere(database_url, tool="delegate") as other:
         parent_id = (await other.until("tool-start", tool="delegate"))["run_id"]

@@ -18,6 +18,7 @@ from agent_runtime_storage import Amount, Commit, UserStore
 from tests.delegation.elsewhere import Worker
 from tests.delegation.elsewhere import elsewhere as delegating
 from tests.human.elsewhere import AT_ONCE
+from tests.services.backends import FILE_FIRST, FILE_THEN_POSTGRES
 from tests.storage.helpers import OTHER, begin
 from tests.support.elsewhere import agent, elsewhere
 from tests.support.worlds import Play, World
@@ -34,6 +35,7 @@ async def kinds(store: UserStore, thread: str) -> list[str]:
     return [event.kind for event in await store.events.list(thread)]
 
 
+@FILE_FIRST
 async def test_a_killed_run_is_suspended_once_and_its_call_is_interrupted(
     play: Play,
 ) -> None:
@@ -105,7 +107,7 @@ async def test_concurrent_sweeps_suspend_each_run_once(play: Play, tmp_path: Pat
             assert (await kinds(world.store, run.thread_id)).count("run-suspend") == 1
 
 
-@pytest.mark.backends("file", "postgres")
+@FILE_THEN_POSTGRES
 async def test_sub_agents_continue_when_their_root_is_resumed(play: Play, tmp_path: Path) -> None:
     path = tmp_path / "asked"
     async with play() as world:
@@ -220,6 +222,7 @@ async def test_a_paused_run_is_not_offered(play: Play) -> None:
         assert (run.stop_reason, await continuation_of(world.store, run)) == ("paused", "resume")
 
 
+@FILE_FIRST
 async def test_a_killed_run_with_a_requested_cancel_is_ended(play: Play) -> None:
     async with play() as world:
         async with elsewhere(world.database_url) as other:

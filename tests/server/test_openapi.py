@@ -10,15 +10,7 @@ from typing import Any, cast
 import anyio
 import anyio.to_thread
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 from starlette.routing import Route
 
 from agent_runtime import Agent, App, Settings
@@ -52,6 +44,16 @@ def test_every_route_stands_in_it() -> None:
 
 async def _attack(database_url: str, examples: int) -> None:
     """Send requests made of the description, and check every answer against it."""
+    # Every process of the session would import it with this module.
+    import schemathesis
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.core.result import Ok
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
+
     agents = {"worker": Agent(tools=[double])}
 
     def script(request: ModelRequest) -> Scripted:

@@ -14,6 +14,21 @@ LONG = {STORAGE / "test_isolation.py"}
 """Tests of the store that take a minute on libSQL, which has the SQL of files."""
 
 
+def _file_first(*others: str) -> pytest.MarkDecorator:
+    return pytest.mark.backends(
+        "file", *(pytest.param(one, marks=pytest.mark.slow) for one in others)
+    )
+
+
+FILE_FIRST = _file_first(*BACKENDS[1:])
+FILE_THEN_POSTGRES = _file_first("postgres")
+"""For tests that start and kill processes, which take a second or more on each database.
+
+What a database decides about the dead, by leases and liveness, is tested on all of them without
+other processes.
+"""
+
+
 def backends_for(path: Path) -> list[pytest.ParameterSet]:
     """Return the databases that the tests of a file run on, some among the slow tests only.
 

@@ -4,132 +4,45 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, cast
 
-from agent_runtime_config.errors import AgentRuntimeError, ConfigError
+from agent_runtime_config.errors import AgentRuntimeError
 from agent_runtime_storage import (
     Amount,
     ArchivedThread,
     Budget,
-    CallDone,
     Commit,
     Finish,
     Job,
     LateObservation,
-    Lease,
-    NewActivation,
     NewApproval,
     NewEvent,
-    NewFile,
-    NewNode,
     NewObservation,
     NewPlan,
-    NewQuestion,
     NodeText,
     Usage,
     UserStore,
-    VectorItem,
 )
-from agent_runtime_storage.contract.records.queue import NewQueuedRun
-from agent_runtime_storage.contract.records.schedules import NewSchedule, ScheduleRow
+from agent_runtime_storage.contract.records.schedules import ScheduleRow
 from agent_runtime_storage.objects.archive_parts import new_place
-from tests.storage.helpers import LARGE, OTHER, begin, done, exchange, new_run
-
-SECRET = "a secret that only its owner may find"
-DOCUMENT = "node_memory/app/t1/node.json"
-FILE = "0199a000-0000-7000-8000-00000000000f"
-QUESTION = "0199a000-0000-7000-8000-0000000000ff"
-SCHEDULE = "morning"
-DIGEST = "0" * 32
-"""Digest of the text that the vectors stand for."""
-KEPT = "kept"
-"""The other owner's archived thread."""
-OWN = "own"
-"""Each stranger's own thread; the run on it is `own-run`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The other owner's ids that an attempt names, and the attacker's own lease."""
-
-    job: Job
-    own: Lease
-    thread: str = "t1"
-    run: str = "r1"
-    child: str = "r2"
-
-    @property
-    def lease(self) -> Lease:
-        """The other owner's lease."""
-        return Lease(self.run, self.thread, self.run, 1)
-
+from tests.storage.helpers import LARGE, OTHER, done, new_run
+from tests.storage.owners import (
+    DIGEST,
+    DOCUMENT,
+    FILE,
+    KEPT,
+    OWN,
+    QUESTION,
+    SCHEDULE,
+    SECRET,
+    Target,
+    file_of,
+    queued_run,
+    schedule_of,
+    vector_of,
+)
 
 Attempt = Callable[[UserStore, Target], Awaitable[object]]
-
-
-async def fill_other(user: UserStore) -> Job:
-    """Write rows of every kind that an attempt names; return a claimed job."""
-    lease = await begin(
-        user,
-        events=(NewEvent("run-start"),),
-        activation=NewActivation(1, None, "begin", b"{}", b"prompt"),
-        nodes=(text_node(1, None),),
-    )
-    usage = Usage("r1", "r1", None, "step", "m", 1, 0, 0, 1, 1, 1)
-    await user.runs.commit(
-        lease,
-        Commit(
-            nodes=(exchange(2, 1, "a", "b"),),
-            usage=(usage,),
-            settle=Amount(2, 1),
-            reserve=Amount(5, 5),
-        ),
-    )
-    result = CallDone(2, 0, "ok", LARGE, 5, text=SECRET)
-    seen = NewObservation(1, 0, None, 1, 1, SECRET.encode(), 5)
-    plan = NewPlan(1, 2, "call-2-0", SECRET.encode())
-    await user.runs.commit(lease, Commit(done=(result,), observation=seen, plan=plan))
-    question = NewQuestion(QUESTION, 2, 1, "text", {"text": SECRET}, 3600)
-    await user.runs.commit(lease, Commit(questions=(question,)))
-    await begin(user, "r2", "t2", parent_run_id="r1")
-    await user.inbox.post("t1", "steer", b"x")
-    await user.inbox.post("t1", "steer", LARGE)
-    await user.vectors.upsert("e", [_vector("t1"), _vector("t2")])
-    await user.vectors.upsert("theirs", [_vector("t1", 4)])
-    await user.files.put("t1", _file(SECRET.encode()))
-    with suppress(ConfigError):
-        # A database on a server has no folder for documents here.
-        assert await user.documents.write(DOCUMENT, SECRET.encode(), replaces=None)
-        await user.threads.ensure(KEPT, title=SECRET)
-        await user.upkeep.archive_thread(KEPT)
-    await user.schedules.add(_schedule(SCHEDULE))
-    await user.jobs.claim_periodic("tidy", seconds=3600)
-    await user.jobs.enqueue("t1", "observe", "a", b"payload")
-    await user.jobs.enqueue("t1", "other", "a", LARGE)
-    job = await user.jobs.claim("other", seconds=3600)
-    assert job is not None
-    return job
-
-
-async def fill_own(user: UserStore) -> Lease:
-    """Write the attacker's own rows; return the run's lease."""
-    lease = await begin(user, "own-run", OWN, nodes=(text_node(1, None, "my own words"),))
-    usage = Usage("own-run", "own-run", None, "step", "m", 1, 0, 0, 1, 1, 1)
-    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
-    await user.inbox.post(OWN, "steer", b"x")
-    await user.vectors.upsert("e", [_vector(OWN, digest="")])
-    return lease
-
-
-def text_node(seq: int, parent: int | None, text: str = SECRET) -> NewNode:
-    """Return a message that full-text search finds."""
-    return NewNode(seq, parent, "message", "user", text.encode(), 3, 0, text=text)
-
-
-def _file(content: bytes) -> NewFile:
-    return NewFile(FILE, "document", "upload", "notes.txt", "text/plain", content)
 
 
 def _use(to: Target) -> Usage:
@@ -164,12 +77,6 @@ async def _first_of_tree(user: UserStore, run_id: str) -> object:
     async for event in user.events.follow_tree(run_id):
         return event
     return None
-
-
-def _vector(
-    thread_id: str, dimensions: int = 2, *, source_id: int = 1, digest: str = DIGEST
-) -> VectorItem:
-    return VectorItem(thread_id, "message", source_id, [1.0] * dimensions, digest=digest)
 
 
 async def _export(user: UserStore, thread_id: str) -> object:
@@ -420,10 +327,10 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of a call": lambda user, to: user.search.index(to.thread, [NodeText(2, 0, "mine")]),
     },
     "vectors.upsert": {
-        "": lambda user, to: user.vectors.upsert("e", [_vector(to.thread)]),
-        "of other dimensions": lambda user, to: user.vectors.upsert("e", [_vector(to.thread, 3)]),
-        "own ones": lambda user, to: user.vectors.upsert("e", [_vector(OWN, 3, source_id=9)]),
-        "of their model": lambda user, to: user.vectors.upsert("theirs", [_vector(OWN, 5)]),
+        "": lambda user, to: user.vectors.upsert("e", [vector_of(to.thread)]),
+        "of other dimensions": lambda user, to: user.vectors.upsert("e", [vector_of(to.thread, 3)]),
+        "own ones": lambda user, to: user.vectors.upsert("e", [vector_of(OWN, 3, source_id=9)]),
+        "of their model": lambda user, to: user.vectors.upsert("theirs", [vector_of(OWN, 5)]),
     },
     "vectors.nearest": {
         "": lambda user, to: user.vectors.nearest("e", [1, 0.5], limit=10_000),
@@ -451,8 +358,8 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     },
     "vectors.of_thread": {"": lambda user, to: user.vectors.of_thread(to.thread)},
     "files.put": {
-        "": lambda user, to: user.files.put(to.thread, _file(b"mine")),
-        "of the same id": lambda user, to: user.files.put(OWN, _file(b"mine")),
+        "": lambda user, to: user.files.put(to.thread, file_of(b"mine")),
+        "of the same id": lambda user, to: user.files.put(OWN, file_of(b"mine")),
     },
     "files.list": {"": lambda user, to: user.files.list(to.thread)},
     "files.find": {"": lambda user, to: user.files.find([FILE])},
@@ -519,10 +426,10 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "upkeep.clean_up_archives": {"": lambda user, to: user.upkeep.clean_up_archives()},
     "jobs.finish": {"": lambda user, to: user.jobs.finish(to.job)},
     "queue.enqueue": {
-        "the run": lambda user, to: user.queue.enqueue(_queued(to.run, OWN)),
-        "the thread": lambda user, to: user.queue.enqueue(_queued("own-queued", to.thread)),
+        "the run": lambda user, to: user.queue.enqueue(queued_run(to.run, OWN)),
+        "the thread": lambda user, to: user.queue.enqueue(queued_run("own-queued", to.thread)),
         "below the run": lambda user, to: user.queue.enqueue(
-            dataclasses.replace(_queued("own-queued", OWN), parent=to.lease)
+            dataclasses.replace(queued_run("own-queued", OWN), parent=to.lease)
         ),
     },
     "queue.withdraw": {
@@ -534,7 +441,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "queue.wake": {"": lambda user, to: user.queue.wake(to.run, "mine")},
     "queue.postpone": {"": lambda user, to: user.queue.postpone(to.run, 60.0, "mine")},
     "queue.drop": {"": lambda user, to: user.queue.drop(to.run)},
-    "schedules.add": {"": lambda user, to: user.schedules.add(_schedule("own"))},
+    "schedules.add": {"": lambda user, to: user.schedules.add(schedule_of("own"))},
     "schedules.list": {"": lambda user, to: _ids_of(user)},
     "schedules.pause": {
         "": lambda user, to: user.schedules.pause(SCHEDULE, paused=True, next_at=1.0)
@@ -548,23 +455,25 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
 }
 
 
-def _schedule(name: str) -> NewSchedule:
-    return NewSchedule(name, "0 9 * * *", "UTC", "once", _queued("", ""), 4e9)
-
-
 async def _ids_of(user: UserStore) -> list[str]:
     return [row.id for row in await user.schedules.list()]
 
 
 async def _start(user: UserStore) -> bool:
     row = ScheduleRow(
-        user.user_id, SCHEDULE, "0 9 * * *", "UTC", "once", False, 4e9, None, _queued("", ""), 0, 0
+        user.user_id,
+        SCHEDULE,
+        "0 9 * * *",
+        "UTC",
+        "once",
+        False,
+        4e9,
+        None,
+        queued_run("", ""),
+        0,
+        0,
     )
-    return await user.schedules.start(row, [_queued("own-started", "own-started")], next_at=5e9)
-
-
-def _queued(run_id: str, thread_id: str) -> NewQueuedRun:
-    return NewQueuedRun(run_id, thread_id, "coder", "app", None, {}, "share")
+    return await user.schedules.start(row, [queued_run("own-started", "own-started")], next_at=5e9)
 
 
 async def outcome(attempt: Attempt, user: UserStore, to: Target) -> object:

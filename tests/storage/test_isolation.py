@@ -30,7 +30,8 @@ from agent_runtime_storage.contract.upkeep import Upkeep
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.urls import open_driver
-from tests.storage.attacks import ATTACKS, Target, fill_other, fill_own, outcome
+from tests.storage.attacks import ATTACKS, outcome
+from tests.storage.owners import Target, fill_other, fill_own
 from tests.storage.twins import live, look
 from tests.support.gate import Gate, GatedDriver, Process
 from tests.support.stores import driver_of, over

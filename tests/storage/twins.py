@@ -15,8 +15,9 @@ from agent_runtime_storage import (
     VectorItem,
 )
 from agent_runtime_storage.contract.records.log import CallShown
-from tests.storage.attacks import plain, text_node
+from tests.storage.attacks import plain
 from tests.storage.helpers import LARGE, OTHER, begin, done, exchange, message
+from tests.storage.owners import text_node
 
 COMMON = b"content that both have, and that lies in a blob for its length\n" * 200
 

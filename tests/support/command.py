@@ -1,4 +1,4 @@
-"""Run the command line in its own process, without this process's settings."""
+"""Run the command line without this process's settings, in a process of its own or in this one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import chdir
 from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "agent_runtime.cli"]
@@ -44,3 +45,17 @@ def run_command(
         text=True,
         timeout=100,
     )
+
+
+def invoke_command(
+    *arguments: str, cwd: Path, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one command in this process: where the start of a process is not what a test is of."""
+    # Not at the top: programs that tests start import this module.
+    from click.testing import CliRunner
+
+    from agent_runtime.cli import main
+
+    with chdir(cwd):
+        done = CliRunner().invoke(main, arguments, env=clean_environ(environ), input="")
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import anyio
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from agent_runtime import Agent, Delegation, McpServer, Runtime, ScriptedModel, Settings, tool
+from agent_runtime import Agent, Delegation, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ModelRejected
 from agent_runtime.models.native import NativeModel
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
@@ -22,7 +21,7 @@ from agent_runtime.testing.providers.responses import Responses
 from tests.delegation.helpers import is_child
 from tests.models.scenario import Played, script
 from tests.telemetry.recorded import Recorded, facts, id_of, parent_of, trace_of
-from tests.tools.mcp import sdk_server
+from tests.tools.mcp.serving import sums
 
 SECRET = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
@@ -246,7 +245,7 @@ async def test_memory_and_recall_are_in_the_run(recorded: Recorded, tmp_path: Pa
 
 
 async def test_mcp_servers_get_the_trace(recorded: Recorded, tmp_path: Path) -> None:
-    server = McpServer("sums", sys.executable, [sdk_server.__file__])
+    server = sums()
     model = ScriptedModel([call("sums__trace"), say("Done.")])
     async with Runtime.open(settings_of(tmp_path)) as runtime:
         result = await runtime.run(Agent(model, tools=[server]), "Go.")

@@ -9,6 +9,7 @@ import pytest
 from agent_runtime import NodeFailed, Runtime, Settings
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime_storage.contract.records.log import Run
+from tests.services.backends import FILE_THEN_POSTGRES
 from tests.workflow.elsewhere import EFFECTS, Effects, elsewhere, flow
 
 ALL = [
@@ -25,7 +26,7 @@ OUTPUT = {
 }
 
 
-@pytest.mark.backends("file", "postgres")
+@FILE_THEN_POSTGRES
 @pytest.mark.parametrize(
     ("stop", "recorded"), [("agent2", "tool-finish once"), ("right1", "tool-finish left")]
 )

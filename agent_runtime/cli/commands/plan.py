@@ -12,7 +12,7 @@ from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import say, time_text, write_json, write_output, write_row
 
 if TYPE_CHECKING:
-    from agent_runtime.plan.model import Plan
+    from agent_runtime.messages import Plan
     from agent_runtime.runtime import Runtime
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")

@@ -8,7 +8,8 @@ from agent_runtime.cli.terminal import shorten
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
-    from agent_runtime.plan.model import Followed, Plan, PlanItem
+    from agent_runtime.messages import Plan, PlanItem
+    from agent_runtime.plan.model import Followed
 
 ITEM_WIDTH = 100
 """Most characters of an item."""

@@ -11,7 +11,7 @@ from agent_runtime.cli.terminal import moves_cursor, say, stdout_is_terminal
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
-    from agent_runtime.plan.model import Plan
+    from agent_runtime.messages import Plan
 
 PROSE = "  "
 """Before what a model wrote, which so never looks like a line of ours."""

@@ -18,7 +18,7 @@ from agent_runtime.cli.terminal import can_write, say, terminal_size, write_fram
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
-    from agent_runtime.plan.model import Plan
+    from agent_runtime.messages import Plan
 
 TICK = 0.1
 """Seconds between frames while nothing is printed."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from agent_runtime.delegation.background import TASKS
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.messages import AssistantMessage, Note, decode_message
-from agent_runtime.plan.model import Plan
+from agent_runtime.messages import AssistantMessage, Note, Plan, decode_message
 from agent_runtime.plan.planner import last_moved
 from agent_runtime.plan.render import name_items
 from agent_runtime_storage.contract.records.log import Node

@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_runtime.plan.model import Plan
+from agent_runtime.messages import Plan
 from agent_runtime.server.access import runtime_of, store_of, user_of
 from agent_runtime.server.api.schemas import (
     Deleted,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from agent_runtime.plan.model import Plan
+from agent_runtime.messages import Plan
 from agent_runtime.plan.planner import plan_at
 from agent_runtime.server.inspector.runs import question_card, run_line
 from agent_runtime.server.streams import CursorWriter

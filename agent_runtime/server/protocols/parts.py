@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from agent_runtime.events import Event
 from agent_runtime.human.questions import Question
-from agent_runtime.messages import ToolCall, ToolResult
-from agent_runtime.plan.model import Plan
+from agent_runtime.messages import Plan, ToolCall, ToolResult
 from agent_runtime_storage.contract.records.log import RunStatus, StopReason
 from agent_runtime_storage.contract.records.usage import UsageTotal
 

@@ -13,7 +13,7 @@ import pytest
 
 from agent_runtime.cli.service.serve import load_hook
 from agent_runtime.errors import ConfigError
-from tests.support.command import COMMAND, clean_environ, run_command
+from tests.support.command import COMMAND, clean_environ, invoke_command, run_command
 
 APP = """
 from agent_runtime import Agent, App, ScriptedModel
@@ -25,11 +25,11 @@ app = App(agents={"worker": Agent(ScriptedModel(lambda request: say("Done.")))},
 
 def test_tokens_serve_and_a_drain(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(APP)
-    outside = run_command("serve", "mine:app", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
+    outside = invoke_command("serve", "mine:app", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
     assert outside.returncode == 2 and "does not listen on 0.0.0.0" in outside.stderr
-    made = run_command("tokens", "make", "ann", cwd=tmp_path)
+    made = invoke_command("tokens", "make", "ann", cwd=tmp_path)
     token = made.stdout.strip()
-    listed = run_command("tokens", "list", cwd=tmp_path)
+    listed = invoke_command("tokens", "list", cwd=tmp_path)
     assert token[:11] in listed.stdout and token not in listed.stdout
     process = subprocess.Popen(
         [*COMMAND, "serve", "mine:app", "--port", "0"],
@@ -58,15 +58,16 @@ def test_tokens_serve_and_a_drain(tmp_path: Path) -> None:
         if process.stderr is not None:
             process.stderr.close()
     identity = listed.stdout.split()[0]
-    assert run_command("tokens", "revoke", identity, cwd=tmp_path).returncode == 0
-    again = run_command("tokens", "revoke", identity, cwd=tmp_path)
+    assert invoke_command("tokens", "revoke", identity, cwd=tmp_path).returncode == 0
+    again = invoke_command("tokens", "revoke", identity, cwd=tmp_path)
     assert again.returncode == 6 and "no token" in again.stderr
 
 
-def test_what_is_no_application_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("app = 1")
-    for target in ("mine:app", "mine:nothing", "missing:app"):
-        refused = run_command("serve", target, "--port", "0", cwd=tmp_path)
+def test_what_is_no_application_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "no_apps.py").write_text("app = 1")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for target in ("no_apps:app", "no_apps:nothing", "missing:app"):
+        refused = invoke_command("serve", target, "--port", "0", cwd=tmp_path)
         assert refused.returncode == 2, refused.stderr
         assert "module:app" in refused.stderr or "module:name" in refused.stderr
 
@@ -95,9 +96,9 @@ def test_a_hook_that_is_none_is_refused(
 @pytest.mark.slow
 def test_tokens_stay_required_after_the_last_is_revoked(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(APP)
-    run_command("tokens", "make", "ann", cwd=tmp_path)
-    identity = run_command("tokens", "list", cwd=tmp_path).stdout.split()[0]
-    assert run_command("tokens", "revoke", identity, cwd=tmp_path).returncode == 0
+    invoke_command("tokens", "make", "ann", cwd=tmp_path)
+    identity = invoke_command("tokens", "list", cwd=tmp_path).stdout.split()[0]
+    assert invoke_command("tokens", "revoke", identity, cwd=tmp_path).returncode == 0
     process = subprocess.Popen(
         [*COMMAND, "serve", "mine:app", "--port", "0"],
         cwd=tmp_path, env=clean_environ(), stderr=subprocess.PIPE, text=True,

@@ -17,7 +17,8 @@ from agent_runtime import Agent, Runtime, Settings
 from agent_runtime.log import leases
 from agent_runtime_storage import Run
 from agent_runtime_storage.contract.records.queue import QueueLimits
-from tests.support.command import COMMAND, clean_environ, run_command
+from tests.services.backends import FILE_THEN_POSTGRES
+from tests.support.command import COMMAND, clean_environ, invoke_command
 
 APP = """
 import pathlib
@@ -71,7 +72,7 @@ async def until(runtime: Runtime, run_id: str, folder: Path | None = None) -> Ru
             await anyio.sleep(0.05)
 
 
-@pytest.mark.backends("file", "postgres")
+@FILE_THEN_POSTGRES
 @pytest.mark.parametrize(
     ("sent", "seconds", "effects"), [(signal.SIGKILL, 600, "xx"), (signal.SIGTERM, 1, "x")]
 )
@@ -147,35 +148,34 @@ async def test_the_clock_of_the_database_decides(tmp_path: Path, database_url: s
 
 
 def test_a_task_of_the_command_line_waits_in_the_queue(tmp_path: Path) -> None:
-    made = run_command("run", "Look around.", "--queue", cwd=tmp_path)
+    made = invoke_command("run", "Look around.", "--queue", cwd=tmp_path)
     run_id = made.stdout.strip()
-    listed = run_command("queue", "list", "--json", cwd=tmp_path)
+    listed = invoke_command("queue", "list", "--json", cwd=tmp_path)
     row = json.loads(listed.stdout)
     assert (row["run_id"], row["state"], row["program"]) == (run_id, "waiting", "agent-runtime")
-    assert run_command("queue", "forget", run_id, cwd=tmp_path).returncode != 0
-    assert run_command("queue", "cancel", run_id, cwd=tmp_path).returncode == 0
-    assert "empty" in run_command("queue", "list", cwd=tmp_path).stderr
+    assert invoke_command("queue", "forget", run_id, cwd=tmp_path).returncode != 0
+    assert invoke_command("queue", "cancel", run_id, cwd=tmp_path).returncode == 0
+    assert "empty" in invoke_command("queue", "list", cwd=tmp_path).stderr
 
-    assert run_command("run", "Go.", "--at", "2100-01-01T09:00", cwd=tmp_path).returncode == 2
-    assert run_command("run", "Go.", "--queue", "--at", "soon", cwd=tmp_path).returncode == 2
+    assert invoke_command("run", "Go.", "--at", "2100-01-01T09:00", cwd=tmp_path).returncode == 2
+    assert invoke_command("run", "Go.", "--queue", "--at", "soon", cwd=tmp_path).returncode == 2
     turn = ("--at", "2100-01-01T09:00+01:00", "--priority", "2")
-    run_command("run", "Go.", "--queue", *turn, cwd=tmp_path)
-    row = json.loads(run_command("queue", "list", "--json", cwd=tmp_path).stdout)
+    invoke_command("run", "Go.", "--queue", *turn, cwd=tmp_path)
+    row = json.loads(invoke_command("queue", "list", "--json", cwd=tmp_path).stdout)
     at = datetime(2100, 1, 1, 8, tzinfo=UTC).timestamp()
     assert (row["state"], row["due_at"], row["tag"]) == ("delayed", at, 0.5)
 
 
-@pytest.mark.slow
 def test_schedules_of_the_command_line(tmp_path: Path) -> None:
     add = ("schedules", "add", "news", "0 9 * * MON-FRI", "What is new?")
-    made = run_command(*add, "--zone", "Europe/Berlin", cwd=tmp_path)
-    assert (made.returncode, run_command(*add, cwd=tmp_path).returncode != 0) == (0, True)
-    [row] = run_command("schedules", "list", "--json", cwd=tmp_path).stdout.splitlines()
+    made = invoke_command(*add, "--zone", "Europe/Berlin", cwd=tmp_path)
+    assert (made.returncode, invoke_command(*add, cwd=tmp_path).returncode != 0) == (0, True)
+    [row] = invoke_command("schedules", "list", "--json", cwd=tmp_path).stdout.splitlines()
     assert {"id": "news", "zone": "Europe/Berlin", "paused": False}.items() <= json.loads(
         row
     ).items()
-    assert run_command("schedules", "pause", "news", cwd=tmp_path).returncode == 0
-    assert "paused" in run_command("schedules", "list", cwd=tmp_path).stdout
-    assert run_command("schedules", "resume", "news", cwd=tmp_path).returncode == 0
-    assert run_command("schedules", "remove", "news", cwd=tmp_path).returncode == 0
-    assert "no schedules" in run_command("schedules", "list", cwd=tmp_path).stderr
+    assert invoke_command("schedules", "pause", "news", cwd=tmp_path).returncode == 0
+    assert "paused" in invoke_command("schedules", "list", cwd=tmp_path).stdout
+    assert invoke_command("schedules", "resume", "news", cwd=tmp_path).returncode == 0
+    assert invoke_command("schedules", "remove", "news", cwd=tmp_path).returncode == 0
+    assert "no schedules" in invoke_command("schedules", "list", cwd=tmp_path).stderr

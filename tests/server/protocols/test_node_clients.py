@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent_runtime.messages import AssistantMessage, UserMessage
 from tests.server.protocols.serving import Desk, desk, run_client
 from tests.services.fixtures import missing
@@ -28,6 +30,7 @@ async def whole_run(name: str, folder: Path) -> tuple[dict[str, Any], Desk]:
     return said, world
 
 
+@pytest.mark.slow
 async def test_ag_ui(tmp_path: Path) -> None:
     said, _ = await whole_run("ag_ui.mjs", tmp_path)
     assert said["broken"]

@@ -2,8 +2,8 @@
 
     raw_server.py FOLDER
 
-`tools.json` in the folder holds its tools; each call is added to `calls`, each cancellation to
-`cancelled`.  A call does what the tool's name says.
+`tools.json` in the folder holds its tools, and `prompts.json`, if there is one, its prompts; each
+call is added to `calls`, each cancellation to `cancelled`.  A call does what the tool's name says.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def answer(message: dict[str, Any]) -> None:
         case "initialize":
             about = {
                 "protocolVersion": "2025-06-18",
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": {"tools": {"listChanged": True}, **_prompts()},
                 "serverInfo": {"name": "raw", "version": "1"},
             }
             send(id=message["id"], result=about)
@@ -104,11 +104,22 @@ def answer(message: dict[str, Any]) -> None:
             found = result(params["name"], params.get("arguments") or {})
             if found is not None:
                 send(id=message["id"], result=found)
+        case "prompts/list":
+            send(id=message["id"], result=_prompts())
+        case "prompts/get":
+            words = " ".join(params.get("arguments", {}).values())
+            said = {"role": "user", "content": {"type": "text", "text": f"Review {words}."}}
+            send(id=message["id"], result={"messages": [said]})
         case "notifications/cancelled":
             note("cancelled", str(params["requestId"]))
         case _:
             if "id" in message:
                 send(id=message["id"], error={"code": -32601, "message": "no such method"})
+
+
+def _prompts() -> dict[str, Any]:
+    path = folder / "prompts.json"
+    return {"prompts": json.loads(path.read_text())} if path.exists() else {}
 
 
 def main() -> None:

@@ -1,14 +1,10 @@
-"""A server made with the SDK, on stdio or, with a port, over HTTP."""
+"""A program: a server made with the SDK, on stdio or, with a port, over HTTP."""
 
 from __future__ import annotations
 
-import socket
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Annotated
 
-import anyio
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from opentelemetry.trace import get_current_span
 from pydantic import BaseModel
@@ -89,27 +85,6 @@ async def old(context: Context) -> str:
 def review(file: str, depth: str = "short") -> str:
     """Review a file."""
     return f"Review {file} ({depth})."
-
-
-@asynccontextmanager
-async def served() -> AsyncGenerator[str]:
-    """Run it over HTTP in another process; give its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, __file__, str(port)]
-    async with await anyio.open_process(command, stdout=None, stderr=None) as process:
-        try:
-            with anyio.fail_after(60):
-                while True:
-                    try:
-                        async with await anyio.connect_tcp("127.0.0.1", port):
-                            break
-                    except OSError:
-                        await anyio.sleep(0.05)
-            yield f"http://127.0.0.1:{port}/mcp"
-        finally:
-            process.kill()
 
 
 def main() -> None:

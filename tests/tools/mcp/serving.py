@@ -1,19 +1,24 @@
-"""Servers for tests: a raw one with tools of one's choice."""
+"""Servers for tests: a raw one with tools of one's choice, and one made with the SDK."""
 
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from agent_runtime import McpServer
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.mcp.pool import McpConnections
 from tests.tools.mcp import raw_server
 
+SDK_SERVER = Path(__file__).with_name("sdk_server.py")
+"""The program, which is not imported here: the SDK takes long."""
 ANYTHING: dict[str, Any] = {"type": "object"}
 
 
@@ -48,3 +53,29 @@ def noted(folder: Path, name: str) -> list[str]:
     """Return the lines that a server has noted."""
     path = folder / name
     return path.read_text().splitlines() if path.exists() else []
+
+
+def sums() -> McpServer:
+    """Return the server made with the SDK, on stdio."""
+    return McpServer("sums", sys.executable, [str(SDK_SERVER)])
+
+
+@asynccontextmanager
+async def sums_over_http() -> AsyncGenerator[str]:
+    """Run the server made with the SDK over HTTP in another process; give its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(SDK_SERVER), str(port)]
+    async with await anyio.open_process(command, stdout=None, stderr=None) as process:
+        try:
+            with anyio.fail_after(60):
+                while True:
+                    try:
+                        async with await anyio.connect_tcp("127.0.0.1", port):
+                            break
+                    except OSError:
+                        await anyio.sleep(0.05)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
@@ -13,12 +12,12 @@ from mcp_types import (
     ListRootsRequest,
 )
 
-from agent_runtime import Agent, McpServer, ToolContext, tool
+from agent_runtime import Agent, ToolContext, tool
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.tools.mcp.elicitation import MAX_ROUNDS, NOBODY, NotAskable, awaiting, reply_of
 from agent_runtime.tools.questions import ToolAnswer
 from tests.support.worlds import Play
-from tests.tools.mcp import sdk_server
+from tests.tools.mcp.serving import sums
 
 pytestmark = pytest.mark.backends("file")
 
@@ -28,12 +27,8 @@ def form(properties: dict[str, Any]) -> ElicitRequest:
     return ElicitRequest(params=ElicitRequestFormParams(message="M", requested_schema=schema))
 
 
-def server() -> McpServer:
-    return McpServer("sums", sys.executable, [sdk_server.__file__])
-
-
 async def test_the_questions_of_a_server_reach_a_person_and_the_call_goes_on(play: Play) -> None:
-    agent = Agent(tools=[server()])
+    agent = Agent(tools=[sums()])
     async with play([call("sums__send", what="it"), say("Done.")]) as world:
         result = await world.run(agent, thread="t")
         assert result.stop_reason == "awaiting_user"
@@ -56,10 +51,10 @@ async def test_the_questions_of_a_server_reach_a_person_and_the_call_goes_on(pla
 
 async def test_a_question_that_is_declined_ends_the_call(play: Play) -> None:
     async with play([call("sums__send", what="it"), say("Done.")]) as world:
-        result = await world.run(Agent(tools=[server()]), thread="t")
+        result = await world.run(Agent(tools=[sums()]), thread="t")
         for question in result.questions:
             await world.runtime.answer(question.id, "decline")
-        assert (await world.resume(Agent(tools=[server()]))).ok
+        assert (await world.resume(Agent(tools=[sums()]))).ok
         [(outcome, text)] = await world.results("t")
         assert outcome == "error" and "decline" in text
 
@@ -68,7 +63,7 @@ async def test_a_call_that_asked_and_was_cancelled_may_have_had_an_effect(play: 
     # The other call waits for an approval, and has not begun.
     both = calls(raw_call("sums__send", what="it"), raw_call("sums__add", a=1, b=2))
     async with play([both], settings={"approve": "sums__add"}) as world:
-        result = await world.run(Agent(tools=[server()]), thread="t")
+        result = await world.run(Agent(tools=[sums()]), thread="t")
         assert {one.tool for one in result.questions} >= {"sums__add"}
         await world.runtime.cancel(result.run_id)
         (asked, text), (waiting, _) = await world.results("t")
@@ -80,7 +75,7 @@ async def test_where_nobody_can_be_asked_the_call_is_refused(play: Play) -> None
     @tool
     async def below(context: ToolContext) -> str:
         """Run an agent that nobody can be asked for."""
-        return str((await context.run_agent(Agent(tools=[server()]), "Send it.")).thread_id)
+        return str((await context.run_agent(Agent(tools=[sums()]), "Send it.")).thread_id)
 
     script = [call("below"), call("sums__send", what="it"), say("Done."), say("Done.")]
     async with play(script) as world:
@@ -92,7 +87,7 @@ async def test_where_nobody_can_be_asked_the_call_is_refused(play: Play) -> None
 
 async def test_what_an_older_server_asks_is_refused_to_it(play: Play) -> None:
     async with play([call("sums__old"), say("Done.")]) as world:
-        assert (await world.run(Agent(tools=[server()]), thread="t")).ok
+        assert (await world.run(Agent(tools=[sums()]), thread="t")).ok
         [(outcome, _)] = await world.results("t")
         assert outcome == "error"
 
@@ -146,13 +141,13 @@ def test_what_no_person_is_asked_is_refused(
 
 async def test_a_server_that_has_forgotten_what_it_asked_fails_the_call(play: Play) -> None:
     async with play([call("sums__send", what="it")]) as world:
-        result = await world.run(Agent(tools=[server()]), thread="t")
+        result = await world.run(Agent(tools=[sums()]), thread="t")
         for question in result.questions:
             answer = "yes" if question.kind == "single" else '{"city": "Ulm", "floor": 3}'
             await world.runtime.answer(question.id, answer)
     # Another process, with another one of the server, whose states are its own.
     async with play([say("Done.")]) as world:
         [run] = await world.store.runs.list(thread_id="t")
-        assert (await world.runtime.resume(run.id, Agent(tools=[server()]))).ok
+        assert (await world.runtime.resume(run.id, Agent(tools=[sums()]))).ok
         [(outcome, _)] = await world.results("t")
         assert outcome == "error"

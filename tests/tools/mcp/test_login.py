@@ -16,9 +16,8 @@ from agent_runtime.tools.mcp import login
 from agent_runtime.tools.mcp.login import log_in
 from agent_runtime_config.state import state_folder
 from tests.tools.calling import text
-from tests.tools.mcp import sdk_server
 from tests.tools.mcp.guarded_server import Guarded, guarded
-from tests.tools.mcp.serving import opened
+from tests.tools.mcp.serving import opened, sums_over_http
 
 
 @pytest.fixture
@@ -90,6 +89,6 @@ async def test_nobody_logs_in(asked: Guarded, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_server_that_asks_for_no_login() -> None:
-    async with sdk_server.served() as url:
+    async with sums_over_http() as url:
         with pytest.raises(ConfigError, match="asks for no login"):
             await log_in(McpServer("sums", url=url), browser)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from agent_runtime import McpServer
 from agent_runtime.cli.chat.server_prompts import arguments_of
 from agent_runtime.errors import McpServerFailed
 from agent_runtime.tools.mcp.prompts import mcp_prompts
-from tests.tools.mcp import sdk_server
-from tests.tools.mcp.serving import raw
+from tests.tools.mcp.serving import raw, sums
 
 
 async def test_a_prompt_is_listed_and_filled_in() -> None:
-    server = McpServer("sums", sys.executable, [sdk_server.__file__])
+    server = sums()
     [prompt] = await mcp_prompts([server])
     assert (prompt.name, prompt.description) == ("sums__review", "Review a file.")
     assert prompt.arguments == {"file": True, "depth": False}

@@ -17,8 +17,8 @@ from agent_runtime.models.scripted import calls, raw_call, say
 from agent_runtime.tools.mcp.finding import CALL, FIND
 from tests.support.worlds import Play
 from tests.tools.calling import until
-from tests.tools.mcp import killed, sdk_server
-from tests.tools.mcp.serving import described, noted, raw
+from tests.tools.mcp import killed
+from tests.tools.mcp.serving import described, noted, raw, sums, sums_over_http
 from tests.tools.test_shell import ended
 
 pytestmark = pytest.mark.backends("file")
@@ -30,7 +30,7 @@ def scripted(*made: Any) -> list[Any]:
 
 
 async def test_a_server_of_the_sdk_on_stdio(play: Play) -> None:
-    server = McpServer("sums", sys.executable, [sdk_server.__file__])
+    server = sums()
     script = scripted(
         raw_call("sums__add", a=1, b=2),
         raw_call("sums__count", to=3),
@@ -51,7 +51,7 @@ async def test_a_server_of_the_sdk_on_stdio(play: Play) -> None:
 
 
 async def test_a_server_of_the_sdk_over_http(play: Play) -> None:
-    async with sdk_server.served() as url:
+    async with sums_over_http() as url:
         server = McpServer("sums", url=url, headers={"X-Key": "sk-0123456789"})
         script = scripted(raw_call("sums__add", a=1, b=2), raw_call("sums__header"))
         async with play(script) as world:

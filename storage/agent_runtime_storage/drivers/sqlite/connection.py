@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import apsw
-import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]  # it ships none
 
 from agent_runtime_storage.contract.errors import (
     NotADatabase,
@@ -184,7 +185,7 @@ def open_connection(
             # A statement that writes would compete with the writer thread for the lock.
             connection.pragma("query_only", True)
         connection.enable_load_extension(True)
-        connection.load_extension(sqlite_vec.loadable_path())
+        connection.load_extension(_vector_extension())
         # Off again, so that no SQL can load other code.
         connection.enable_load_extension(False)
     except apsw.Error as error:
@@ -194,6 +195,19 @@ def open_connection(
         connection.close()
         raise
     return connection
+
+
+@functools.cache
+def _vector_extension() -> str:
+    """Return the path of sqlite-vec.
+
+    Its package is found but not imported: where numpy is installed, it imports numpy, which takes
+    longer than to open a database.
+    """
+    spec = find_spec("sqlite_vec")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("No module named 'sqlite_vec'", name="sqlite_vec")
+    return str(Path(spec.origin).with_name("vec0"))
 
 
 def _use_wal(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
