@@ -47,7 +47,12 @@ TOKEN_POLL_SECONDS = 5.0
 LOOK_SECONDS = 2.0
 """How often a worker looks whether another process of its machine has died."""
 MOST_TAKEOVERS = 3
-"""After this number without a new step a run ends, so that it brings down no more workers."""
+"""After this number without a new step a run ends, so that it brings down no more workers.
+
+Each worker that was lost meanwhile without having the run allows one more.
+"""
+MOST_IN_ANY_CASE = 10
+"""The same, however many other workers were lost."""
 ELSEWHERE_SECONDS = 30.0
 """How long a run is put off that no agent of this worker may continue."""
 
@@ -298,7 +303,7 @@ class Worker:
     async def _begin_or_resume(self, store: UserStore, picked: PickedRun) -> Finish | None:
         """Work on the run; return how it ends without that, or None."""
         run = await store.runs.get(picked.lease.run_id)
-        if picked.takeovers >= MOST_TAKEOVERS:
+        if _is_poison(picked):
             return _dead_letter(picked)
         if run.cancel_requested and is_queued(run):
             return cancelled_finish()
@@ -323,6 +328,14 @@ def _task_of(picked: PickedRun) -> UserMessage | None:
     if not isinstance(message, UserMessage):
         raise CorruptThread(f"The task of run {picked.lease.run_id} is no user's message.")
     return message
+
+
+def _is_poison(picked: PickedRun) -> bool:
+    """Return whether a run seems to bring down its workers.
+
+    Where workers are lost without it too, by whatever cause, its own losses show less.
+    """
+    return picked.takeovers >= min(MOST_TAKEOVERS + picked.others_lost, MOST_IN_ANY_CASE)
 
 
 def _dead_letter(picked: PickedRun) -> Finish:

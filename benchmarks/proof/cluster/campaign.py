@@ -218,8 +218,7 @@ class Campaign:
             number += 1
             if number % 6 == 0:
                 group.start_soon(self._restart_service, number)
-            # A worker that has done nothing yet shows nothing, and three such takeovers in a row
-            # rightly end a run.
+            # A worker that has done nothing yet shows nothing.
             facts = read(self.cluster.journal)
             active = {fact["member"] for fact in facts if fact["what"] == "effect"}
             if not (able := [member for member in self._workers if member.name in active]):
