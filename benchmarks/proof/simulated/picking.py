@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-
 SUSPECT = 2
 """The takeovers from which on a process tries one run of that kind at a time."""
 
