@@ -109,7 +109,7 @@ async def finish_on_error(store: UserStore, lease: Lease) -> AsyncGenerator[None
 
 
 async def end_picked(store: UserStore, lease: Lease, finish: Finish) -> None:
-    """End a run that nobody may go on with, and the runs below it that died with its worker.
+    """End a run that nobody may continue, and the runs below it that died with its worker.
 
     Its open exchange gets what is known, so that a retry goes on after it.
 

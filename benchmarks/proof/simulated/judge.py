@@ -304,6 +304,7 @@ class Judge:
             self.say(f"{run} began {known.begun} times")
         if int(params["epoch"]) != known.epoch or known.holder is not process:
             self.say(f"{process.name} began {run} with epoch {params['epoch']}")
+        known.until = self.database.now + float(params["seconds"])
 
     def _finish_run(self, process: Process, params: Mapping[str, Any], _: object) -> None:
         del process
