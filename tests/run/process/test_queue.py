@@ -254,8 +254,6 @@ async def test_sub_agents_of_a_lost_run_are_resumed_and_not_cancelled(
 async def test_what_a_dead_letter_left_open_is_closed(
     settings: Settings, database_url: str
 ) -> None:
-    settings: Settings, database_url: str
-) -> None:
     begun = list[str]()
 
     @tool(idempotent=True)
