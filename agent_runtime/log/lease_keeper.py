@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import anyio.to_thread
 
 from agent_runtime.log import leases
 from agent_runtime_storage import Store
-from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.contract.errors import LeaseLost, StoreError
 from agent_runtime_storage.contract.leases import HeldLease
 from agent_runtime_storage.contract.records.log import Lease
 
@@ -45,6 +46,7 @@ class HeldRun:
         closing: whether the runtime is closing, so that the run has to stop at its next step.
         stopped: whether the runtime stops it, because it did not stop by itself in time.
         changed: set when one of these changed.
+        leave_below: lets the runs that stop with this one stay as they are.
     """
 
     key: HeldLease
@@ -58,11 +60,24 @@ class HeldRun:
     closing: bool = False
     stopped: bool = False
     changed: anyio.Event = field(default_factory=anyio.Event)
+    leave_below: Callable[[], None] = lambda: None
 
     @property
     def has_to_stop(self) -> bool:
         """Whether the run has to stop now by itself."""
         return self.cancel or (self.stopped and self.alone)
+
+
+@contextmanager
+def writing_for(held: HeldRun | None) -> Generator[None]:
+    """Let the runs below a run stay as they are if a write in the context finds its lease lost."""
+    try:
+        yield
+    except LeaseLost:
+        # A write may notice it before the next poll, and these are cancelled at once.
+        if held is not None:
+            held.leave_below()
+        raise
 
 
 class LeaseKeeper:
@@ -101,6 +116,7 @@ class LeaseKeeper:
         held = HeldRun(key, lease.root_run_id, not lease.is_child, at_tools, not lease.is_child)
         # Also a run that was about to begin when the others had to stop.
         held.closing, held.stopped = self._suspending and held.suspends, self._stopping
+        held.leave_below = partial(self._leave_below, held)
         self.runs[held.key] = held
         self._idle.clear()
         if self._task is None or self._task.done():

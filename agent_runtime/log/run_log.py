@@ -19,7 +19,7 @@ from agent_runtime.errors import BudgetExceeded
 from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
 from agent_runtime.log.exchange import Billing, Exchange, live_results
-from agent_runtime.log.lease_keeper import HeldRun
+from agent_runtime.log.lease_keeper import HeldRun, writing_for
 from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, ToolResult
 from agent_runtime.models.cost import add_amounts
 from agent_runtime.models.telemetry.commits import commit_counted
@@ -138,7 +138,9 @@ class RunLog:
                     unsettle=add_amounts(commit.unsettle or Amount(), self.held),
                 )
             # A cancelled commit may have been made all the same, and this object would not know.
-            last, interrupted = await run_shielded(commit_counted(self.store, self.lease, commit))
+            with writing_for(self.kept):
+                committing = commit_counted(self.store, self.lease, commit)
+                last, interrupted = await run_shielded(committing)
             self._advance(commit)
         # Without an await until the events are out, so no other task sees the state in between.
         then()

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.concurrency import run_shielded
+from agent_runtime.delegation.placed import is_placed
 from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound, StoreError, ThreadBusy
 from agent_runtime.events import Event
 from agent_runtime.human.approval_rules import SHELL
@@ -109,6 +110,20 @@ async def finish_on_error(store: UserStore, lease: Lease) -> AsyncGenerator[None
         raise
 
 
+async def end_picked(store: UserStore, lease: Lease, finish: Finish) -> None:
+    """End a run that nobody may continue, and the runs below it that died with its worker.
+
+    Its open exchange gets what is known, so that a retry goes on after it.
+
+    Raises:
+        AgentRuntimeError: its thread cannot be read; nothing was written.
+    """
+    log, run = await _load(store, lease, lambda event: None)
+    with anyio.move_on_after(leases.LEASE_SECONDS):
+        await _end_below(store, run)
+    await _end(log, run, finish)
+
+
 async def _end_held(store: UserStore, lease: Lease) -> None:
     with anyio.move_on_after(END_SECONDS, shield=True):
         try:
@@ -148,8 +163,8 @@ async def end_dead(store: UserStore, run: Run) -> None:
         await _end(log, run)
 
 
-async def _end(log: RunLog, run: Run) -> None:
-    finish = cancelled_finish()
+async def _end(log: RunLog, run: Run, finish: Finish | None = None) -> None:
+    finish = finish or cancelled_finish()
     node = run.open_node and await log.store.log.node(run.thread_id, run.open_node)
     if not node or node.parent_id != log.head:
         # The head of a run that had ended may be on another branch than its open exchange.
@@ -271,3 +286,16 @@ async def end_children(
         if child.parent_run_id in ended and leases.is_dead(child):
             ended.add(child.id)
             await end_if_dead(store, child)
+
+
+async def _end_below(store: UserStore, run: Run) -> None:
+    """End the descendants that nobody works on, once their leases have expired, too.
+
+    Those of the queue go on by themselves, and those that ask wait for a person.
+    """
+    ended = {run.id}
+    tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
+    for child in sorted(tree, key=lambda child: child.created_at):
+        if child.parent_run_id in ended and not is_placed(child) and not asks_apart(child):
+            ended.add(child.id)
+            await end_if_dead(store, await left_by_others(store, child))

@@ -18,7 +18,15 @@ from starlette.routing import BaseRoute, Route
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.runtime import Runtime
-from agent_runtime.server.api import files, memory, questions, runs, service, threads
+from agent_runtime.server.api import (
+    archives,
+    files,
+    memory,
+    questions,
+    runs,
+    service,
+    threads,
+)
 from agent_runtime.server.guard import Guard
 from agent_runtime.server.inspector.routes import inspector_routes
 from agent_runtime.server.limits import UserLimits
@@ -34,7 +42,7 @@ from agent_runtime.workflow.registry import Named, Registry
 from agent_runtime_config import Settings, load_settings
 
 OPERATIONS: tuple[Operation, ...] = (
-    *runs.OPERATIONS, *threads.OPERATIONS, *files.OPERATIONS, *memory.OPERATIONS,
+    *runs.OPERATIONS, *threads.OPERATIONS, *archives.OPERATIONS, *files.OPERATIONS, *memory.OPERATIONS,
     *questions.OPERATIONS, *service.OPERATIONS,
 )  # fmt: skip
 """Every operation under `/api`."""

@@ -32,7 +32,7 @@ from agent_runtime.run.queue.children import child_agent, deliver_end
 from agent_runtime.run.queue.enqueue import Agents, limits_of
 from agent_runtime.run.queue.schedules import start_due
 from agent_runtime.run.results import RunResult
-from agent_runtime.run.takeover import give_up, is_queued
+from agent_runtime.run.takeover import end_picked, give_up, is_queued
 from agent_runtime_config import Settings
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.leases import HeldLease
@@ -47,7 +47,12 @@ TOKEN_POLL_SECONDS = 5.0
 LOOK_SECONDS = 2.0
 """How often a worker looks whether another process of its machine has died."""
 MOST_TAKEOVERS = 3
-"""After this number without a new step a run ends, so that it brings down no more workers."""
+"""After this number without a new step a run ends, so that it brings down no more workers.
+
+Each worker that was lost meanwhile without having the run allows one more.
+"""
+MOST_IN_ANY_CASE = 10
+"""The same, however many other workers were lost."""
 ELSEWHERE_SECONDS = 30.0
 """How long a run is put off that no agent of this worker may continue."""
 
@@ -303,8 +308,12 @@ class Worker:
         """Work on the run; return how it ends without that, or None."""
         run = await store.runs.get(picked.lease.run_id)
         # Before anything of the run is built, since that may be what brings workers down.
-        if picked.takeovers >= MOST_TAKEOVERS:
-            return _dead_letter(picked)
+        if picked.takeovers >= (most := _most_takeovers(picked)):
+            finish = _dead_letter(picked)
+            # Whoever tried to end it with all that is open may have died of that, too.
+            if is_queued(run) or picked.takeovers > most:
+                return finish
+            return await _end_with_all(store, picked, finish)
         if run.cancel_requested and is_queued(run):
             return cancelled_finish()
         if run.parent_run_id is None:
@@ -328,6 +337,26 @@ def _task_of(picked: PickedRun) -> UserMessage | None:
     if not isinstance(message, UserMessage):
         raise CorruptThread(f"The task of run {picked.lease.run_id} is no user's message.")
     return message
+
+
+def _most_takeovers(picked: PickedRun) -> int:
+    """Return with how many takeovers in a row a run counts as what brings down its workers.
+
+    Where workers are lost without it too, by whatever cause, its own losses show less.
+    """
+    return min(MOST_TAKEOVERS + picked.others_lost, MOST_IN_ANY_CASE)
+
+
+async def _end_with_all(store: UserStore, picked: PickedRun, finish: Finish) -> Finish | None:
+    """End a run with what is open of it; return how it ends without that, or None."""
+    try:
+        await end_picked(store, picked.lease, finish)
+    except (LeaseLost, StoreUnavailable):
+        raise
+    except AgentRuntimeError as error:
+        _log.warning("Run %s ends as it is: %s", picked.lease.run_id, type(error).__name__)
+        return finish
+    return None
 
 
 def _dead_letter(picked: PickedRun) -> Finish:

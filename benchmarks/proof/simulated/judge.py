@@ -21,12 +21,15 @@ from benchmarks.proof.simulated.database import SimulatedDatabase
 from benchmarks.proof.simulated.picking import Candidate, possible_picks
 from benchmarks.proof.simulated.scheduler import Process
 
-MOST_TAKEOVERS = 3
+MOST_TAKEOVERS, MOST_IN_ANY_CASE = 3, 10
 ENDED = ("succeeded", "failed", "cancelled")
 
 _CANDIDATES = """
 SELECT q.user_id, q.run_id, q.thread_id, q.program, q.agent, q.version, q.model, q.state, q.tag,
-       q.enqueued_at, q.due_at, r.status, r.lease_until, t.active_run
+       q.enqueued_at, q.due_at, r.status, r.lease_until, t.active_run, q.takeovers,
+       r.lease_instance, q.steps_seen < (
+           SELECT sum(o.steps) FROM runs AS o
+           WHERE o.user_id = r.user_id AND o.root_run_id = r.root_run_id)
 FROM queue AS q JOIN runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
 JOIN threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id
 """
@@ -70,6 +73,8 @@ class Known:
         holder: who holds it; None if the run was suspended or has ended.
         until: when its lease expires, by the database's clock.
         lost: the takeovers since the last step of its tree.
+        since: when the first of these takeovers was noticed.
+        others: the workers that were lost since then and did not have it, when it was picked.
         seen: the steps of its tree at the last takeover.
         expired: whether a pick has found its lease expired.
         awaits: whether it is suspended until its children have ended.
@@ -89,11 +94,18 @@ class Known:
     begun: int = 0
     steps: int = 0
     lost: int = 0
+    since: float = 0.0
+    others: int = 0
     seen: int = 0
     status: str = "queued"
     expired: bool = False
     awaits: bool = False
     nudged: bool = False
+
+    @property
+    def is_poison(self) -> bool:
+        """Whether it has been lost too often to be worked on."""
+        return self.lost >= min(MOST_TAKEOVERS + self.others, MOST_IN_ANY_CASE)
 
 
 @dataclass(slots=True)
@@ -104,6 +116,7 @@ class Judge:
         sampled: judge one in this number of picks and batches thoroughly.
         left: how many runs are not over.
         held: the runs that somebody holds.
+        lost_workers: when the last lease of each was found expired.
         happened: how often each counted event occurred.
     """
 
@@ -118,6 +131,7 @@ class Judge:
     waits: list[float] = field(default_factory=list[float])
     held: dict[Key, Known] = field(default_factory=dict[Key, Known])
     threads: dict[Key, Known] = field(default_factory=dict[Key, Known])
+    lost_workers: dict[str, float] = field(default_factory=dict[str, float])
     left: int = 0
     _candidates: list[Candidate] | None = None
     _claim: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -186,13 +200,17 @@ class Judge:
         self, process: Process, params: Mapping[str, Any], rows: Sequence[Row]
     ) -> None:
         del params
-        for user, run, _, _, epoch, takeovers, _ in rows:
+        for user, run, _, _, epoch, takeovers, _, others in rows:
             known = self.runs[user, run]
             if known.begun == 0 and known.epoch == 0:
                 self.waits.append(self.database.now - known.enqueued_at)
             self._give(known, run, process, int(epoch), fresh=True)
             if int(takeovers) != known.lost:
                 self.say(f"{run} has {takeovers} takeovers, and lost {known.lost} leases")
+            lost = sum(at >= known.since - 1 for at in self.lost_workers.values())
+            known.others = max(0, lost - known.lost) if known.lost else 0
+            if int(others) != known.others:
+                self.say(f"{run} was picked with {others} other losses, not {known.others}")
             if known.awaits and not known.nudged and self._open_children(user, run):
                 self.say(f"{run} was woken before its children had ended")
             known.awaits = known.nudged = False
@@ -250,6 +268,8 @@ class Judge:
     def _lose(self, known: Known) -> None:
         done = self.tree_steps[known.root]
         known.lost = 1 if done > known.seen else known.lost + 1
+        if known.lost == 1:
+            known.since = self.database.now
         known.seen = done
         self.happened["taken over"] += 1
 
@@ -259,6 +279,8 @@ class Judge:
         for known in self.held.values():
             if known.until <= now and not known.expired:
                 known.expired = True
+                if known.holder is not None:
+                    self.lost_workers[known.holder.owner.instance] = now
                 self._lose(known)
 
     def _commit_guard(self, process: Process, params: Mapping[str, Any], _: object) -> None:
@@ -282,6 +304,7 @@ class Judge:
             self.say(f"{run} began {known.begun} times")
         if int(params["epoch"]) != known.epoch or known.holder is not process:
             self.say(f"{process.name} began {run} with epoch {params['epoch']}")
+        known.until = self.database.now + float(params["seconds"])
 
     def _finish_run(self, process: Process, params: Mapping[str, Any], _: object) -> None:
         del process
@@ -291,8 +314,10 @@ class Judge:
         if known.holder is None:
             self.say(f"{run} became {status} while nobody held it")
             return
-        if reason == "dead_letter" and known.lost < MOST_TAKEOVERS:
+        if reason == "dead_letter" and not known.is_poison:
             self.say(f"{run} is a dead letter after {known.lost} takeovers")
+        if status == "suspended" and self.tree_steps[known.root] > known.seen:
+            known.lost = 0
         known.holder, known.status = None, status
         del self.held[user, run]
         if status != "suspended":
@@ -350,7 +375,7 @@ class Judge:
 
     def worked(self, user: str, run: str) -> None:
         """Note that somebody works on a run that it has taken."""
-        if self.runs[user, run].lost >= MOST_TAKEOVERS:
+        if self.runs[user, run].is_poison:
             self.say(f"{run} is worked on after {self.runs[user, run].lost} takeovers")
 
     def _limits(self) -> None:

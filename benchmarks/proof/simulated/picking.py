@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+SUSPECT = 2
+"""The takeovers from which on a process tries one run of that kind at a time."""
+
 
 class Candidate(NamedTuple):
     """A row of the queue, with its run and its thread."""
@@ -27,6 +30,9 @@ class Candidate(NamedTuple):
     status: str
     lease_until: float | None
     active_run: str | None
+    takeovers: int
+    instance: str | None
+    stepped: int
 
 
 @dataclass(slots=True)
@@ -66,8 +72,10 @@ def possible_picks(rows: Sequence[Candidate], claim: Mapping[str, Any], now: flo
         due = row.due_at is not None and row.due_at <= now
         if row.state in ("delayed", "parked") and due:
             waiting.append(row._replace(tag=max(row.tag, first)))
-        elif row.state == "waiting" or (row.state == "working" and _is_lost(row, now)):
+        elif row.state == "waiting":
             waiting.append(row)
+        elif row.state == "working" and _is_lost(row, now):
+            waiting.append(row._replace(takeovers=1 if row.stepped else row.takeovers + 1))
         elif row.state == "working":
             working.append(row)
     known = {tuple(one) for one in orjson.loads(claim["known"])}
@@ -81,18 +89,39 @@ def possible_picks(rows: Sequence[Candidate], claim: Mapping[str, Any], now: flo
             for limit, count, what in zip(limits, counts, _limited(row), strict=True)
         )
 
-    due_rows = sorted(
+    due = sorted(
         (row for row in waiting if _is_due(row, known, now) and is_free(row, at_work)),
-        key=lambda row: (row.tag, row.enqueued_at, row.run),
-    )[: claim["slots"]]
+        key=_turn,
+    )
+    suspects = [row for row in due if row.takeovers >= SUSPECT][:1]
+    if any(_is_tried(row, claim["instance"]) for row in working):
+        suspects = []
+    counts = [Counter(count) for count in at_work]
+    for row in suspects:
+        _count(counts, row)
+    others = [row for row in due if row.takeovers < SUSPECT and is_free(row, counts)]
     found = Picks()
-    for row in due_rows:
+    for row in sorted([*suspects, *others[: claim["slots"] - len(suspects)]], key=_turn):
         if is_free(row, at_work):
             found.by_thread.setdefault((row.user, row.thread), set()).add((row.user, row.run))
         # One that is let go again counts for those behind it all the same.
-        for count, what in zip(at_work, _limited(row), strict=True):
-            count[what] += 1
+        _count(at_work, row)
     return found
+
+
+def _turn(row: Candidate) -> tuple[float, float, str]:
+    return row.tag, row.enqueued_at, row.run
+
+
+def _count(counts: Sequence[Counter[Any]], row: Candidate) -> None:
+    for count, what in zip(counts, _limited(row), strict=True):
+        count[what] += 1
+
+
+def _is_tried(row: Candidate, instance: str) -> bool:
+    """Return whether a process has a suspect at work that has not made a step yet."""
+    tried = row.takeovers >= SUSPECT and not row.stepped and row.status == "running"
+    return tried and row.instance == instance
 
 
 def _limited(row: Candidate) -> tuple[str, tuple[str, str], str]:

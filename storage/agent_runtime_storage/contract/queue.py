@@ -89,8 +89,10 @@ class WorkQueue(Protocol):
     ) -> list[PickedRun]:
         """Take the leases of the next due runs, by their shares' turns.
 
-        Runs of workers whose lease has expired are due as well.  Concurrent picks never get the
-        same run, nor two runs of one thread, and none waits for another.
+        Runs of workers whose lease has expired are due as well.  One that two workers in a row lost
+        without a new step is a suspect: a process gets one, and the next when that has made a
+        step or is not at work any more.  Concurrent picks never get the same run, nor two runs of
+        one thread, and none waits for another.
 
         Args:
             slots: the most runs.

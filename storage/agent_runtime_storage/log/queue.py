@@ -236,6 +236,7 @@ class SqlWorkQueue:
         named: dict[str, Value] = {"claim": claim}
         claimed: dict[str, Value] = {
             **named, **limited, "slots": slots, "known": orjson.dumps(known).decode(),
+            "instance": owner.instance,
         }  # fmt: skip
         taken: dict[str, Value] = {**named, **asdict(owner), "seconds": seconds}
         # Concurrent picks do not see what the others take, so those with limits queue up.
@@ -243,9 +244,12 @@ class SqlWorkQueue:
         batch = [
             self._statement("queue_ripen", {}),
             self._statement("queue_lost", named),
+            self._statement("queue_lost_workers", named),
+            self._statement("queue_forget_workers", {}),
             self._statement("queue_revoke", named),
             self._statement("queue_expire", named),
             self._statement("queue_in_order", {}),
+            self._statement("queue_claim_suspect", claimed),
             self._statement("queue_claim", claimed),
             self._statement("queue_as_usual", {}),
             *([self._statement("queue_trim", {**named, **limited})] if is_limited else ()),
@@ -296,6 +300,6 @@ def announce_work(driver: Driver) -> None:
 
 
 def _to_picked(row: Row) -> PickedRun:
-    user_id, run_id, thread_id, root, epoch, takeovers, task = row
+    user_id, run_id, thread_id, root, epoch, takeovers, task, others = row
     lease = Lease(run_id, thread_id, root, int(epoch), queued=True)
-    return PickedRun(user_id, lease, int(takeovers), task)
+    return PickedRun(user_id, lease, int(takeovers), task, int(others))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,7 @@ from agent_runtime import (
     tool,
 )
 from agent_runtime.errors import ConfigError, Conflict, NotFound, QuestionsOpen
-from agent_runtime.log import leases
+from agent_runtime.log import lease_keeper, leases
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime_storage import Run
@@ -247,6 +248,98 @@ async def test_sub_agents_of_a_lost_run_are_resumed_and_not_cancelled(
         events = await runtime.threads.events(child.thread_id)
     assert (run.status, child.status, len(begun)) == ("succeeded", "succeeded", 2)
     assert [event.data["status"] for event in events if event.kind == "run-finish"] == ["succeeded"]
+
+
+@pytest.mark.backends("file", "postgres")
+async def test_what_a_dead_letter_left_open_is_closed(
+    settings: Settings, database_url: str
+) -> None:
+    begun = list[str]()
+
+    @tool(idempotent=True)
+    async def deadly() -> str:
+        """Bring down the worker, for so long as anybody calls it."""
+        begun.append("once")
+        return await anyio.sleep_forever() or "never"
+
+    def answer(request: ModelRequest) -> Scripted:
+        if any(message.role == "tool" for message in request.messages):
+            return say("It goes on.")
+        if any(one.name == "delegate" for one in request.tools):
+            return call("delegate", role="worker", instructions="Wait.")
+        return call("deadly")
+
+    agent = Agent(ScriptedModel(answer), tools=[deadly], delegation=True)
+    app = App(agents={"helper": agent})
+    budget = settings.model_copy(update={"budget_tokens": 1_000_000, "pause_timeout": 0.1})
+    async with Runtime.open(budget) as dying:
+        queued = await dying.enqueue(app.named("helper"), "Go.", app=app)
+        async with working(dying, app):
+            await until(dying, queued.run_id, lambda _: bool(begun))
+    # As if the process had died in the call, and another one as soon as it had the run.
+    away = "lease_until = 0, lease_host = 'away', lease_instance = 'away'"
+    await execute(database_url, f"UPDATE runs SET status = 'running', {away}")
+    await execute(database_url, "UPDATE queue SET state = 'working'")
+    async with Runtime.open(budget) as first:
+        for _ in range(2):
+            await pick_as(first, app, seconds=0.0)
+        async with working(first, app):
+            run = await until(first, queued.run_id, over)
+        [child] = (await first.tree(run.id)).children
+
+        assert (run.stop_reason, run.open_node, child.status) == ("dead_letter", None, "cancelled")
+        assert (run.reserved.tokens, len(begun)) == (0, 1)
+        await first.queue.retry(run.id)
+        async with working(first, app):
+            run = await until(first, run.id, lambda run: run.status == "succeeded")
+        assert (run.output, len(begun)) == (b'"It goes on."', 1)
+
+
+async def test_sub_agents_are_not_cancelled_by_the_write_that_finds_the_lease_lost(
+    settings: Settings, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No poll comes before the write.
+    monkeypatch.setattr(lease_keeper, "POLL_SECONDS", 60.0)
+    begun, gate = Counter[str](), anyio.Event()
+
+    @tool(idempotent=True)
+    async def wait(name: str) -> str:
+        """Wait for ever, but for the second time."""
+        begun[name] += 1
+        if begun["slow"] == 1:
+            await (gate.wait() if name == "quick" else anyio.sleep_forever())
+        return "waited"
+
+    def answer(request: ModelRequest) -> Scripted:
+        if any(message.role == "tool" for message in request.messages):
+            return say("Done.")
+        if any(one.name == "delegate" for one in request.tools):
+            parts = ("slow", "quick")
+            return calls(*(raw_call("delegate", role=one, instructions=one) for one in parts))
+        name = next(one for one in ("slow", "quick") if one in request.messages[0].text)
+        return call("wait", name=name)
+
+    agent = Agent(ScriptedModel(answer), tools=[wait], delegation=True)
+    app = App(agents={"helper": agent})
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("helper"), "Go.", app=app)
+        async with working(runtime, app):
+            await until(runtime, queued.run_id, lambda _: len(begun) == 2)
+            await execute(
+                database_url, "UPDATE runs SET lease_until = 0 WHERE parent_run_id IS NULL"
+            )
+            runtime.store.queue.wake()
+            await until(runtime, queued.run_id, lambda run: run.epoch == 3)
+            gate.set()
+            run = await until(runtime, queued.run_id, over)
+        children = (await runtime.tree(run.id)).children
+        ends = [
+            event.data["status"]
+            for child in children
+            for event in await runtime.threads.events(child.thread_id)
+            if event.kind == "run-finish"
+        ]
+    assert (run.status, ends) == ("succeeded", ["succeeded", "succeeded"])
 
 
 @pytest.mark.backends("file")

@@ -315,6 +315,80 @@ async def test_takeovers_count_from_the_last_step(store: Store, user: UserStore)
     assert (first.takeovers, last.takeovers, after.takeovers) == (0, 3, 1)
 
 
+async def test_a_poison_takes_no_other_run_of_its_worker_with_it(
+    store: Store, user: UserStore
+) -> None:
+    for name in ("r0", "r1", "poison", "r2", "r3"):
+        await enqueue(user, name)
+    lost, ended = dict[str, int](), list[str]()
+    # Takes each pick that has the poison with it, until that is a dead letter.
+    while picked := await pick(store, 5):
+        lost |= {one.lease.run_id: one.takeovers for one in picked}
+        if "poison" in ids(picked) and lost["poison"] < 3:
+            leases = [HeldLease(user.user_id, one.lease.run_id, one.lease.epoch) for one in picked]
+            await store.queue.expel(leases)
+            continue
+        for one in picked:
+            await user.runs.commit(one.lease, Commit(steps=1))
+            await stop(user, one.lease, Finish("succeeded", "completed"))
+        ended += ids(picked)
+
+    assert sorted(ended) == ["poison", "r0", "r1", "r2", "r3"]
+    assert lost == {"poison": 3} | dict.fromkeys(("r0", "r1", "r2", "r3"), 2)
+
+
+async def test_a_process_tries_one_suspect_at_a_time_until_it_has_made_a_step(
+    store: Store, user: UserStore
+) -> None:
+    for name in ("a", "b", "c"):
+        await enqueue(user, name)
+    for _ in range(3):
+        await pick(store, seconds=0.0)
+    here, there = replace(OWNER, instance="here"), replace(OTHER, instance="there")
+    await enqueue(user, "new")
+
+    [first, new] = await pick(store, owner=here)
+    assert (ids([first, new]), first.takeovers) == (["a", "new"], 3)
+    assert await pick(store, owner=here) == []
+    assert ids(await pick(store, owner=there)) == ["b"]
+
+    await user.runs.commit(first.lease, Commit(steps=1))
+    assert ids(await pick(store, owner=here)) == ["c"]
+
+
+async def test_a_run_that_made_a_step_is_no_suspect_when_it_is_handed_over(
+    store: Store, user: UserStore
+) -> None:
+    for name in ("a", "b"):
+        await enqueue(user, name)
+    for _ in range(3):
+        await pick(store, seconds=0.0)
+    [a] = await pick(store)
+    await user.runs.commit(a.lease, Commit(steps=1))
+    await stop(user, a.lease, Finish("suspended", "interrupted"))
+
+    assert {one.lease.run_id: one.takeovers for one in await pick(store)} == {"a": 0, "b": 2}
+
+
+async def test_losses_of_workers_that_did_not_have_a_run_are_told_with_it(
+    store: Store, user: UserStore
+) -> None:
+    for number in range(4):
+        await enqueue(user, f"r{number}")
+    picked = [(await pick(store, 1, owner=replace(OWNER, instance=f"w{n}")))[0] for n in range(4)]
+    held = [HeldLease(user.user_id, one.lease.run_id, one.lease.epoch) for one in picked]
+
+    # An outage takes the leases of three at once.
+    await store.queue.expel(held[:3])
+    [again] = await pick(store, 1, owner=OTHER)
+    assert (again.takeovers, again.others_lost) == (1, 2)
+
+    # Its next worker dies alone.
+    await store.queue.expel([HeldLease(user.user_id, "r0", again.lease.epoch)])
+    found = {one.lease.run_id: (one.takeovers, one.others_lost) for one in await pick(store)}
+    assert found == {"r0": (2, 1), "r1": (1, 2), "r2": (1, 2)}
+
+
 async def test_picks_at_once_never_get_the_same_run(database_url: str) -> None:
     stores = [await open_store(database_url) for _ in range(3)]
     user = stores[0].of("ann")

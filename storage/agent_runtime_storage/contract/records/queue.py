@@ -85,13 +85,17 @@ class PickedRun:
     """A run whose lease a worker has picked.
 
     Attributes:
+        takeovers: how often a worker's lease has expired since the run's last step.
         task: the user's message, for a run that has not begun.
+        others_lost: how many workers were lost since the first of these takeovers and did not have
+            the run: its workers may have been lost without its fault, as they were.
     """
 
     user_id: str
     lease: Lease
     takeovers: int
     task: str | None
+    others_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
--- The queue of runs for workers.  A pick is one batch: ripen, expire, claim (in the order of the
--- tags), trim, take, unclaim.
+-- The queue of runs for workers.  A pick is one batch: ripen, expire, claim (suspects, then in the
+-- order of the tags), trim, take, unclaim.
 
 -- name: enqueue_run
 INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, status, max_steps,
@@ -81,6 +81,20 @@ UPDATE runs SET epoch = epoch + 1, lease_until = 0
 FROM queue AS q
 WHERE q.claim = :claim AND q.state = 'working' AND runs.user_id = q.user_id AND runs.id = q.run_id;
 
+-- name: queue_lost_workers
+-- Whose leases these were, in an order, so that two picks do not block each other.
+INSERT INTO lost_workers (user_id, instance, lost_at)
+SELECT '', lost.instance, {now}
+FROM (SELECT DISTINCT r.lease_instance AS instance
+      FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+      WHERE q.claim = :claim AND q.state = 'working' AND r.lease_instance <> '') AS lost
+WHERE true ORDER BY lost.instance
+ON CONFLICT (instance) DO UPDATE SET lost_at = excluded.lost_at;
+
+-- name: queue_forget_workers
+DELETE FROM lost_workers WHERE instance IN (
+    SELECT r.instance FROM lost_workers AS r WHERE r.lost_at < {now} - 86400 {skip_locked});
+
 -- name: queue_tree_steps
 (SELECT sum(o.steps){as_bigint} FROM runs AS n
  JOIN runs AS o ON o.user_id = n.user_id AND o.root_run_id = n.root_run_id
@@ -89,6 +103,8 @@ WHERE q.claim = :claim AND q.state = 'working' AND runs.user_id = q.user_id AND 
 -- name: queue_one_more
 -- Counts takeovers in a row: a step anywhere in the tree since the last one begins the count again.
 takeovers = CASE WHEN {queue_tree_steps} > steps_seen THEN 1 ELSE takeovers + 1 END,
+    lost_at = CASE WHEN takeovers > 0 AND {queue_tree_steps} <= steps_seen
+                   THEN lost_at ELSE {now} END,
     steps_seen = {queue_tree_steps}
 
 -- name: queue_expire
@@ -96,13 +112,9 @@ UPDATE queue
 SET state = 'waiting', claim = '', cause = 'The lease of its worker expired.', {queue_one_more}
 WHERE claim = :claim AND state = 'working';
 
--- name: queue_claim
--- Locks all that the rest of the batch writes, and skips what others hold, so a pick waits for
--- nobody.  Without a limit nothing is counted.
-WITH due AS MATERIALIZED (
-    SELECT q.user_id, q.run_id
-    FROM queue AS q
-    {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+-- name: queue_takes
+-- What this worker may take.  Without a limit nothing is counted.
+{ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
     {ordered_join} threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id
     WHERE q.state = 'waiting'
       AND EXISTS (
@@ -111,19 +123,48 @@ WITH due AS MATERIALIZED (
           SELECT 1 FROM {each_json}(:known{as_jsonb})
           WHERE value ->> 0 = q.program AND value ->> 1 = q.agent AND value ->> 2 = q.version
           LIMIT 1 OFFSET 0)
-      AND (:per_user{as_bigint} IS NULL OR q.user_id NOT IN (
-          SELECT o.user_id FROM queue AS o WHERE o.state = 'working'
-          GROUP BY o.user_id HAVING count(*) >= :per_user{as_bigint}))
-      AND (:per_agent{as_bigint} IS NULL OR (q.program, q.agent) NOT IN (
-          SELECT o.program, o.agent FROM queue AS o WHERE o.state = 'working'
-          GROUP BY o.program, o.agent HAVING count(*) >= :per_agent{as_bigint}))
-      AND (:per_model{as_bigint} IS NULL OR q.model NOT IN (
-          SELECT o.model FROM queue AS o WHERE o.state = 'working'
-          GROUP BY o.model HAVING count(*) >= :per_model{as_bigint}))
+      AND (:per_user{as_bigint} IS NULL OR :per_user{as_bigint} > (
+          SELECT count(*) FROM (
+              SELECT 1 FROM queue AS o WHERE o.state = 'working' AND o.user_id = q.user_id
+              LIMIT :per_user{as_bigint}) AS of_user))
+      AND (:per_agent{as_bigint} IS NULL OR :per_agent{as_bigint} > (
+          SELECT count(*) FROM (
+              SELECT 1 FROM queue AS o
+              WHERE o.state = 'working' AND o.program = q.program AND o.agent = q.agent
+              LIMIT :per_agent{as_bigint}) AS of_agent))
+      AND (:per_model{as_bigint} IS NULL OR :per_model{as_bigint} > (
+          SELECT count(*) FROM (
+              SELECT 1 FROM queue AS o WHERE o.state = 'working' AND o.model = q.model
+              LIMIT :per_model{as_bigint}) AS of_model))
       AND (r.status IN ('queued', 'suspended', 'failed')
            OR r.status = 'running' AND r.lease_until <= {now})
       AND t.hidden = '' AND (t.active_run IS NULL OR t.active_run = q.run_id)
-    ORDER BY q.tag, q.enqueued_at LIMIT :slots {queue_lock})
+
+-- name: queue_claim_suspect
+-- Two workers in a row lost it without a new step: one at a time, so that the loss of this worker
+-- too is no fault of another suspect's.
+WITH due AS MATERIALIZED (
+    SELECT q.user_id, q.run_id FROM queue AS q
+    {queue_takes}
+      AND q.takeovers >= 2 AND NOT EXISTS (
+          SELECT 1 FROM queue
+          {ordered_join} runs AS h ON h.user_id = queue.user_id AND h.id = queue.run_id
+          WHERE queue.state = 'working' AND queue.takeovers >= 2 AND h.status = 'running'
+            AND h.lease_instance = :instance AND {queue_tree_steps} <= queue.steps_seen)
+    ORDER BY q.tag, q.enqueued_at LIMIT 1 {queue_lock})
+UPDATE queue SET state = 'working', claim = :claim
+FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
+
+-- name: queue_claim
+-- Locks all that the rest of the batch writes, and skips what others hold, so a pick waits for
+-- nobody.
+WITH due AS MATERIALIZED (
+    SELECT q.user_id, q.run_id FROM queue AS q
+    {queue_takes}
+      AND q.takeovers < 2
+    ORDER BY q.tag, q.enqueued_at
+    LIMIT :slots{as_bigint} - (SELECT count(*) FROM queue AS o
+                               WHERE o.claim = :claim AND o.state = 'working') {queue_lock})
 UPDATE queue SET state = 'working', claim = :claim
 FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
 
@@ -135,15 +176,16 @@ FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
 -- The claim counted what worked before it; this counts what it took as well.
 UPDATE queue SET state = 'waiting', claim = ''
 WHERE claim = :claim AND state = 'working' AND (
-    (SELECT count(*) FROM queue AS o
-     WHERE o.state = 'working' AND o.user_id = queue.user_id AND {queue_ahead_filter})
-        >= :per_user{as_bigint}
-    OR (SELECT count(*) FROM queue AS o
+    :per_user{as_bigint} IS NOT NULL AND :per_user{as_bigint} <= (
+        SELECT count(*) FROM queue AS o
+        WHERE o.state = 'working' AND o.user_id = queue.user_id AND {queue_ahead_filter})
+    OR :per_agent{as_bigint} IS NOT NULL AND :per_agent{as_bigint} <= (
+        SELECT count(*) FROM queue AS o
         WHERE o.state = 'working' AND o.program = queue.program AND o.agent = queue.agent
-          AND {queue_ahead_filter}) >= :per_agent{as_bigint}
-    OR (SELECT count(*) FROM queue AS o
-        WHERE o.state = 'working' AND o.model = queue.model AND {queue_ahead_filter})
-        >= :per_model{as_bigint});
+          AND {queue_ahead_filter})
+    OR :per_model{as_bigint} IS NOT NULL AND :per_model{as_bigint} <= (
+        SELECT count(*) FROM queue AS o
+        WHERE o.state = 'working' AND o.model = queue.model AND {queue_ahead_filter}));
 
 -- name: queue_take_threads
 -- Of two runs of one thread only one gets it.
@@ -167,7 +209,11 @@ WHERE claim = :claim AND state = 'working' AND NOT EXISTS (
     WHERE t.user_id = queue.user_id AND t.id = queue.thread_id AND t.active_run = queue.run_id);
 
 -- name: queue_claimed
-SELECT q.user_id, q.run_id, q.thread_id, r.root_run_id, r.epoch, q.takeovers, q.task
+-- With how many workers were lost since the first of its takeovers that had not its lease.
+SELECT q.user_id, q.run_id, q.thread_id, r.root_run_id, r.epoch, q.takeovers, q.task,
+       CASE WHEN q.takeovers > 0 THEN {greatest}(0, (
+           SELECT count(*) FROM lost_workers AS w WHERE w.lost_at >= q.lost_at - 1) - q.takeovers)
+       ELSE 0 END
 FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
 WHERE q.claim = :claim AND q.state = 'working' AND r.status = 'running'
 ORDER BY q.tag, q.enqueued_at;
@@ -228,6 +274,8 @@ SET state = CASE WHEN :status = 'failed' THEN 'dead'
     due_at = CASE WHEN :status = 'failed' OR :stop_reason IN ('paused', 'interrupted') THEN NULL
                   WHEN :stop_reason = 'unavailable' THEN {now} + 60
                   ELSE (SELECT max(a.expires_at) {queue_open_questions}) END,
+    takeovers = CASE WHEN takeovers > 0 AND {queue_tree_steps} > steps_seen THEN 0
+                     ELSE takeovers END,
     cause = :detail, claim = ''
 WHERE user_id = :user_id AND run_id = :run_id AND :status IN ('failed', 'suspended');
 
