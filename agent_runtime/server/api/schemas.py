@@ -439,3 +439,4 @@ class Swept(Output):
     interrupted: list[str]
     ended: list[str]
     resumable: list[str]
+    tasks: list[str]
