@@ -200,7 +200,7 @@ def _resume_all(
             )
             continue
         if with_runtime(partial(_is_done, run=run.id), settings):
-            # A task that went on with the run that delegated it.
+            # A task that the resumed run above it has continued.
             continue
         say(f"Resuming run {run.id}.")
         spec = respecified(begun[run.id], RunOptions(), settings)

@@ -60,7 +60,7 @@ class TaskContinuation:
     ) -> None:
         """Continue the tasks of a run that was taken over, once each is at work, or waits.
 
-        One that cannot be continued is ended, so that the agent is told.  If this fails or is
+        One that cannot be continued is ended, so that its agent learns of it.  If this fails or is
         cancelled, so is the run.
 
         Args:

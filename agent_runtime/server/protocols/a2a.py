@@ -269,7 +269,7 @@ class _Tasks:
         turn = Turn(self._turns.user, run.thread_id, run.id, 0)
         if asked:
             status.state = pb.TASK_STATE_INPUT_REQUIRED
-        # Also what the task does not wait for: sub-agents beside others, and background tasks.
+        # Also what the task does not wait for: sub-agents while others work, and background tasks.
         if shown := await self._turns.asked(run):
             status.message.CopyFrom(_said(turn, _shown(shown)))
         elif run.detail:

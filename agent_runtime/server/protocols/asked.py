@@ -37,14 +37,14 @@ async def watch_below(
         delegates: set once a run of the thread delegates; before that nothing is looked for, unless
             runs below one are at work.
     """
-    told: set[str] = set()
+    known: set[str] = set()
     while True:
         try:
             if not delegates.is_set() and not await _has_below(store, thread):
                 await delegates.wait()
             for question in await asked_below(store, thread):
-                if question.id not in told:
-                    told.add(question.id)
+                if question.id not in known:
+                    known.add(question.id)
                     tell(question)
         except NotFound:
             # The thread is gone, which ends the turn.

@@ -19,7 +19,7 @@ WAITING = 4096
 """How many events may wait for a slow client; further live ones are left out."""
 
 
-Beside: TypeAlias = Callable[[Callable[[Event], None]], Awaitable[None]]
+Extra: TypeAlias = Callable[[Callable[[Event], None]], Awaitable[None]]
 """Tells of further live events until it is cancelled."""
 
 
@@ -30,7 +30,7 @@ async def following(
     user: str,
     thread: str,
     after: int,
-    beside: Beside | None = None,
+    extra: Extra | None = None,
 ) -> AsyncGenerator[AsyncIterator[Event]]:
     """Give the events of a thread after a cursor, without end.
 
@@ -38,7 +38,7 @@ async def following(
     gets the answer whole when it is recorded.
 
     Args:
-        beside: tells of events that neither the log of the thread nor its live events have.
+        extra: tells of events that neither the log of the thread nor its live events have.
 
     Raises (from the iterator):
         NotFound, Conflict: as for `Threads.follow`.
@@ -67,8 +67,8 @@ async def following(
     with send, receive, live.following((user, thread), put):
         async with single_error(), anyio.create_task_group() as group:
             group.start_soon(read_log)
-            if beside is not None:
-                group.start_soon(beside, lambda event: put(LiveEvent(after, event)))
+            if extra is not None:
+                group.start_soon(extra, lambda event: put(LiveEvent(after, event)))
             async with aclosing(merged()) as events:
                 yield events
             group.cancel_scope.cancel()

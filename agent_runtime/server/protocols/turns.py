@@ -379,8 +379,8 @@ class UserTurns:
         """Return the open questions of a run and below it, and of its thread's background tasks."""
         found = await self.runtime.questions(run_id=run.id, user=self.user)
         ids = {one.id for one in found}
-        beside = await asked_below(self._store, run.thread_id)
-        return [*found, *(one for one in beside if one.id not in ids)]
+        others = await asked_below(self._store, run.thread_id)
+        return [*found, *(one for one in others if one.id not in ids)]
 
     async def waits_for(self, run_id: str) -> list[Question]:
         """Return the questions whose answers a run waits for."""
