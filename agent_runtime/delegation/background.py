@@ -394,13 +394,20 @@ async def _deliver_owed(context: ToolContext) -> bool:
     return True
 
 
-async def deliver_results(store: UserStore, thread_id: str, max_bytes: int) -> None:
-    """Send the messages owed for a thread's tasks that have ended.  Raises `StoreError`."""
+async def deliver_results(
+    store: UserStore, thread_id: str, max_bytes: int, *, only: str = ""
+) -> None:
+    """Send the messages owed for a thread's tasks that have ended.  Raises `StoreError`.
+
+    Args:
+        only: the run of the only task whose messages to send.
+    """
     alive: list[Job] = []
     while (
         job := await store.jobs.claim(JOB, seconds=CLAIM_SECONDS, thread_id=thread_id)
     ) is not None:
-        if not await _deliver(store, job, max_bytes):
+        other = only and job.key.partition("/")[0] != only
+        if other or not await _deliver(store, job, max_bytes):
             # Held until the end: given back at once, the loop would claim it again and never end.
             alive.append(job)
     for job in alive:

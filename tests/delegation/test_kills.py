@@ -114,17 +114,19 @@ async def test_a_sweep_continues_background_tasks_of_a_killed_process(
         with anyio.fail_after(60):
             await until(is_done)
         if leaves:
-            # Its agent reads of each once, when it next works.
+            # The thread gets the outcome of each once; the agent reads it when it next works.
             with anyio.fail_after(60):
-                await until(lambda: _has_messages(store, 3))
+                await until(lambda: _has_outcomes(runtime, 3))
     # Each looked once; of the killed ones the step in progress came again.
     assert sorted(worker.asked()) == sorted(
         ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
     )
 
 
-async def _has_messages(store: UserStore, number: int) -> bool:
-    return len(await store.inbox.pending("t")) == number
+async def _has_outcomes(runtime: Runtime, number: int) -> bool:
+    said = [message.text for message in await runtime.threads.messages("t")]
+    waiting = [item.body.decode() for item in await runtime.store_of().inbox.pending("t")]
+    return f"{said} {waiting}".count("Its outcome follows") == number
 
 
 @pytest.mark.backends("file", "postgres")

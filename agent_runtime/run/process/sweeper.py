@@ -20,7 +20,7 @@ from agent_runtime_storage import Run, Store, UserStore
 AgentFor: TypeAlias = Callable[[Run], Runnable[Any] | None]
 """Returns the agent or workflow that continues a run; None to leave the run to others."""
 ResumeRun: TypeAlias = Callable[[Run, Runnable[Any], str], Awaitable[RunResult[Any]]]
-StartTask: TypeAlias = Callable[[UserStore, Run, Runnable[Any]], bool]
+StartTask: TypeAlias = Callable[[UserStore, Run, Runnable[Any]], object]
 
 _log = logging.getLogger(__name__)
 

@@ -53,7 +53,7 @@ class TaskContinuation:
         self._host = host
         self._settings = settings
         self._resume = resume
-        self._continued: set[str] = set()
+        self._begun: dict[str, anyio.Event] = {}
 
     async def of_root(
         self, log: RunLog, tasks: Sequence[Run], agent: Runnable[Any], deps: Any
@@ -72,33 +72,24 @@ class TaskContinuation:
         again = {call.id for index, call in enumerate(calls) if index not in done}
         async with finish_on_error(log.store, log.lease):
             for run in tasks:
-                record, begun = delegation_record(run), anyio.Event()
-                if record is not None and record.call in again:
-                    continue
-                if self.start(log.store, run, agent, deps=deps, begun=begun):
-                    await begun.wait()
+                record = delegation_record(run)
+                if record is None or record.call not in again:
+                    await self.start(log.store, run, agent, deps=deps).wait()
 
     def start(
-        self,
-        store: UserStore,
-        run: Run,
-        agent: Runnable[Any],
-        *,
-        deps: Any = None,
-        begun: anyio.Event | None = None,
-    ) -> bool:
-        """Continue a task once it waits for nobody; return False if that is being done here.
+        self, store: UserStore, run: Run, agent: Runnable[Any], *, deps: Any = None
+    ) -> anyio.Event:
+        """Continue a task once it waits for nobody, unless that is being done here.
+
+        Returns an event that is set when it is at work, waits for a person, or cannot be continued.
 
         Args:
             agent: that delegated it.
-            begun: set when the task is at work, waits for a person, or cannot be continued.
         """
-        if run.id in self._continued:
-            return False
-        self._continued.add(run.id)
-        work = self._work(store, run, agent, deps, begun or anyio.Event())
-        self._host.background.start(work)
-        return True
+        if (begun := self._begun.get(run.id)) is None:
+            begun = self._begun[run.id] = anyio.Event()
+            self._host.background.start(self._work(store, run, agent, deps, begun))
+        return begun
 
     async def _work(
         self, store: UserStore, run: Run, agent: Runnable[Any], deps: Any, begun: anyio.Event
@@ -125,7 +116,7 @@ class TaskContinuation:
             _log.exception("Task %s was not continued.", run.id)
         finally:
             begun.set()
-            self._continued.discard(run.id)
+            del self._begun[run.id]
 
     async def _resume_once(
         self, store: UserStore, run: Run, agent: Runnable[Any], deps: Any, begun: anyio.Event
