@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -43,6 +42,7 @@ from agent_runtime.run.process.detached import starting
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
+from agent_runtime.run.process.task_continuation import TaskContinuation, tasks_left_by
 from agent_runtime.run.process.tracing import traced, traced_again
 from agent_runtime.run.queue.background_tasks import resuming_task
 from agent_runtime.run.queue.control import cancel_tree
@@ -65,8 +65,6 @@ from agent_runtime_storage.contract.records.log import Budget, Lease, Run
 
 if TYPE_CHECKING:
     from agent_runtime.models.retrieval.embedding import Embedder
-
-_log = logging.getLogger(__name__)
 
 
 class Runtime(RunControl):
@@ -95,6 +93,7 @@ class Runtime(RunControl):
         self._recall = recall
         self._memory_models = memory_models
         self.host = RunHost(settings, store, connect)
+        self.left = TaskContinuation(self.host, settings, self._resume)
         self._contents = ContentCache()
         self._closing = anyio.Lock()
 
@@ -135,13 +134,12 @@ class Runtime(RunControl):
             await load_vocabulary()
         store = await connect()
         # Another connection, because the store belongs to the event loop that may be blocked.
-        other = partial(connect, migrate=False)
-        runtime = cls(settings, store, model, recall, program, other, own)
+        runtime = cls(settings, store, model, recall, program, partial(connect, migrate=False), own)
         runtime.host.admission.check_loop()
         runtime.host.reindex()
         runtime.host.share_limits()
         if settings.sweep:
-            runtime.host.sweep_every(settings.sweep, runtime._continue, agents)
+            runtime.host.sweep_every(settings.sweep, runtime._continue, runtime.left.start, agents)
         try:
             yield runtime
         finally:
@@ -293,8 +291,8 @@ class Runtime(RunControl):
         listener = self.host.listener(on_event, store.user_id)
         # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
-        spec = RunSpec(program=self.program)
-        run = partial(self._run, store, agent, None, thread=thread, deps=deps, spec=spec)
+        parts, spec = (store, agent, None), RunSpec(program=self.program)
+        run = partial(self._run, *parts, thread=thread, deps=deps, spec=spec)
         return await self.host.admitted(listener, partial(run, on_event=listener))
 
     @property
@@ -412,10 +410,13 @@ class Runtime(RunControl):
         check_free(run, inherited=inherited)
         await check_answered(store, run)
         decided = await decisions.of(store, run)
+        tasks = await tasks_left_by(store, run)
+        kept = {*decisions.bound, *(task.id for task in tasks)}
         with leases.at_work(run.id), traced_again(run, agent.name, self.settings):
             taken = await take_over(
-                store, run, setup, agent.name, on_event, decided=decided, kept={*decisions.bound}
+                store, run, setup, agent.name, on_event, decided=decided, kept=kept
             )
+            await self.left.of_root(taken.log, tasks, agent, deps)
             state = self._state(
                 taken.log, setup, RunSpec.of(run), decisions,
                 task=taken.task, limit=taken.step_limit, seen=taken.seen,

@@ -96,7 +96,9 @@ async def status_of(store: UserStore, run: Run) -> TaskStatus:
     if asks_apart(run):
         closed = await closed_at(store, run.id)
         # Its process resumes it soon after the answer, and a worker one that is in the queue.
-        if is_placed(run) or closed is None or time.time() - closed < LEFT_SECONDS:
+        alone = run.owner is not None and leases.is_gone(run.owner)
+        recent = closed is not None and not alone and time.time() - closed < LEFT_SECONDS
+        if is_placed(run) or closed is None or recent:
             return "waiting"
     match run.status:
         case "succeeded" | "failed":
@@ -262,23 +264,13 @@ class _BackgroundRun:
             self.begun.set()
         else:
             await self._resume(run)
-        while (run := await self._answered()) is not None:
+        while (run := await until_answered(context.store, self.run_id)) is not None:
             await self._resume(run)
 
     async def _resume(self, run: Run) -> None:
         services = self.services
         agent = sub_agent_for(self.request.assignment, self.context, services.max_steps)
         await services.resume(run, agent, on_event=self._on_event)
-
-    async def _answered(self) -> Run | None:
-        """Wait until the run asks nothing more; None if it is over or another process has it."""
-        store, (seconds, most) = self.context.store, ANSWER_SECONDS
-        while asks_apart(run := await store.runs.get(self.run_id)):
-            if await closed_at(store, run.id) is not None:
-                return run
-            await anyio.sleep(seconds)
-            seconds = min(seconds * 1.2, most)
-        return None
 
     def _on_event(self, event: Event) -> None:
         if event.kind == "run-start" and not self.run_id:
@@ -296,6 +288,54 @@ class _BackgroundRun:
                 return
             # A run that begins on the thread holds the job while it looks at it.
             await anyio.sleep(0.1)
+
+
+# Tasks that wait, and those that nobody works on
+
+
+async def until_answered(store: UserStore, run_id: str) -> Run | None:
+    """Wait until a task asks nothing more; None if it is over or another process has it."""
+    seconds, most = ANSWER_SECONDS
+    while asks_apart(run := await store.runs.get(run_id)):
+        if await closed_at(store, run.id) is not None:
+            return run
+        await anyio.sleep(seconds)
+        seconds = min(seconds * 1.2, most)
+    return None
+
+
+async def until_left(store: UserStore, run_id: str) -> Run | None:
+    """Wait until a task asks nothing more and its process has not resumed it; None if it has."""
+    seconds, most = ANSWER_SECONDS
+    while asks_apart(run := await store.runs.get(run_id)):
+        if await is_left(store, run):
+            return run
+        await anyio.sleep(seconds)
+        seconds = min(seconds * 1.2, most)
+    return None
+
+
+async def is_left(store: UserStore, run: Run) -> bool:
+    """Return whether a run is a task that waits for nobody, and that nobody works on."""
+    return _may_continue(run) and await status_of(store, run) == "interrupted"
+
+
+async def left_tasks(store: UserStore, run_id: str) -> list[Run]:
+    """Return the tasks of a run that nobody works on, also those that wait for a person."""
+    return [
+        run
+        for run in await store.runs.list(parent_run_id=run_id, status=ACTIVE, limit=1000)
+        if _may_continue(run) and await status_of(store, run) in ("interrupted", "waiting")
+    ]
+
+
+def _may_continue(run: Run) -> bool:
+    record = delegation_record(run)
+    # A worker continues one in the queue, and a person a paused one.  Older versions did not store
+    # of what its agent was built.
+    built = record is not None and record.background and record.built is not None
+    stopped = run.status in ACTIVE and run.stop_reason != "paused" and not run.cancel_requested
+    return built and stopped and not is_placed(run)
 
 
 # Messages that are owed
@@ -356,13 +396,20 @@ async def _deliver_owed(context: ToolContext) -> bool:
     return True
 
 
-async def deliver_results(store: UserStore, thread_id: str, max_bytes: int) -> None:
-    """Send the messages owed for a thread's tasks that have ended.  Raises `StoreError`."""
+async def deliver_results(
+    store: UserStore, thread_id: str, max_bytes: int, *, only: str = ""
+) -> None:
+    """Send the messages owed for a thread's tasks that have ended.  Raises `StoreError`.
+
+    Args:
+        only: the run of the only task whose messages to send.
+    """
     alive: list[Job] = []
     while (
         job := await store.jobs.claim(JOB, seconds=CLAIM_SECONDS, thread_id=thread_id)
     ) is not None:
-        if not await _deliver(store, job, max_bytes):
+        other = only and job.key.partition("/")[0] != only
+        if other or not await _deliver(store, job, max_bytes):
             # Held until the end: given back at once, the loop would claim it again and never end.
             alive.append(job)
     for job in alive:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent_runtime.concurrency import run_shielded
+from agent_runtime.delegation.background import is_left
 from agent_runtime.errors import Conflict, CorruptThread, LeaseLost, NotFound
 from agent_runtime.human.waiting import AWAITING_CHILDREN, questions_of
 from agent_runtime.log import leases
@@ -43,11 +44,14 @@ class Sweep:
             a thread's memory.
         resumable: suspended runs that `resume` can continue at once, the oldest first, whoever
             suspended them; paused runs are left out.
+        tasks: background tasks that wait for nobody and that nobody works on, the oldest first;
+            `resume` continues each with the agent that delegated it.
     """
 
     interrupted: tuple[Run, ...]
     ended: tuple[Run, ...]
     resumable: tuple[Run, ...]
+    tasks: tuple[Run, ...] = ()
 
 
 async def sweep(store: UserStore) -> Sweep:
@@ -77,14 +81,14 @@ async def sweep(store: UserStore) -> Sweep:
                 continue
             except CorruptThread as error:
                 _log.warning("Run %s was not swept: %s", run.id, error.message)
-    return Sweep(tuple(interrupted), tuple(ended), await _resumable(store))
+    return Sweep(tuple(interrupted), tuple(ended), *await _resumable(store))
 
 
 async def continuation_of(store: UserStore, run: Run) -> ContinuationWay | None:
     """Return how a run that nobody works on can continue; None if it is running or over.
 
     By `resume`; after an `answer` to a question of its own or of a run below it; with its `root`;
-    or, for a background `task`, when its agent delegates it again.
+    or, for a background `task`, by a resume with the agent that delegated it.
     """
     if run.status not in ACTIVE or not leases.is_dead(run) or RunSpec.of(run).upkeep:
         return None
@@ -128,11 +132,18 @@ async def _detail(store: UserStore, run: Run) -> str:
     return f"{detail} Interrupted, with an unverified effect: {', '.join(tools[:_NAMED])}{more}."
 
 
-async def _resumable(store: UserStore) -> tuple[Run, ...]:
-    newest_first = [
-        run
-        for run in await store.runs.list(status=["suspended"], limit=MOST)
-        if run.stop_reason not in ("paused", AWAITING_CHILDREN)
-        and await continuation_of(store, run) == "resume"
-    ]
-    return tuple(reversed(newest_first))
+async def _resumable(store: UserStore) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """Return the suspended runs that can be continued by themselves, and the tasks among them."""
+    resumable: list[Run] = []
+    tasks: list[Run] = []
+    for run in reversed(await store.runs.list(status=["suspended"], limit=MOST)):
+        if run.stop_reason in ("paused", AWAITING_CHILDREN):
+            continue
+        match await continuation_of(store, run):
+            case "resume":
+                resumable.append(run)
+            case "task" if await is_left(store, run):
+                tasks.append(run)
+            case _:
+                continue
+    return tuple(resumable), tuple(tasks)

@@ -62,14 +62,21 @@ class Worker:
         path: a file with one line per model call of a sub-agent.
         waits: the parts whose second step waits forever; `parent` for its own.
         background: whether the parent waits for messages instead of for its calls.
+        leaves: whether it does not wait for what it left in the background.
     """
 
     def __init__(
-        self, path: Path, waits: frozenset[str] = frozenset(), *, background: bool = False
+        self,
+        path: Path,
+        waits: frozenset[str] = frozenset(),
+        *,
+        background: bool = False,
+        leaves: bool = False,
     ) -> None:
         self.path = path
         self.waits = waits
-        self.background = background
+        self.background = background or leaves
+        self.leaves = leaves
 
     def agent(self) -> Agent:
         """Return the agent that delegates all parts at once."""
@@ -98,7 +105,7 @@ class Worker:
         if "parent" in self.waits:
             tell("waiting")
             await anyio.sleep_forever()
-        if not self.background:
+        if not self.background or self.leaves:
             return say("Done.")
         last = request.messages[-1].text
         if again := re.findall(r"task '(\w+)' \(run \S+\) was interrupted", last):
@@ -136,28 +143,31 @@ class Elsewhere:
                 missing.remove(line["kind"])
 
 
-async def main(database_url: str, path: str, waits: str, background: str) -> None:
-    """Run the agent."""
+async def main(database_url: str, path: str, waits: str, how: str) -> None:
+    """Run the agent; it stays until it is killed."""
 
     def tell_event(event: Event) -> None:
         tell(event.kind)
 
-    worker = Worker(Path(path), frozenset(waits.split(",")), background=background == "yes")
+    modes = {"background": how == "background", "leaves": how == "leaves"}
+    worker = Worker(Path(path), frozenset(waits.split(",")), **modes)
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         await runtime.run(worker.agent(), "Read all.", thread="t", on_event=tell_event)
+        if worker.leaves:
+            tell("left")
+            await anyio.sleep_forever()
 
 
 @asynccontextmanager
 async def elsewhere(
-    database_url: str, path: Path, *waits: str, background: bool = False
+    database_url: str, path: Path, *waits: str, background: bool = False, leaves: bool = False
 ) -> AsyncGenerator[Elsewhere]:
     """Start the run in another process; it is killed at the end if it still runs."""
-    how = "yes" if background else "no"
+    how = "leaves" if leaves else "background" if background else ""
     arguments = (database_url, str(path), ",".join(waits), how)
     async with program("tests.delegation.elsewhere", *arguments) as other:
         yield Elsewhere(other)
 
 
 if __name__ == "__main__":
-    _, database_url, path, waits, background = sys.argv
-    anyio.run(main, database_url, path, waits, background)
+    anyio.run(main, *sys.argv[1:])

@@ -5,13 +5,16 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
+import anyio
 import orjson
 import pytest
 
 from agent_runtime import Runtime, Settings
 from agent_runtime.delegation.background import tasks_of
 from agent_runtime.messages import decode_result
+from agent_runtime_storage import UserStore
 from tests.delegation.elsewhere import PARTS, Worker, elsewhere
+from tests.delegation.test_background import until
 from tests.services.backends import FILE_THEN_POSTGRES
 
 
@@ -86,3 +89,74 @@ async def test_killed_background_tasks_are_reported_and_resumed(
     assert sorted(worker.asked()) == sorted(
         ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
     )
+
+
+@pytest.mark.backends("file", "postgres")
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_sweep_continues_background_tasks_of_a_killed_process(
+    database_url: str, tmp_path: Path, leaves: bool
+) -> None:
+    """Whether the run that delegated them is over, or was killed too."""
+    path = tmp_path / "asked"
+    waits = ("two", "three") if leaves else ("parent", "two", "three")
+    async with elsewhere(database_url, path, *waits, background=True, leaves=leaves) as other:
+        await other.until(*["waiting"] * len(waits), *["left"] * leaves)
+        await other.kill()
+
+    worker = Worker(path, background=True, leaves=leaves)
+    settings = Settings(database_url=database_url, sweep=0.1)
+    async with Runtime.open(settings, agents=lambda _: worker.agent()) as runtime:
+        store = runtime.store.of("local")
+
+        async def is_done() -> bool:
+            runs = await store.runs.list()
+            return len(runs) == 4 and {run.status for run in runs} == {"succeeded"}
+
+        with anyio.fail_after(60):
+            await until(is_done)
+        if leaves:
+            # The thread gets the outcome of each once; the agent reads it when it next works.
+            with anyio.fail_after(60):
+                await until(lambda: _has_outcomes(runtime, 3))
+    # Each looked once; of the killed ones the step in progress came again.
+    assert sorted(worker.asked()) == sorted(
+        ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
+    )
+
+
+async def _has_outcomes(runtime: Runtime, number: int) -> bool:
+    said = [message.text for message in await runtime.threads.messages("t")]
+    waiting = [item.body.decode() for item in await runtime.store_of().inbox.pending("t")]
+    return f"{said} {waiting}".count("Its outcome follows") == number
+
+
+@pytest.mark.backends("file", "postgres")
+async def test_a_resumed_root_takes_its_background_tasks_along(
+    database_url: str, tmp_path: Path
+) -> None:
+    """Whatever its model makes of them: here it does nothing more."""
+    path = tmp_path / "asked"
+    async with elsewhere(database_url, path, "parent", "two", "three", background=True) as other:
+        await other.until("waiting", "waiting", "waiting")
+        await other.kill()
+
+    worker = Worker(path, leaves=True)
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        store = runtime.store.of("local")
+        [parent] = await store.runs.list(thread_id="t")
+        result = await runtime.resume(parent.id, worker.agent())
+        assert result.output == "Done."
+        with anyio.fail_after(60):
+            await until(lambda: _all_succeeded(store, parent.id))
+        said = [message.text for message in await runtime.threads.messages("t")]
+        waiting = [item.body.decode() for item in await store.inbox.pending("t")]
+        # None was reported as interrupted, and the outcome of each comes once.
+        assert "was interrupted" not in f"{said} {waiting}"
+    assert sorted(worker.asked()) == sorted(
+        ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
+    )
+
+
+async def _all_succeeded(store: UserStore, parent: str) -> bool:
+    runs = await store.runs.list(parent_run_id=parent)
+    return [run.status for run in runs] == ["succeeded"] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,9 +78,10 @@ def sweep(ctx: click.Context, resuming: bool, as_json: bool) -> None:
     from agent_runtime_config import load_settings
 
     settings = load_settings()
-    swept, ways = with_runtime(_sweep, settings)
+    swept, ways, begun = with_runtime(_sweep, settings)
+    left = (*swept.resumable, *swept.tasks)
     done = {run.id: run for run in (*swept.interrupted, *swept.ended)}
-    for run in (done | {run.id: run for run in swept.resumable}).values():
+    for run in (done | {run.id: run for run in left}).values():
         if as_json:
             write_json({**_run_json(run, ways[run.id]), "swept": run.id in done})
         else:
@@ -87,10 +89,10 @@ def sweep(ctx: click.Context, resuming: bool, as_json: bool) -> None:
             write_row(
                 f"{short_id(run.id)}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}"
             )
-    if not done and not swept.resumable and not as_json:
+    if not done and not left and not as_json:
         say("No stopped run can be resumed.")
     if resuming:
-        ctx.exit(_resume_all(settings, swept.resumable, as_json=as_json))
+        ctx.exit(_resume_all(settings, left, begun, as_json=as_json))
 
 
 @runs.command()
@@ -164,30 +166,44 @@ async def _tree(runtime: Runtime, run: str) -> tuple[TreeRun, dict[str, Continua
     }
 
 
-async def _sweep(runtime: Runtime) -> tuple[Sweep, dict[str, ContinuationWay | None]]:
+async def _sweep(
+    runtime: Runtime,
+) -> tuple[Sweep, dict[str, ContinuationWay | None], dict[str, Run]]:
+    """Sweep; return also how each run continues, and whose agent continues it."""
+    from agent_runtime.run.queue.background_tasks import agent_run_of
     from agent_runtime.run.sweep import continuation_of
 
     store = user_store(runtime)
     swept = await runtime.sweep()
-    found = (*swept.interrupted, *swept.ended, *swept.resumable)
-    return swept, {run.id: await continuation_of(store, run) for run in found}
+    left = (*swept.resumable, *swept.tasks)
+    found = (*swept.interrupted, *swept.ended, *left)
+    ways = {run.id: await continuation_of(store, run) for run in found}
+    return swept, ways, {run.id: await agent_run_of(store, run) for run in left}
 
 
-def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> int:
+def _resume_all(
+    settings: Settings, found: Sequence[Run], begun: Mapping[str, Run], *, as_json: bool
+) -> int:
     """Resume runs, one after the other, and return the first exit code of a failure.
 
     Ctrl-C ends the active run and skips the others.
+
+    Args:
+        begun: the run whose agent continues each: itself, or that which delegated it as a task.
     """
     code = exits.SUCCESS
     for run in found:
-        if not is_of_command(run):
+        if not is_of_command(begun[run.id]):
             say(
                 f"Run {run.id} was not started from the command line: "
                 "resume it in the program that started it."
             )
             continue
+        if with_runtime(partial(_is_done, run=run.id), settings):
+            # A task that the resumed run above it has continued.
+            continue
         say(f"Resuming run {run.id}.")
-        spec = respecified(run, RunOptions(), settings)
+        spec = respecified(begun[run.id], RunOptions(), settings)
         agent = build_agent(spec)
         outcome = session.follow(
             RunOptions().limited(settings, spec),
@@ -201,6 +217,10 @@ def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> i
         if outcome.interrupted:
             break
     return code
+
+
+async def _is_done(runtime: Runtime, run: str) -> bool:
+    return (await user_store(runtime).runs.get(run)).status != "suspended"
 
 
 def _shown(run: Run, way: ContinuationWay | None) -> str:

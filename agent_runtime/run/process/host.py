@@ -19,7 +19,7 @@ from agent_runtime.run.process.admission import Admission
 from agent_runtime.run.process.health import Health
 from agent_runtime.run.process.listener import EventListener, OnEvent, Watcher
 from agent_runtime.run.process.reindexer import reindex_outdated
-from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, Sweeper
+from agent_runtime.run.process.sweeper import AgentFor, ResumeRun, StartTask, Sweeper
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import END_SECONDS
 from agent_runtime.tools.mcp.pool import McpConnections
@@ -66,9 +66,13 @@ class RunHost:
         """Return the listener of a user's run, for its caller and for who watches all runs."""
         return EventListener(on_event, [watch(user) for watch in self.watchers])
 
-    def sweep_every(self, seconds: float, resume: ResumeRun, agent_for: AgentFor | None) -> None:
+    def sweep_every(
+        self, seconds: float, resume: ResumeRun, start_task: StartTask, agent_for: AgentFor | None
+    ) -> None:
         """Sweep now and from time to time, until the host is drained."""
-        sweeper = Sweeper(self._store, resume, agent_for, self.background, self._attended)
+        sweeper = Sweeper(
+            self._store, resume, start_task, agent_for, self.background, self._attended
+        )
         self._sweeping = asyncio.create_task(sweeper.work(seconds))
 
     @contextmanager

@@ -12,13 +12,15 @@ import anyio
 from agent_runtime.agent import Runnable
 from agent_runtime.concurrency import DetachedTasks
 from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound
+from agent_runtime.run.queue.background_tasks import agent_run_of
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import sweep
-from agent_runtime_storage import Run, Store
+from agent_runtime_storage import Run, Store, UserStore
 
 AgentFor: TypeAlias = Callable[[Run], Runnable[Any] | None]
 """Returns the agent or workflow that continues a run; None to leave the run to others."""
 ResumeRun: TypeAlias = Callable[[Run, Runnable[Any], str], Awaitable[RunResult[Any]]]
+StartTask: TypeAlias = Callable[[UserStore, Run, Runnable[Any]], object]
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ class Sweeper:
 
     Args:
         resume: continues a run of an owner.
+        start_task: continues a background task by itself, unless that is being done.
         agent_for: None continues nothing: dead runs are only suspended.
         tasks: where the continued runs work.
         attended: runs that callers in this process resume themselves.
@@ -48,12 +51,14 @@ class Sweeper:
         self,
         store: Store,
         resume: ResumeRun,
+        start_task: StartTask,
         agent_for: AgentFor | None,
         tasks: DetachedTasks,
         attended: Container[str] = (),
     ) -> None:
         self._store = store
         self._resume = resume
+        self._start_task = start_task
         self._agent_for = agent_for
         self._tasks = tasks
         self._attended = attended
@@ -70,7 +75,8 @@ class Sweeper:
             await anyio.sleep(seconds)
 
     async def _sweep(self, owner: str) -> None:
-        found, agent_for = await sweep(self._store.of(owner)), self._agent_for
+        store, agent_for = self._store.of(owner), self._agent_for
+        found = await sweep(store)
         if agent_for is None:
             return
         for run in found.resumable:
@@ -80,6 +86,13 @@ class Sweeper:
                 if (agent := agent_for(run)) is not None:
                     self._resuming.add(run.id)
                     self._tasks.start(self._continue(run, agent, owner))
+
+        for run in found.tasks:
+            with _logged(f"No agent was found for task {run.id}"):
+                agent = agent_for(await agent_run_of(store, run))
+                # A root that is continued as well takes its tasks along.
+                if agent is not None and run.parent_run_id not in self._resuming:
+                    self._start_task(store, run, agent)
 
     async def _continue(self, run: Run, agent: Runnable[Any], owner: str) -> None:
         try:

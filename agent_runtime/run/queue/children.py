@@ -94,6 +94,7 @@ async def deliver_end(store: UserStore, run_id: str, max_bytes: int) -> None:
         if record is None or not record.background or run.status in ACTIVE:
             return
         parent = await store.runs.get(run.parent_run_id or "")
-        await deliver_results(store, parent.thread_id, max_bytes)
+        # Of others nothing: one whose process died may be about to be continued.
+        await deliver_results(store, parent.thread_id, max_bytes, only=run_id)
     except AgentRuntimeError as error:
         _log.warning("The message of task %s will be sent later: %s", run_id, type(error).__name__)

@@ -184,7 +184,12 @@ async def set_budget(request: Request, run_id: str, body: BudgetChange) -> RunOu
 async def sweep_runs(request: Request) -> Swept:
     """Suspend runs whose process is dead, so that they can be resumed."""
     found = await runtime_of(request).sweep(user=user_of(request))
-    parts = {"interrupted": found.interrupted, "ended": found.ended, "resumable": found.resumable}
+    parts = {
+        "interrupted": found.interrupted,
+        "ended": found.ended,
+        "resumable": found.resumable,
+        "tasks": found.tasks,
+    }
     return Swept(**{name: [run.id for run in runs] for name, runs in parts.items()})
 
 

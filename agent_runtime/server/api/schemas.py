@@ -440,3 +440,4 @@ class Swept(Output):
     interrupted: list[str]
     ended: list[str]
     resumable: list[str]
+    tasks: list[str]

@@ -175,7 +175,9 @@ class _Tasks:
                 if isinstance(part, parts.Suspended | parts.Over):
                     break
                 if news := parts.news_of(part):
-                    said = _said(turn, [pb.Part(text=news)])
+                    shown = [part.question] if isinstance(part, parts.Asked) else []
+                    found = _shown(shown) if shown else [pb.Part(text=news)]
+                    said = _said(turn, found)
                     status = pb.TaskStatus(state=pb.TASK_STATE_WORKING, message=said)
                     yield _status_update(turn, status)
         task = await self._task(turn.run_id)
@@ -191,11 +193,14 @@ class _Tasks:
         run = await self._run(message.task_id)
         if message.context_id and message.context_id != run.thread_id:
             raise errors.InvalidParamsError("The task belongs to another context.")
-        asked = await self._turns.waits_for(run.id)
         # Of a task at work, whose sub-agent asks, a client may not have seen the question: only an
         # answer that names it is one.
-        if asked and (run.status == "suspended" or _names_answers(message)):
-            return await self._turns.answer(run.thread_id, _answers(message, asked))
+        if _named_in(message) is not None or (
+            run.status == "suspended" and await self._turns.waits_for(run.id)
+        ):
+            turn = await self._turns.answer(run.thread_id, await self._answers(message, run))
+            # A sub-agent's or background task's own run may be named as a task.
+            return turn if turn.run_id == run.id else (await self._turns.now(run.id))[1]
         if run.status not in ("queued", "running"):
             raise errors.UnsupportedOperationError(
                 f"The task is {run.status} and takes no message. Send it with the context's id "
@@ -205,6 +210,38 @@ class _Tasks:
         text = _message_of(message).text
         await self._turns.runtime.steer(run.id, text, user=self._turns.user)
         return turn
+
+    async def _answers(self, message: pb.Message, run: Run) -> dict[str, object]:
+        """Return the answers of a message by question; an unclear one is refused later.
+
+        Without a name an answer counts only for a text, and only if the task never asked anything
+        else: an answer that comes late must not decide what its sender has not seen.
+        """
+        ever = await self._turns.runtime.questions(
+            run_id=run.id, status=None, user=self._turns.user
+        )
+        if (named := _named_in(message)) is not None:
+            answers, digests = named
+            for one in ever:
+                if digests.get(one.id, one.digest) != one.digest:
+                    raise errors.InvalidParamsError(
+                        f"Question {one.id} was shown otherwise: look at the task again."
+                    )
+            return answers
+        texts = [part.text for part in message.parts if part.WhichOneof("content") == "text"]
+        if len(texts) == len(message.parts) == 1:
+            code, _, said = texts[0].strip().partition(" ")
+            for one in ever:
+                if code == _code(one):
+                    return {one.id: said.strip()}
+            if len(ever) == 1 and ever[0].kind == "text":
+                return {ever[0].id: texts[0]}
+        names = ", ".join(one.id for one in ever if one.status == "open")
+        raise errors.InvalidParamsError(
+            "The message does not name the question that it answers. Send one part of data: "
+            f'{{"answers": {{ID: ANSWER}}}}, with these ids: {names}; or a text that begins with '
+            "the question's code."
+        )
 
     async def _cancel(self, run_id: str) -> None:
         run, turn = await self._turns.now(run_id)
@@ -235,10 +272,9 @@ class _Tasks:
         turn = Turn(self._turns.user, run.thread_id, run.id, 0)
         if asked:
             status.state = pb.TASK_STATE_INPUT_REQUIRED
-            questions = {"questions": [described(one) for one in asked]}
-            texts = [one.text or f"Allow the call of {one.tool}?" for one in asked]
-            found = [*(pb.Part(text=text) for text in texts), _data_part(questions)]
-            status.message.CopyFrom(_said(turn, found))
+        # Also what the task does not wait for: sub-agents while others work, and background tasks.
+        if shown := await self._turns.asked(run):
+            status.message.CopyFrom(_said(turn, _shown(shown)))
         elif run.detail:
             status.message.CopyFrom(_said(turn, [pb.Part(text=run.detail)]))
         task = pb.Task(id=run.id, context_id=run.thread_id, status=status)
@@ -296,32 +332,21 @@ def _message_of(message: pb.Message) -> Message:
     return Message("\n\n".join(texts), tuple(files))
 
 
-def _answers(message: pb.Message, asked: Sequence[Question]) -> dict[str, object]:
-    """Return the answers of a message by question; an unclear one is refused later."""
-    values: list[object] = []
+def _named_in(message: pb.Message) -> tuple[dict[str, object], dict[str, Any]] | None:
+    """Return the answers that a message gives by question, and the digests that it names."""
     for part in message.parts:
-        text = part.WhichOneof("content") == "text"
-        value: object = part.text if text else _value(part)
-        if (answers := _named(value)) is not None:
-            return answers
-        values.append(value)
-    if len(asked) != 1 or len(values) != 1:
-        names = ", ".join(one.id for one in asked)
-        raise errors.InvalidParamsError(
-            f"The task asks {len(asked)} questions, and the message answers none by name. Send one "
-            f'part of data: {{"answers": {{ID: ANSWER}}}}, with these ids: {names}.'
-        )
-    return {asked[0].id: values[0]}
+        if (named := _named(_value(part))) is not None:
+            return named
+    return None
 
 
-def _names_answers(message: pb.Message) -> bool:
-    return any(_named(_value(part)) is not None for part in message.parts)
-
-
-def _named(value: object) -> dict[str, object] | None:
+def _named(value: object) -> tuple[dict[str, object], dict[str, Any]] | None:
     given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    answers: Any = given.get("answers")
-    return cast("dict[str, object]", answers) if isinstance(answers, dict) else None
+    answers, digests = given.get("answers"), given.get("digests")
+    if not isinstance(answers, dict):
+        return None
+    shown = cast("dict[str, Any]", digests) if isinstance(digests, dict) else {}
+    return cast("dict[str, object]", answers), shown
 
 
 def _value(part: pb.Part) -> object:
@@ -329,6 +354,20 @@ def _value(part: pb.Part) -> object:
 
 
 # What they get
+
+
+def _code(question: Question) -> str:
+    """Return what a plain text begins with that answers a question as it was shown."""
+    return f"#{question.digest[:8]}"
+
+
+def _shown(asked: Sequence[Question]) -> list[pb.Part]:
+    texts = [
+        f"{one.text or f'Allow the call of {one.tool}?'} To answer by text, begin with {_code(one)}"
+        for one in asked
+    ]
+    questions = {"questions": [described(one) for one in asked]}
+    return [*(pb.Part(text=text) for text in texts), _data_part(questions)]
 
 
 def _said(turn: Turn, found: Sequence[pb.Part]) -> pb.Message:

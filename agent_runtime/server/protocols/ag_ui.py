@@ -7,6 +7,7 @@ start, so a client that lost its connection posts its request again.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -116,7 +117,9 @@ class AgUiStream:
     def __init__(self, given: types.RunAgentInput) -> None:
         self._given = given
         self._open: set[tuple[str, bool]] = set()
-        self._children: dict[str, None] = {}
+        self._children: dict[str, str] = {}
+        self._begun: Counter[str] = Counter()
+        self._asked: set[str] = set()
         self._planned = False
 
     def of(self, part: Part) -> Iterator[agui.BaseEvent]:
@@ -158,6 +161,8 @@ class AgUiStream:
                 yield self._plan(plan.to_json())
             case parts.ChildBegun() | parts.ChildEnded():
                 yield from self._child(part)
+            case parts.Asked(question):
+                yield from self._question(question)
             case parts.Other(event):
                 yield agui.CustomEvent(name=event.kind, value=dict(event.data))
             case parts.Suspended() | parts.Over():
@@ -200,26 +205,38 @@ class AgUiStream:
 
     def _child(self, part: parts.ChildBegun | parts.ChildEnded) -> Iterator[agui.BaseEvent]:
         if isinstance(part, parts.ChildBegun):
-            self._children[part.run_id] = None
+            self._begun[part.run_id] += 1
+            # The protocol's ids are of one invocation; a sub-agent that asked is resumed.
+            again = self._begun[part.run_id]
+            name = part.run_id if again == 1 else f"{part.run_id}-{again}"
+            self._children[part.run_id] = name
             yield agui.SubagentStartedEvent(
-                subagent_run_id=part.run_id,
+                subagent_run_id=name,
                 name=part.name,
                 description=part.task_key or None,
-                parent_subagent_run_id=part.parent or None,
+                parent_subagent_run_id=self._children.get(part.parent, part.parent) or None,
                 parent_tool_call_id=part.call_id or None,
             )
         elif part.run_id in self._children:
-            del self._children[part.run_id]
+            name = self._children.pop(part.run_id)
             if part.status in ("failed", "cancelled"):
-                yield agui.SubagentErrorEvent(
-                    subagent_run_id=part.run_id, message=part.detail or part.status
-                )
+                message = part.detail or part.status
+                yield agui.SubagentErrorEvent(subagent_run_id=name, message=message)
             else:
-                yield _finished(part.run_id, suspended=part.status == "suspended")
+                yield _finished(name, suspended=part.status == "suspended")
+
+    def _question(self, question: Question) -> Iterator[agui.BaseEvent]:
+        """Show a question for which the run does not end; `resume` answers it all the same."""
+        if question.id not in self._asked:
+            self._asked.add(question.id)
+            value = _interrupt(question).model_dump(mode="json", by_alias=True, exclude_none=True)
+            yield agui.CustomEvent(name="question", value=value)
 
     def _end(self, part: parts.Suspended | parts.Over) -> Iterator[agui.BaseEvent]:
+        for question in part.apart:
+            yield from self._question(question)
         # Clients expect an end for each that began; these go on in another request.
-        for child in self._children:
+        for child in self._children.values():
             yield _finished(child, suspended=True)
         outcome: agui.RunFinishedOutcome | None = None
         match part:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import orjson
@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agent_runtime.human.questions import Question
 from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.parts import Part
@@ -33,6 +34,9 @@ from agent_runtime_storage.contract.records.usage import UsageTotal
 
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 DONE = b"data: [DONE]\n\n"
+ASK_USER = "ask_user"
+_CALLS = ("approval", "text", "single", "multiple")
+"""The kinds of questions that a call asks, and its result answers."""
 _FINISH = {"completed": "stop", "length": "length", "content_filter": "content-filter"}
 
 
@@ -44,14 +48,16 @@ def ai_sdk_routes(turns: Turns) -> list[Route]:
             body = await read_json(request, _checked)
             mine = turns.of(request, streaming=True)
             turn = await _turn(mine, request.path_params["agent"], body)
+            settled = await _settled(mine, turn, _answers(body["messages"][-1]))
         except Exception as error:
             return problem(error)
-        return _streamed(mine, turn)
+        return _streamed(mine, turn, settled)
 
     async def resume(request: Request) -> Response:
         try:
             mine = turns.of(request, streaming=True)
-            turn = await mine.active(request.path_params["chat"])
+            chat = request.path_params["chat"]
+            turn = await mine.active(chat) or await mine.asking(chat)
         except Exception as error:
             return problem(error)
         # What `useChat` expects when there is no stream to resume.
@@ -63,9 +69,9 @@ def ai_sdk_routes(turns: Turns) -> list[Route]:
     ]
 
 
-def _streamed(turns: UserTurns, turn: Turn) -> Response:
+def _streamed(turns: UserTurns, turn: Turn, settled: Sequence[Question] = ()) -> Response:
     async def produce(write: Write) -> None:
-        stream = UiMessageStream(turn)
+        stream = UiMessageStream(turn, settled)
         try:
             async with turns.parts(turn) as given:
                 async for part in given:
@@ -126,6 +132,12 @@ async def _turn(turns: UserTurns, agent: str, body: dict[str, Any]) -> Turn:
     return await turns.begin(agent, _message(last), thread, request=request, replaces=replaces)
 
 
+async def _settled(turns: UserTurns, turn: Turn, answers: Mapping[str, object]) -> list[Question]:
+    """Return the approvals that a request decided, of calls that are not in the turn's thread."""
+    found = [await turns.question(key) for key, given in answers.items() if isinstance(given, dict)]
+    return [one for one in found if one.thread_id != turn.thread_id and one.kind == "approval"]
+
+
 def _message(message: dict[str, Any]) -> Message:
     texts: list[str] = []
     files: list[str] = []
@@ -165,17 +177,26 @@ def _answers(message: dict[str, Any]) -> dict[str, object]:
 
 def _is_question(part: dict[str, Any]) -> bool:
     name = part.get("toolName") or str(part.get("type", "")).removeprefix("tool-")
-    return name == "ask_user" and isinstance(part.get("toolCallId"), str)
+    return name == ASK_USER and isinstance(part.get("toolCallId"), str)
 
 
 # What it gets
 
 
 class UiMessageStream:
-    """Writes the parts of a turn as chunks of a UI message."""
+    """Writes the parts of a turn as chunks of a UI message.
 
-    def __init__(self, turn: Turn) -> None:
+    A question of a run below, whose call is in no message, is shown as a call of its own, so that
+    clients ask and answer as they do for the turn's own.
+
+    Args:
+        settled: questions of runs below that were decided before the turn.
+    """
+
+    def __init__(self, turn: Turn, settled: Sequence[Question] = ()) -> None:
         self._turn = turn
+        self._settled = settled
+        self._asked: set[str] = set()
         self._open: set[str] = set()
         self._begun = False
 
@@ -217,6 +238,8 @@ class UiMessageStream:
             case parts.ChildEnded(run_id, status, detail):
                 ended = {"runId": run_id, "status": status, "detail": detail}
                 yield _data("sub-agent", ended, run_id)
+            case parts.Asked(question):
+                yield from self._question(question)
             case parts.Other(event):
                 happened = {"kind": event.kind, **event.data}
                 yield _data("event", happened, "") | {"transient": True}
@@ -230,19 +253,32 @@ class UiMessageStream:
             # An answer's request continues the message that the client has: it keeps its id.
             own = {} if resumed else {"messageId": run_id}
             yield {"type": "start", **own, "messageMetadata": metadata}
+            for one in self._settled:
+                yield _shown(one)
+                said = "allowed" if one.answer.get("allow") else "not allowed"
+                output = {"output": f"The call is {said}.", "dynamic": True}
+                yield {"type": "tool-output-available", "toolCallId": one.id, **output}
+
+    def _question(self, question: Question) -> Iterator[dict[str, Any]]:
+        if question.id in self._asked:
+            # Shown again, it would undo what the person has answered meanwhile.
+            return
+        self._asked.add(question.id)
+        yield _data("question", described(question), question.id)
+        call = question.call_id
+        if question.thread_id != self._turn.thread_id and question.kind in _CALLS:
+            call = question.id
+            yield _shown(question)
+        if question.kind == "approval":
+            yield {"type": "tool-approval-request", "approvalId": question.id, "toolCallId": call}
 
     def _end(self, part: parts.Suspended | parts.Over) -> Iterator[dict[str, Any]]:
+        for question in part.apart:
+            yield from self._question(question)
         reason = "other"
         if isinstance(part, parts.Suspended):
             for question in part.questions:
-                yield _data("question", described(question), question.id)
-                own = question.thread_id == self._turn.thread_id
-                if question.kind == "approval" and own:
-                    yield {
-                        "type": "tool-approval-request",
-                        "approvalId": question.id,
-                        "toolCallId": question.call_id,
-                    }
+                yield from self._question(question)
             reason = "tool-calls" if part.questions else reason
         elif part.status == "cancelled":
             yield {"type": "abort", "reason": part.detail or "The run was cancelled."}
@@ -255,6 +291,19 @@ class UiMessageStream:
             reason = _FINISH.get(part.stop_reason, "other")
         metadata = {"stopReason": part.stop_reason, "usage": _usage(part.usage)}
         yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
+
+
+def _shown(question: Question) -> dict[str, Any]:
+    """Return the chunk of a call that stands for a question of a run below."""
+    asks = {"question": question.text, "kind": question.kind, "choices": list(question.choices)}
+    approval = question.kind == "approval"
+    return {
+        "type": "tool-input-available",
+        "toolCallId": question.id,
+        "toolName": question.tool if approval else ASK_USER,
+        "input": dict(question.arguments) if approval else asks,
+        "dynamic": True,
+    }
 
 
 def _output(part: parts.Returned) -> dict[str, Any]:

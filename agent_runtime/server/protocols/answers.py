@@ -56,6 +56,7 @@ def described(question: Question) -> dict[str, Any]:
     """Return a question as JSON, with the schema of its answers."""
     return {
         "id": question.id,
+        "digest": question.digest,
         "kind": question.kind,
         "text": question.text,
         "choices": list(question.choices),

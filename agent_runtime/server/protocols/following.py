@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from typing import TypeAlias
 
 import anyio
 
@@ -18,14 +19,26 @@ WAITING = 4096
 """How many events may wait for a slow client; further live ones are left out."""
 
 
+Extra: TypeAlias = Callable[[Callable[[Event], None]], Awaitable[None]]
+"""Tells of further live events until it is cancelled."""
+
+
 @asynccontextmanager
 async def following(
-    runtime: Runtime, live: LiveEvents, user: str, thread: str, after: int
+    runtime: Runtime,
+    live: LiveEvents,
+    user: str,
+    thread: str,
+    after: int,
+    extra: Extra | None = None,
 ) -> AsyncGenerator[AsyncIterator[Event]]:
     """Give the events of a thread after a cursor, without end.
 
     Those of the log come each once and in order.  Where a client is too slow for the live ones, it
     gets the answer whole when it is recorded.
+
+    Args:
+        extra: tells of events that neither the log of the thread nor its live events have.
 
     Raises (from the iterator):
         NotFound, Conflict: as for `Threads.follow`.
@@ -57,6 +70,8 @@ async def following(
     with send, receive, live.following((user, thread), put):
         async with single_error(), anyio.create_task_group() as group:
             group.start_soon(read_log)
+            if extra is not None:
+                group.start_soon(extra, lambda event: put(LiveEvent(after, event)))
             async with aclosing(merged()) as events:
                 yield events
             group.cancel_scope.cancel()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Container, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import anyio
@@ -23,11 +23,14 @@ from agent_runtime.server.protocols.turns import Message, UserTurns
 
 MAX_WAIT = 3600
 """The most seconds that `task_result` waits."""
+MAX_SHOWN = 100_000
+"""How many questions a server remembers as shown."""
 INSTRUCTIONS = """\
 These tools run an autonomous agent on long tasks. `start_task` returns at once with a run's id; \
-`task_result` waits for its end and reports progress. A run whose status is `suspended` and that \
-has questions waits for a person: show them, and give the person's answer by `answer_question`. \
-Never approve a call on your own."""
+`task_result` waits for its end and reports progress. Questions in a status are for a person, and \
+a run whose status is `suspended` waits for them; those of its sub-agents may come while it works, \
+and those of its background tasks after its end. Show them, and give the person's answer by \
+`answer_question`. Never approve a call on your own."""
 
 TurnsOf = Callable[["Context[Any, Any]"], UserTurns]
 """Returns the turns of the user who makes a request."""
@@ -63,6 +66,8 @@ class _Tools:
 
     turns_of: TurnsOf
     default: str
+    shown: set[str] = field(default_factory=set[str])
+    """Questions that a status showed, which end no further wait."""
 
     async def start_task(
         self,
@@ -77,12 +82,12 @@ class _Tools:
         with _tool_errors():
             turns = self.turns_of(ctx)
             turn = await turns.begin(agent or self.default, Message(task), thread)
-            return await _status(turns, turn.run_id)
+            return await self._status(turns, turn.run_id)
 
     async def task_status(self, ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
         """Return how a task is doing: its status, steps, cost, plan, and open questions."""
         with _tool_errors():
-            return await _status(self.turns_of(ctx), run_id)
+            return await self._status(self.turns_of(ctx), run_id)
 
     async def task_result(
         self,
@@ -92,13 +97,13 @@ class _Tools:
             float, Field(ge=0, le=MAX_WAIT, description="How long to wait for the end.")
         ] = 50,
     ) -> dict[str, Any]:
-        """Wait until a task ends or asks a person, and return its output; reports progress."""
+        """Wait until a task ends or asks a person, and return how it is; reports progress."""
         with _tool_errors():
             turns = self.turns_of(ctx)
             # Many clients give up after a minute; the default ends before, and they ask again.
             with anyio.move_on_after(wait_seconds):
-                await _ended(turns, run_id, ctx)
-            return await _status(turns, run_id)
+                await _ended(turns, run_id, ctx, self.shown)
+            return await self._status(turns, run_id)
 
     async def steer_task(
         self,
@@ -110,14 +115,14 @@ class _Tools:
         with _tool_errors():
             turns = self.turns_of(ctx)
             await turns.runtime.steer(run_id, message, user=turns.user)
-            return await _status(turns, run_id)
+            return await self._status(turns, run_id)
 
     async def cancel_task(self, ctx: Context[Any, Any], run_id: RunId) -> dict[str, Any]:
         """Cancel a task and its sub-agents; a running one sees it within half a second."""
         with _tool_errors():
             turns = self.turns_of(ctx)
             await turns.runtime.cancel(run_id, user=turns.user)
-            return await _status(turns, run_id)
+            return await self._status(turns, run_id)
 
     async def answer_question(
         self,
@@ -133,11 +138,20 @@ class _Tools:
             # A sub-agent may ask, and the turn is one of the run that the client began.
             root = await turns.root(await turns.question(question_id))
             turn = await turns.answer(root.thread_id, {question_id: answer})
-            return await _status(turns, turn.run_id)
+            return await self._status(turns, turn.run_id)
+
+    async def _status(self, turns: UserTurns, run_id: str) -> dict[str, Any]:
+        status = await _status(turns, run_id)
+        if len(self.shown) > MAX_SHOWN:
+            self.shown.clear()
+        self.shown.update(one["id"] for one in status["questions"])
+        return status
 
 
-async def _ended(turns: UserTurns, run_id: str, ctx: Context[Any, Any]) -> None:
-    """Wait until a run ends or is suspended, and report its progress."""
+async def _ended(
+    turns: UserTurns, run_id: str, ctx: Context[Any, Any], shown: Container[str]
+) -> None:
+    """Wait until a run ends, is suspended or asks something new, and report its progress."""
     run, turn = await turns.now(run_id)
     if run.status not in ("queued", "running"):
         return
@@ -146,6 +160,9 @@ async def _ended(turns: UserTurns, run_id: str, ctx: Context[Any, Any]) -> None:
     async with turns.parts(turn) as given:
         await ctx.report_progress(reports, message=f"step {step}: at work")
         async for part in given:
+            if isinstance(part, parts.Asked) and part.question.id not in shown:
+                # It is the person's turn, though others still work.
+                return
             if isinstance(part, parts.StepBegun):
                 step = part.step
             if message := news_of(part):
@@ -157,7 +174,7 @@ async def _ended(turns: UserTurns, run_id: str, ctx: Context[Any, Any]) -> None:
 async def _status(turns: UserTurns, run_id: str) -> dict[str, Any]:
     run = await turns.run(run_id)
     plan = await turns.runtime.plans.current(run.thread_id, user=turns.user)
-    questions = await turns.runtime.questions(run_id=run.id, user=turns.user)
+    questions = await turns.asked(run)
     used = await turns.usage(run.id)
     return {
         "run_id": run.id,

@@ -42,6 +42,8 @@ from agent_runtime_storage.contract.records.usage import UsageTotal
 THREAD = "x-thread-id"
 REQUEST = "idempotency-key"
 DONE = b"data: [DONE]\n\n"
+ANSWERED = "The answer is noted. The background task goes on."
+"""The text of the completion that follows an answer to a background task."""
 _FINISH = {"length": "length", "max_steps": "length", "content_filter": "content_filter"}
 _TYPES = {400: "invalid_request_error", 404: "not_found_error", 409: "conflict_error",
           429: "rate_limit_error"}  # fmt: skip
@@ -244,13 +246,15 @@ class Reply:
                 self._message = part.message
                 self._texts.append(before + part.text)
                 return [{"content": before + part.text}]
-            case parts.Suspended(questions=questions):
+            case parts.Suspended() | parts.Over():
                 self._end = part
-                calls = [{"index": i, **_call(one)} for i, one in enumerate(questions)]
-                return [{"tool_calls": calls}] if calls else []
-            case parts.Over():
-                self._end = part
-                return []
+                said: list[dict[str, Any]] = []
+                if self._turn.waiting and isinstance(part, parts.Over):
+                    # The run was over before: this answered what a background task asks.
+                    self._texts.append(ANSWERED)
+                    said = [{"content": ANSWERED}]
+                calls = [{"index": i, **_call(one)} for i, one in enumerate(_asked(part))]
+                return [*said, {"tool_calls": calls}] if calls else said
             case _:
                 return []
 
@@ -283,8 +287,8 @@ class Reply:
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._texts) or None}
         if self._reasoning:
             message["reasoning_content"] = "".join(self._reasoning)
-        if isinstance(self._end, parts.Suspended):
-            message["tool_calls"] = [*map(_call, self._end.questions)]
+        if asked := _asked(self._end):
+            message["tool_calls"] = [*map(_call, asked)]
         choice = {"index": 0, "message": message, "finish_reason": self._finish()}
         return self._head("chat.completion") | {
             "choices": [choice],
@@ -294,7 +298,7 @@ class Reply:
     def _failure(self) -> dict[str, Any] | None:
         """Return the error that ended the run; None if it has an answer or asks something."""
         end = self._end
-        stopped = isinstance(end, parts.Suspended) and not end.questions
+        stopped = isinstance(end, parts.Suspended) and not _asked(end)
         ended = isinstance(end, parts.Over) and end.status != "succeeded"
         if end is None or not (stopped or ended) or end.stop_reason in _FINISH:
             return None
@@ -303,7 +307,7 @@ class Reply:
                           "code": end.stop_reason}}  # fmt: skip
 
     def _finish(self) -> str:
-        if isinstance(self._end, parts.Suspended):
+        if self._end is not None and _asked(self._end):
             return "tool_calls"
         return _FINISH.get(self._end.stop_reason, "stop") if self._end else "stop"
 
@@ -319,6 +323,12 @@ class Reply:
     def _chunk(self, delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return self._head("chat.completion.chunk") | {"choices": [choice]}
+
+
+def _asked(end: parts.Suspended | parts.Over) -> tuple[Question, ...]:
+    """Return what is asked at the end of a turn, also by background tasks."""
+    own = end.questions if isinstance(end, parts.Suspended) else ()
+    return (*own, *end.apart)
 
 
 def _call(question: Question) -> dict[str, Any]:

@@ -117,6 +117,13 @@ class ChildEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A sub-agent, or a background task of the thread, asks a person; the turn goes on."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
 class Other:
     """What only some protocols can tell: memory, notes, retries, waits."""
 
@@ -125,23 +132,34 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The turn ends here: the run waits for a person, or was stopped and can be resumed."""
+    """The turn ends here: the run waits for a person, or was stopped and can be resumed.
+
+    Attributes:
+        questions: whose answers the run waits for, also those of sub-agents.
+        apart: what background tasks of the thread ask, for which the run does not wait.
+    """
 
     stop_reason: StopReason
     detail: str
     questions: tuple[Question, ...]
     usage: UsageTotal
+    apart: tuple[Question, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The turn ends here: the run is over."""
+    """The turn ends here: the run is over.
+
+    Attributes:
+        apart: what background tasks of the thread ask a person.
+    """
 
     status: RunStatus
     stop_reason: StopReason
     detail: str
     output: object
     usage: UsageTotal
+    apart: tuple[Question, ...] = ()
 
 
 Part: TypeAlias = (
@@ -156,6 +174,7 @@ Part: TypeAlias = (
     | Planned
     | ChildBegun
     | ChildEnded
+    | Asked
     | Other
     | Suspended
     | Over
@@ -174,6 +193,8 @@ def news_of(part: Part) -> str:
         case Planned(plan):
             done = plan.counts.get("completed", 0)
             return f"{done} of {len(plan.items)} items of the plan are done"
+        case Asked(question):
+            return f"a sub-agent asks: {question.text or f'allow the call of {question.tool}?'}"
         case ChildBegun(_, name, key):
             return f"sub-agent {name} works {f'on {key}' if key else ''}".strip()
         case _:

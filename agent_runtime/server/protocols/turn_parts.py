@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
+import anyio
 import orjson
 
+from agent_runtime.delegation.tool import NAME as DELEGATE
 from agent_runtime.events import Event
-from agent_runtime.log.run_spec import delegation_record
+from agent_runtime.human.questions import Question
+from agent_runtime.log.run_spec import RunSpec, delegation_record
 from agent_runtime.messages import (
     AssistantMessage,
     ToolResult,
@@ -19,10 +22,12 @@ from agent_runtime.messages import (
 )
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.protocols import parts
+from agent_runtime.server.protocols.asked import asked_below, watch_below
 from agent_runtime.server.protocols.following import following
 from agent_runtime.server.protocols.live import LiveEvents
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime_storage import UserStore
+from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
 _AHEAD = 100
@@ -36,7 +41,7 @@ class Turn:
     Attributes:
         after: the id of the thread's last event before it.
         steps: how many steps the run had made by then, unless its (re)start is part of the turn.
-        waiting: whether the run still waits for a person, so that nothing will happen.
+        waiting: whether nothing will happen: the run is over, or still waits for a person.
     """
 
     user: str
@@ -59,7 +64,7 @@ async def turn_parts(
 
     async def of_waiting() -> AsyncGenerator[Part]:
         yield parts.Begun(turn.run_id, turn.thread_id, True)
-        yield await translation.suspended()
+        yield await translation.standing()
 
     async def of_events(events: AsyncIterator[Event]) -> AsyncGenerator[Part]:
         async for event in events:
@@ -74,7 +79,7 @@ async def turn_parts(
         return
     place = turn.user, turn.thread_id
     async with (
-        following(runtime, live, *place, turn.after) as events,
+        following(runtime, live, *place, turn.after, translation.watch_below) as events,
         aclosing(of_events(events)) as given,
     ):
         yield given
@@ -91,6 +96,21 @@ class _Translation:
         self._next = turn.steps + 1
         self._attempt = 0
         self._text: dict[bool, str] = {}
+        self._delegates = anyio.Event()
+        self._asked: set[str] = set()
+
+    async def watch_below(self, tell: Callable[[Event], None]) -> None:
+        """Tell of questions of the runs below those of the turn's thread, until cancelled."""
+        run = await self._store.runs.get(self._turn.run_id)
+        if RunSpec.of(run).workflow:
+            # Its nodes delegate without a call.
+            self._delegates.set()
+
+        def asked(question: Question) -> None:
+            data = {"id": question.id, "kind": question.kind}
+            tell(Event("question", question.thread_id, question.run_id, data=data))
+
+        await watch_below(self._store, self._turn.thread_id, self._delegates, asked)
 
     async def of(self, event: Event) -> AsyncGenerator[Part]:
         turn = self._turn
@@ -139,7 +159,7 @@ class _Translation:
                 if not await self._resumed_after(event):
                     for part in (*self._void(), *self._end_step()):
                         yield part
-                    yield await self._over(event)
+                    yield await self._over(await self._store.runs.get(event.run_id))
             case "question" | "tool-start":
                 # The call has been given with its answer, and questions come with the end.
                 return
@@ -208,6 +228,8 @@ class _Translation:
             *self._end(reasoning=False),
         ):
             yield part
+        if any(call.name == DELEGATE for call in message.calls):
+            self._delegates.set()
         for call in message.calls:
             yield parts.Called(self._message(), call)
 
@@ -218,7 +240,10 @@ class _Translation:
     # Sub-agents: only what this process sees of them; their results are those of their calls.
 
     async def _of_child(self, event: Event) -> AsyncGenerator[Part]:
-        if event.kind == "run-start" and (parent := event.data.get("parent")):
+        if event.kind == "question":
+            async for part in self._question(str(event.data["id"])):
+                yield part
+        elif event.kind == "run-start" and (parent := event.data.get("parent")):
             record = delegation_record(await self._store.runs.get(event.run_id))
             own = parent == self._turn.run_id
             yield parts.ChildBegun(
@@ -232,6 +257,12 @@ class _Translation:
             data = event.data
             yield parts.ChildEnded(event.run_id, data["status"], str(data.get("detail") or ""))
 
+    async def _question(self, question_id: str) -> AsyncGenerator[Part]:
+        question = Question.of(await self._store.questions.get(question_id))
+        if question.status == "open" and question.id not in self._asked:
+            self._asked.add(question.id)
+            yield parts.Asked(question)
+
     # The end
 
     async def _resumed_after(self, event: Event) -> bool:
@@ -239,25 +270,31 @@ class _Translation:
         later = await self._store.events.list(event.thread_id, after=event.id, limit=_AHEAD)
         return any(one.kind == "run-start" and one.run_id == event.run_id for one in later)
 
+    async def standing(self) -> parts.Suspended | parts.Over:
+        """Return how the run stands that will not go on by itself."""
+        run = await self._store.runs.get(self._turn.run_id)
+        return await (self.suspended() if run.status in ACTIVE else self._over(run))
+
     async def suspended(self) -> parts.Suspended:
         run_id = self._turn.run_id
         run = await self._store.runs.get(run_id)
         questions = await self._runtime.questions(
             run_id=run_id, user=self._turn.user, background=False
         )
-        return parts.Suspended(
-            run.stop_reason or "interrupted", run.detail, tuple(questions), await self._usage()
-        )
+        usage, apart = await self._usage(), await self._apart(questions)
+        reason = run.stop_reason or "interrupted"
+        return parts.Suspended(reason, run.detail, tuple(questions), usage, apart)
 
-    async def _over(self, event: Event) -> Part:
-        run = await self._store.runs.get(event.run_id)
-        return parts.Over(
-            event.data["status"],
-            event.data["stop_reason"],
-            event.data["detail"],
-            orjson.loads(run.output) if run.output else None,
-            await self._usage(),
-        )
+    async def _over(self, run: Run) -> parts.Over:
+        output = orjson.loads(run.output) if run.output else None
+        usage, apart = await self._usage(), await self._apart(())
+        reason = run.stop_reason or "error"
+        return parts.Over(run.status, reason, run.detail, output, usage, apart)
+
+    async def _apart(self, awaited: Sequence[Question]) -> tuple[Question, ...]:
+        ids = {one.id for one in awaited}
+        found = await asked_below(self._store, self._turn.thread_id)
+        return tuple(one for one in found if one.id not in ids)
 
     async def _usage(self) -> UsageTotal:
         rows = await self._store.spending.usage_by_purpose(root_run_id=self._turn.run_id)

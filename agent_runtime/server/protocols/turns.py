@@ -30,10 +30,12 @@ from agent_runtime.run.results import RunResult
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.access import runtime_of, user_of
 from agent_runtime.server.protocols.answers import answer_of
+from agent_runtime.server.protocols.asked import asked_below
 from agent_runtime.server.protocols.live import LiveEvents, Place, live_of
 from agent_runtime.server.protocols.turn_parts import Part, Turn, turn_parts
 from agent_runtime.server.state import ServiceState, start_within_limits
 from agent_runtime.workflow.definition import Workflow
+from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Run, Thread
 from agent_runtime_storage.contract.records.usage import UsageTotal
@@ -141,6 +143,10 @@ class UserTurns:
     runtime: Runtime
     user: str
     service: ServiceState | None = None
+
+    @property
+    def _store(self) -> UserStore:
+        return self.runtime.store_of(self.user)
 
     @property
     def live(self) -> LiveEvents:
@@ -295,19 +301,28 @@ class UserTurns:
             ]
             if not found:
                 raise Conflict(f"Thread {thread} got no answer.", cure="Name a question.")
+            runs = {one.id: await self._continued_by(one) for one, _ in found}
             root = await self.root(found[0][0])
-            if root.status == "suspended":
-                # Refuse before the answer is stored, if nothing here could continue the run.
-                self._agent_of(root)
+            for run in runs.values():
+                if run.status == "suspended":
+                    # Refuse before the answer is stored, if nothing here could continue the run.
+                    self._agent_of(root)
             news = [
                 (one.id, answer_of(one, value)) for one, value in found if one.status != "answered"
             ]
             for question, given in news:
                 await self.runtime.answer(question, given, user=self.user)
+            for run in runs.values():
+                if run.id != root.id and run.status == "suspended":
+                    # Should its process be gone, nobody else continues it.
+                    self.runtime.left.start(self._store, run, self._agent_of(root))
+            asked = {one for one, run in runs.items() if run.id == root.id}
+            if not asked:
+                return await self.standing(root)
             if await self.waits_for(root.id):
                 return Turn(self.user, root.thread_id, root.id, 0, waiting=True)
             if not news and root.status != "suspended":
-                return await self._continued(root, {one.id for one, _ in found})
+                return await self._continued(root, asked)
             if root.status != "suspended":
                 # It still works, and goes on by itself.
                 return (await self.now(root.id))[1]
@@ -320,12 +335,10 @@ class UserTurns:
             NotFound: it is no question of this thread's runs.
         """
         asked = await self._question_on(thread, question)
-        root = await resumed_by_itself(
-            self.runtime.store_of(self.user), await self.run(asked.run_id)
-        )
+        run, root = await self._continued_by(asked), await self.root(asked)
         _, turn = await self.now(root.id)
-        await self.runtime.cancel(root.id, user=self.user)
-        return turn
+        await self.runtime.cancel(run.id, user=self.user)
+        return turn if run.id == root.id else await self.standing(root)
 
     # Look
 
@@ -343,7 +356,31 @@ class UserTurns:
 
     async def question(self, question_id: str) -> Question:
         """Return a question. Raises `NotFound`."""
-        return Question.of(await self.runtime.store_of(self.user).questions.get(question_id))
+        return Question.of(await self._store.questions.get(question_id))
+
+    async def standing(self, run: Run) -> Turn:
+        """Return the turn of a run as it stands: what follows, if it is at work."""
+        if run.status in ("queued", "running"):
+            return (await self.now(run.id))[1]
+        return Turn(self.user, run.thread_id, run.id, 0, waiting=True)
+
+    async def asking(self, thread: str) -> Turn | None:
+        """Return the turn of a thread's newest run as it stands, if runs below its runs ask.
+
+        None if they ask nothing.  It is how a client that comes back is shown the questions of
+        background tasks.
+        """
+        if await self._thread(thread) is None or not await asked_below(self._store, thread):
+            return None
+        runs = await self._runs(thread)
+        return await self.standing(runs[0]) if runs else None
+
+    async def asked(self, run: Run) -> list[Question]:
+        """Return the open questions of a run and below it, and of its thread's background tasks."""
+        found = await self.runtime.questions(run_id=run.id, user=self.user)
+        ids = {one.id for one in found}
+        others = await asked_below(self._store, run.thread_id)
+        return [*found, *(one for one in others if one.id not in ids)]
 
     async def waits_for(self, run_id: str) -> list[Question]:
         """Return the questions whose answers a run waits for."""
@@ -363,12 +400,16 @@ class UserTurns:
     async def _continued(self, run: Run, questions: set[str]) -> Turn:
         """Return the turn that earlier answers to questions began."""
         after, steps = int(run.spec.get(_AFTER) or 0), 0
+        answered = await self._answered_below(run, questions)
         found = asked = after
         while page := await self.runtime.threads.events(run.thread_id, after=after, user=self.user):
             for event in page:
                 if event.run_id != run.id:
                     continue
-                if event.kind == "question" and event.data["id"] in questions:
+                own = event.kind == "question" and event.data["id"] in questions
+                # Of a sub-agent, only the end of the run's work shows when it had asked.
+                below = event.kind == "run-suspend" and event.created_at < answered
+                if own or below:
                     found = asked = event.id
                 elif event.kind == "run-start" and found == asked and event.id > asked:
                     found = event.id - 1
@@ -376,6 +417,11 @@ class UserTurns:
                     steps = int(event.data["step"])
             after = page[-1].id
         return Turn(self.user, run.thread_id, run.id, found, steps)
+
+    async def _answered_below(self, run: Run, questions: set[str]) -> float:
+        """Return when the last of the questions of runs below was answered; 0 if none was."""
+        rows = [await self._store.questions.get(one) for one in questions]
+        return max((row.answered_at or 0.0 for row in rows if row.run_id != run.id), default=0.0)
 
     async def _resumed(self, root: Run) -> Turn:
         thread = await self.runtime.threads.get(root.thread_id, user=self.user)
@@ -412,6 +458,10 @@ class UserTurns:
             if key == one.id or (by_call and key == one.call_id):
                 return one
         raise NotFound(f"Thread {thread} has no question {key!r}.", cure="Check the id.")
+
+    async def _continued_by(self, question: Question) -> Run:
+        """Return the run that has to be resumed after an answer: the root, or a background task."""
+        return await resumed_by_itself(self._store, await self.run(question.run_id))
 
     async def root(self, question: Question) -> Run:
         """Return the root of the run that asks."""

@@ -135,16 +135,25 @@ async def desk(folder: Path) -> AsyncGenerator[Desk]:
             ],
             middleware=[Middleware(Users)],
         )
-        app.state.runtime = runtime
-        server = Served(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
-        async with anyio.create_task_group() as group:
-            group.start_soon(_serve, server)
-            await server.up.wait()
+        async with served(app, runtime, port):
             try:
                 yield world
             finally:
                 world.gate.set()
-                server.should_exit = server.force_exit = True
+
+
+@asynccontextmanager
+async def served(app: Starlette, runtime: Runtime, port: int) -> AsyncGenerator[None]:
+    """Serve an application of a runtime on loopback."""
+    app.state.runtime = runtime
+    server = Served(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(_serve, server)
+        await server.up.wait()
+        try:
+            yield
+        finally:
+            server.should_exit = server.force_exit = True
 
 
 async def _serve(server: uvicorn.Server) -> None:

@@ -81,8 +81,9 @@ async def test_a_whole_task_with_a_tool_a_reconnect_and_an_approval(tmp_path: Pa
         assert question["arguments"]["path"] == "notes.md"
         again = [one async for one in client.subscribe(pb.SubscribeToTaskRequest(id=task))]
         assert [one.task.status.state for one in again] == [pb.TASK_STATE_INPUT_REQUIRED]
+        unclear = {"answers": {question["id"]: {"allow": "perhaps"}}}
         with pytest.raises(errors.InvalidParamsError, match="is not what it asks for"):
-            _ = [one async for one in client.send_message(answering({"allow": "perhaps"}, task))]
+            _ = [one async for one in client.send_message(answering(unclear, task))]
         assert not world.erased
         answer = {"answers": {question["id"]: {"allow": True}}}
         done = [one async for one in client.send_message(answering(answer, task))]

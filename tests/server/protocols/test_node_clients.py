@@ -8,18 +8,24 @@ from typing import Any
 import pytest
 
 from agent_runtime.messages import AssistantMessage, UserMessage
+from tests.server.protocols.delegating import boss, erased
 from tests.server.protocols.serving import Desk, desk, run_client
 from tests.services.fixtures import missing
 from tests.services.process import MissingPart
 
 
+async def client(name: str, folder: Path, url: str) -> dict[str, Any]:
+    """Run a client against a server; the test is skipped if its packages are missing."""
+    try:
+        return await run_client(name, folder, url)
+    except MissingPart as error:
+        missing(error)
+
+
 async def whole_run(name: str, folder: Path) -> tuple[dict[str, Any], Desk]:
     """Run a client against the application; check what the store and the tools saw."""
     async with desk(folder) as world:
-        try:
-            said = await run_client(name, folder, world.url)
-        except MissingPart as error:
-            missing(error)
+        said = await client(name, folder, world.url)
         [thread] = await world.runtime.threads.list(user="ada")
         messages = await world.runtime.threads.messages(thread.id, user="ada")
         assert [one.text for one in messages if isinstance(one.message, UserMessage)] == ["Go"]
@@ -65,6 +71,26 @@ async def test_ai_sdk(tmp_path: Path) -> None:
     assert outputs == {"double": "8", "hold": "held", "erase": "erased notes.md"}
     texts = [one["text"] for one in message["parts"] if one["type"] == "text"]
     assert texts == ["I begin.\nFirst I double.", "Done: 8.\nThe notes are gone."]
+
+
+@pytest.mark.slow
+async def test_ag_ui_with_a_background_task(tmp_path: Path) -> None:
+    async with boss(tmp_path) as world:
+        said = await client("ag_ui_below.mjs", tmp_path, world.url)
+        assert said["error"] == "" and said["finished"] == ["success", "success"]
+        assert said["asked"]["metadata"]["question"]["task_key"] == "k"
+        await erased()
+
+
+@pytest.mark.slow
+async def test_ai_sdk_with_a_background_task(tmp_path: Path) -> None:
+    async with boss(tmp_path) as world:
+        said = await client("ai_sdk_below.mjs", tmp_path, world.url)
+        assert said["said"] == ["It is on its way."]
+        assert said["asked"]["state"] == "approval-requested"
+        assert said["asked"]["toolName"] == "erase" and said["asked"]["input"] == {"path": "/a"}
+        assert said["settled"]["state"] == "output-available"
+        await erased()
 
 
 async def test_mcp(tmp_path: Path) -> None:
