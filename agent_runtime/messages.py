@@ -249,6 +249,7 @@ def call_place(handle: str) -> tuple[int, int]:
     Raises:
         ValueError: it is not the id of a call.
     """
+    # `int` by itself would also take signs, underscores and digits of other scripts.
     if len(handle) != 9 or handle[0] != "c" or not handle.isascii() or not handle.isalnum():
         raise ValueError(f"{handle!r} is not the handle of a tool call")
     return divmod(int(handle[1:], 36), 1296)

@@ -101,6 +101,8 @@ class FileAdmission:
         self._total += file.data
         if file.kind == "image":
             self._images += 1
+            # With one image too many the smaller limit holds for all of them, also for earlier
+            # ones.
             self._longest = max(self._longest, file.side)
         elif file.media_type == "application/pdf":
             self._documents += 1
