@@ -346,6 +346,14 @@ def searchable_body(kind: Literal["node", "call"], body: bytes) -> str:
     return searchable(decode_message(body) if kind == "node" else decode_result(body))
 
 
+def searchable_if_readable(kind: Literal["node", "call"], body: bytes) -> str:
+    """Return what `searchable_body` does; empty for a body that cannot be read."""
+    try:
+        return searchable_body(kind, body)
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
 def _leaves(value: Any) -> Iterator[str]:
     """Yield all keys and values of nested JSON as texts."""
     # With a stack of its own: a model's JSON may be nested deeper than Python recurses.
