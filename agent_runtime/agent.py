@@ -231,6 +231,7 @@ class Agent(Runnable[Output]):
         async def main() -> RunResult[Output]:
             return await self.run(task, thread=thread)
 
+        # `get_running_loop` raises one where no loop runs, which is the good case.
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             raise WrongLoop(

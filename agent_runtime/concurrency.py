@@ -37,6 +37,7 @@ async def run_shielded(
                 await asyncio.wait([task])
             except asyncio.CancelledError as error:
                 interrupted = error
+    # The cancellation comes first, as the caller's scope expects it; the failure is its cause.
     if interrupted is not None and (failure := task.exception()) is not None:
         raise interrupted from failure
     return task.result(), interrupted
@@ -212,6 +213,7 @@ async def single_error() -> AsyncGenerator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
+        # Of equal ones the first, in the order in which they were raised.
         error = min(_leaves(group), key=_weight)
         if isinstance(error, Carrier):
             raise error.error from error.error.__cause__ or group

@@ -250,6 +250,7 @@ def call_place(handle: str) -> tuple[int, int]:
     Raises:
         ValueError: it is not the id of a call.
     """
+    # `int` by itself would also take signs, underscores and digits of other scripts.
     if len(handle) != 9 or handle[0] != "c" or not handle.isascii() or not handle.isalnum():
         raise ValueError(f"{handle!r} is not the handle of a tool call")
     return divmod(int(handle[1:], 36), 1296)
@@ -344,6 +345,14 @@ def searchable(message: LoggedMessage | ToolResult, tool: str = "") -> str:
 def searchable_body(kind: Literal["node", "call"], body: bytes) -> str:
     """Return the text that search indexes for the stored body of a node or a call's result."""
     return searchable(decode_message(body) if kind == "node" else decode_result(body))
+
+
+def searchable_if_readable(kind: Literal["node", "call"], body: bytes) -> str:
+    """Return what `searchable_body` does; empty for a body that cannot be read."""
+    try:
+        return searchable_body(kind, body)
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _leaves(value: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ UNSUPPORTED = 5
 NOTHING = 6
 DATABASE = 7
 SUSPENDED = 8
+# As shells report a program that SIGINT ended: 128 and the signal's number.
 INTERRUPTED = 130
 
 MEANINGS = {

@@ -29,6 +29,7 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
             try:
                 yield file
                 file.flush()
+                # Before the rename: after a power cut the name must not lead to an empty file.
                 os.fsync(file.fileno())
                 Path(file.name).replace(path)
             except BaseException:

@@ -40,4 +40,5 @@ class CommandGroup(click.Group):
         return f"There are: {', '.join(names)}."
 
 
+# As many names as an error of a few lines can list.
 _FEW = 12

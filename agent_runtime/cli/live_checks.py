@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
     from agent_runtime_storage import Run
 
+# Rows of one query: more than any database has at work.
 MOST = 10_000
 SWEEP = "Run `agent-runtime runs sweep --resume`, or let a service sweep (AGENT_RUNTIME_SWEEP)."
 

@@ -221,6 +221,7 @@ def _messages_of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]
         own = own_words(message.text)
         if own != message.text:
             notes = _clean(message.text.removesuffix(own))
+            # Apart from the user's own words: what memory noted must not be noted as theirs.
             yield TranscriptMessage(entry.seq, at, "runtime note (memory)", notes)
         text = _clean("\n".join([own, *files]))
         if text.strip() or own == message.text:

@@ -125,6 +125,7 @@ class FinishReader:
             self._read_event(kind, sent)
         elif "candidates" in sent or "promptFeedback" in sent:
             self.read = True
+            # Only one answer is asked for.
             for one in _objects(sent, "candidates")[:1]:
                 self._ended(one.get("finishReason"))
             if blocked := _object(sent.get("promptFeedback")).get("blockReason"):

@@ -182,6 +182,7 @@ class LiteLLMModel(ProviderModel):
             else request.max_output,
             # Only a backstop: the deadlines above come first.
             "timeout": self._first_byte_timeout + self._idle_timeout,
+            # Retries are ours alone: several layers of them would multiply.
             "max_retries": 0,
             "num_retries": None,
         }

@@ -42,6 +42,7 @@ def place_for_model(name: str, settings: Settings, role: Role) -> ModelPlace:
     if not _same(main.name, name, settings):
         return own
     missing = [one.name for one in fields(own) if getattr(own, one.name) is None]
+    # Never the address or the key: they have been decided above, by the provider.
     return replace(own, **{one: getattr(main, one) for one in missing if one not in _ACCESS})
 
 

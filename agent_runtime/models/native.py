@@ -68,6 +68,7 @@ _LONGEST_ERROR = 1_000_000
 """Bytes of an error response that are read."""
 _LONGEST_ANSWER = 64_000_000
 """Bytes of an answer that is not streamed."""
+# A rough figure of English text and JSON, for a prompt that nobody has counted.
 _BYTES_A_TOKEN = 4
 _NOTHING: tuple[FilePart, ...] = ()
 
@@ -218,6 +219,7 @@ class NativeModel(ProviderModel):
             raise AttemptError(self._unreachable(error, began=answered)) from None
         finally:
             if response is not None:
+                # A connection is used again only if nothing of the answer is left on it.
                 await response.close(whole=decoder.finished)
 
     async def _read(
@@ -250,6 +252,8 @@ class NativeModel(ProviderModel):
                 return
             now = anyio.current_time()
             if heard:
+                # Keep-alives extend the deadline, but only up to here: a server that sends
+                # nothing else has lost the request.
                 latest = now + max(PINGS, self._idle_timeout)
                 deadline = now + self._idle_timeout
             elif latest > start + self._first_byte_timeout:
@@ -299,6 +303,8 @@ class _EncodedPrompt:
         for index, message in enumerate(request.messages):
             mark = index in marks
             files = request.files.get(index, _NOTHING) if message.files else _NOTHING
+            # By identity, as messages of a thread are the same objects from prompt to prompt; the
+            # pieces keep them alive, so no id is used twice.
             known = held.get((id(message), mark))
             if known is None or known[0] is not message or known[1] != files:
                 known = (message, files, wire.piece(message, files, mark=mark))

@@ -204,6 +204,7 @@ def _ordered(message: PromptMessage, said: str, opaque: Json, *, mark: bool) -> 
     own any more.
     """
     order = cast("list[tuple[str, Any]]", opaque.get("order") or [])
+    # The text was changed since, by masking or by names of files: then the order has no meaning.
     if "".join(text for kind, text in order if kind == "text") != said:
         return []
     parts: list[Json] = []

@@ -166,6 +166,7 @@ def _usage(request: ModelRequest, before: ModelRequest | None, answer: ModelAnsw
     if before is not None and before.tools == request.tools:
         common = 0
         for old, new in zip(before.messages, request.messages, strict=False):
+            # As a provider's cache works: what is equal from the beginning on is read from it.
             if old != new:
                 break
             common += 1

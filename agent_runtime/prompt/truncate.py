@@ -29,6 +29,7 @@ def truncate_text(text: str, chars: int, handle: str) -> str:
     stop = _head_end(text, chars - tail)
     start = _tail_start(text, len(text) - tail)
     left_out = _marker(start - stop, len(text), handle, stop)
+    # The line would take more room than what it stands for.
     if len(text) <= chars + len(left_out):
         return text
     head = text[:stop]
@@ -118,6 +119,7 @@ def _level(needs: Sequence[int], budget: int, floor: int) -> int:
         share = left // (len(waiting) - done)
         if need > share:
             return max(share, floor)
+        # A text that needs less than its share leaves the rest to the longer ones.
         left -= need
     return max(left, floor)
 

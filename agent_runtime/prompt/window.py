@@ -266,6 +266,8 @@ def _shrink(plan: _Plan, keep: int, room: PromptLimits, estimate: Callable[[int]
     starts = [keep, *(i for i in range(keep + 1, len(entries)) if not _rides(entries, i))]
     last = max(keep, last_exchange(entries))
     before, behind = [i for i in starts if i <= last], [i for i in starts if i >= last]
+    # First as far as the last exchange, down to the target; beyond it only as far as the limit
+    # demands.
     index = bisect_left(before, True, key=fits(int(room.limit * TARGET)))
     if index < len(before):
         return plan.less(view, before[index])

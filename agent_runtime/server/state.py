@@ -68,6 +68,7 @@ async def start_within_limits(
     except BaseException:
         give_back()
         raise
+    # At the end of the run's work, not of the request, which may have left long before.
     started.task.add_done_callback(lambda _: give_back())
     return started
 

@@ -16,6 +16,7 @@ Authenticate: TypeAlias = Callable[[HTTPConnection], Awaitable[str | None]]
 
 COOKIE = "agent_runtime_session"
 PREFIX = "art_"
+# Characters; a longer header is no token of anybody's, and is not worth hashing.
 _LONGEST = 8_000
 
 
@@ -44,6 +45,8 @@ async def by_token(connection: HTTPConnection) -> str | None:
     owner = await store.token_owner(token)
     if owner is None:
         return None
+    # Its last use is written now and then only: a write for each request would cost more than the
+    # request.
     if owner.stale:
         await store.use_token(owner)
     return owner.user_id

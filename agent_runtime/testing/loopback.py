@@ -123,6 +123,7 @@ async def _close_clients() -> None:
         return
     litellm = cast(Any, sys.modules["litellm"])
     cache: Any = litellm.in_memory_llm_clients_cache
+    # The end of litellm's keys for clients that belong to one loop.
     mine = f"-{id(asyncio.get_running_loop())}"
     for key in [key for key in cache.cache_dict if str(key).endswith(mine)]:
         client = cache.cache_dict.pop(key)

@@ -305,6 +305,7 @@ class _Answer:
         """Return the usage in OpenAI's form."""
         texts = [self._reply.text, self._reply.reasoning]
         texts += [part for call in self._reply.calls for part in _function(call).values()]
+        # One for the token that ends an answer.
         completion = int(self._factor * sum(map(tokens.count_text, texts))) + 1
         return {
             "prompt_tokens": self._usage.prompt,

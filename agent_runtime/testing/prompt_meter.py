@@ -56,6 +56,8 @@ class PromptMeter:
         seen = self._seen.setdefault(model, set())
         chain, common, hit = 0, 0, True
         for end in range(BLOCK, len(prompt) + 1, BLOCK):
+            # With all blocks before it: a block is cached only as the continuation of the same
+            # beginning.
             chain = hash((chain, prompt[end - BLOCK : end]))
             hit = hit and chain in seen
             if hit:

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from agent_runtime import Agent, Decision, Runtime, Settings
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
-from agent_runtime.cli.commands.transfer import text_of
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.human.questions import Question
+from agent_runtime.messages import searchable_if_readable
 from agent_runtime.models.scripted import ScriptedModel, call, say
 from agent_runtime.run.imported_threads import check_imported_body
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -267,7 +267,9 @@ async def _try(
             yield json.loads(line)
 
     try:
-        imported = await store.upkeep.import_thread(give(), texts=text_of, vet=check_imported_body)
+        imported = await store.upkeep.import_thread(
+            give(), texts=searchable_if_readable, vet=check_imported_body
+        )
     except AgentRuntimeError as error:
         assert error.cure, name
         return "refused"

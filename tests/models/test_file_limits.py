@@ -11,7 +11,12 @@ from agent_runtime.messages import FileRef, PromptMessage
 from agent_runtime.models.base import FilePart, ModelRequest
 from agent_runtime.models.catalog import model_info
 from agent_runtime.models.fallback.model import FallbackModel
-from agent_runtime.models.file_limits.admission import FileAdmission, FileLimits, FileSize
+from agent_runtime.models.file_limits.admission import (
+    FileAdmission,
+    FileLimits,
+    FileSize,
+    strictest,
+)
 from agent_runtime.models.native import NativeModel
 from agent_runtime.models.wire.rules.check import check_request
 
@@ -83,7 +88,15 @@ def test_a_file_that_is_not_sent_does_not_count() -> None:
 async def test_a_fallback_sends_what_each_of_its_models_takes() -> None:
     limits = (await FallbackModel([CLAUDE, GEMINI], api_key="k").info()).file_limits
     assert (limits.image, limits.pages) == (10 << 20, 100)
-    assert "image/gif" not in limits.media_types and "image/png" in limits.media_types
+    types = limits.media_types
+    assert types is not None and "image/gif" not in types and "image/png" in types
+
+
+def test_models_without_a_common_type_of_images_are_sent_none() -> None:
+    limits = strictest(
+        [FileLimits(media_types=frozenset({one})) for one in ("image/png", "image/webp")]
+    )
+    assert FileAdmission(limits).problem(image()) != ""
 
 
 async def test_a_compatible_server_has_no_limits_of_openais() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PROMPT = "> "
 HISTORY = "chat_history"
 """The file with the lines of earlier chats, in the user's folder for state."""
+# Beyond it the older half is dropped when the next chat begins.
 HISTORY_BYTES = 1_000_000
 ATTACH = "/attach"
 Prompts: TypeAlias = Callable[[str], Awaitable[Mapping[str, str]]]
@@ -209,6 +210,7 @@ def _keys(on_interrupt: Callable[[], None] | None = None) -> KeyBindings:
 
     def enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
+        # As shells do: a backslash at the end continues the line.
         if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.newline(copy_margin=False)

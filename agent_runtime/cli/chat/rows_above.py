@@ -47,6 +47,7 @@ class RowsAbove:
         """Print rows, and paint the region below them."""
         above = "".join(f"{row.shown(color=self._color)}\r\n" for row in printed)
         rows = [row.shown(color=self._color) for row in region[: self.height]]
+        # Nothing new: painting it again would make the terminal flicker.
         if above or rows != self._shown:
             self._editor.paint(above, rows)
             self._shown = rows

@@ -41,6 +41,7 @@ class ServerPrompts:
             servers = await anyio.to_thread.run_sync(servers_of, self._spec)
             for server in servers:
                 start = f"/{server.name}{SEPARATOR}"
+                # After a lone slash no server is started: it may only begin a command of our own.
                 fits = typed.startswith(start) or (start.startswith(typed) and len(typed) > 1)
                 if fits and server.name not in self._known:
                     self._known[server.name] = await _meanings(server)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
 
 KEYS = "Enter tells the agent · Ctrl-C interrupts it"
+# More waiting presses say nothing more; the second stops the run at once.
 MOST_PRESSED = 10
 INTERRUPTED = (
     "It stops after this step. Type what it should know, and Enter continues it; Ctrl-C again "

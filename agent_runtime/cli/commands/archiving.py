@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime_storage import ArchivedThread, Thread
 
+# More threads than anybody has, so that none is missed for a page's end.
 _MOST = 1_000_000
 
 
@@ -99,6 +100,7 @@ def _archive_idle(
         return []
     confirm(f"Archive {count_of(len(idle), 'thread')}?", yes=yes)
     # A thread that was used since it was listed stays; that is no error.
+    # The next larger float: unchanged since the list means not after its own time.
     wanted = [(one.id, math.nextafter(one.updated_at, math.inf)) for one in idle]
     with_runtime(lambda runtime: _archive(runtime, wanted, as_json))
     return []

@@ -205,6 +205,7 @@ async def _spec_of(store: UserStore, thread: str, node_id: int | None) -> Spec |
     if node is None:
         return None
     run = await store.runs.get(node.run_id) if node.run_id else None
+    # Runs of a program were built by its code, which no options can rebuild.
     return Spec.from_json(run.spec) if run is not None and is_of_command(run) else None
 
 

@@ -229,13 +229,13 @@ async def _migrate(settings: Settings) -> tuple[str, ...]:
 
 
 async def _reindex(settings: Settings) -> int:
-    from agent_runtime.cli.commands.transfer import text_of
+    from agent_runtime.messages import searchable_if_readable
 
     _require(settings.database_url)
     texts = 0
     async with _open(settings) as store:
         for owner in await store.maintenance.outdated():
-            while found := await store.of(owner).upkeep.reindex(text_of):
+            while found := await store.of(owner).upkeep.reindex(searchable_if_readable):
                 texts += found
     return texts
 
@@ -265,7 +265,7 @@ async def _copy(settings: Settings, source_url: str, target_url: str, as_json: b
     import dataclasses
     from contextlib import aclosing
 
-    from agent_runtime.cli.commands.transfer import text_of
+    from agent_runtime.messages import searchable_if_readable
     from agent_runtime_storage.upkeep.store_copy import copy_store
 
     _require(source_url)
@@ -273,7 +273,7 @@ async def _copy(settings: Settings, source_url: str, target_url: str, as_json: b
     async with (
         _open(settings, source_url) as source,
         _open(settings, target_url, migrate=True) as target,
-        aclosing(copy_store(source, target, texts=text_of)) as copies,
+        aclosing(copy_store(source, target, texts=searchable_if_readable)) as copies,
     ):
         async for one in copies:
             # What the target has already is no conflict, so the command can be repeated.

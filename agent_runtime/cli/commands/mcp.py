@@ -173,6 +173,7 @@ def trust(name: str, workspace: Path, yes: bool) -> None:
     entry = _find(name, workspace)
     if not entry.trusted:
         if yes:
+            # Shown all the same: a log of the command tells what was trusted.
             show(entry)
             entry.trust()
         else:
@@ -336,6 +337,7 @@ def _write(path: Path, whole: dict[str, Any]) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        # In the same folder, as a rename is atomic only within a file system.
         number, draft = tempfile.mkstemp(dir=path.parent, prefix=".mcp-")
         with os.fdopen(number, "w", encoding="utf-8") as file:
             json.dump(whole, file, indent=2)

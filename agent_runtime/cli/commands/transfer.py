@@ -159,23 +159,14 @@ async def _export(store: UserStore, thread_id: str, file: IO[bytes]) -> None:
 
 
 async def _import(store: UserStore, file: IO[bytes], rename: str | None) -> list[str]:
+    from agent_runtime.messages import searchable_if_readable
     from agent_runtime.run.imported_threads import check_imported_body
     from agent_runtime_storage.upkeep.export_format import load_records
 
     records = load_records(_lines(file))
     return await store.upkeep.import_thread(
-        records, rename=rename, texts=text_of, vet=check_imported_body
+        records, rename=rename, texts=searchable_if_readable, vet=check_imported_body
     )
-
-
-def text_of(kind: str, body: bytes) -> str:
-    """Return the searchable text of a node or result; empty for any other body."""
-    from agent_runtime.messages import searchable_body
-
-    try:
-        return searchable_body("node" if kind == "node" else "call", body)
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 async def _lines(file: Iterable[bytes]) -> AsyncIterator[bytes]:

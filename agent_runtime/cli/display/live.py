@@ -84,6 +84,7 @@ class LiveRegion:
         if len(rows) > 1:
             # The window may be narrower by now than these rows, which would wrap.
             below = f"{CUT}{below}{WRAP}"
+            # Back to the region's first row, where the next frame begins.
             below += f"\x1b[{len(rows) - 1}A"
         above = "".join(f"{row.shown(color=self._color)}\r\n" for row in printed)
         # A window that changed may have cut or moved what was painted.

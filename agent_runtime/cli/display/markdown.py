@@ -96,6 +96,7 @@ class _Table(TableElement):
         wanted = sum(whole) - sum(words)
         for column, widest, word in zip(table.columns, whole, words, strict=True):
             column.overflow = "fold"
+            # Otherwise all fits as it is, or not even the words do, and rich shares out the room.
             if 0 <= spare < wanted:
                 column.width = max(1, word + spare * (widest - word) // wanted)
 

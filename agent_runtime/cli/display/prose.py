@@ -38,6 +38,8 @@ class Prose:
 
     def take_finished(self, width: int) -> list[Row]:
         """Return the rows of the blocks that are complete, and forget them."""
+        # Only a new line can end a block: parsing after each piece would take the square of the
+        # text.
         if not self._new_line:
             return []
         self._new_line = False
@@ -103,6 +105,7 @@ def _unfinished_rows(text: str, width: int) -> list[Row]:
         from agent_runtime.cli.display.markdown import markdown_rows
 
         return _trimmed(markdown_rows(text, width, INDENT))
+    # From the beginning of a line, if there is one.
     end = text[-RENDERED_CHARS:].partition("\n")[2] or text[-RENDERED_CHARS:]
     room = max(1, width - INDENT)
     rows = (row for line in printable(end).split("\n") for row in wrap(line, room))

@@ -136,6 +136,7 @@ def cut(text: str, width: int, at: int | None = None) -> str:
         return line
     if at is None or cells(line[:at]) > width // 2 or not line.isascii():
         return _head(line, max(0, width - 1)) + "…"
+    # Cut in the middle: what comes first and last says more of a command or a path.
     return f"{line[:at]}…{line[len(line) - (width - at - 1) :]}"
 
 

@@ -114,6 +114,7 @@ class LiveProgress:
             held.set()
 
         self._do(stop)
+        # The display may fail meanwhile, so no wait is without end.
         while self._thread is not None and self._thread.is_alive() and not held.wait(TICK):
             pass
 
@@ -136,6 +137,8 @@ class LiveProgress:
     def _display(self) -> None:
         try:
             while not self._ended:
+                # Woken at once by what is printed, and else in time for the next frame of the
+                # spinner.
                 self._wake.wait(TICK)
                 self._wake.clear()
                 self.tick()

@@ -111,6 +111,7 @@ class SubAgents:
         shown = [*active, *ended][:most]
         lines = ["  " * one.depth + one.line(now) for one in shown]
         hidden = [(len(active) - len(shown), "active")]
+        # Neither shown nor active; the first number is negative if all active ones are shown.
         hidden.append((len(known) - len(shown) - max(0, hidden[0][0]), "ended"))
         more = [f"{count} more {what}" for count, what in hidden if count > 0]
         return [*lines, f"… {', '.join(more)}"] if more else lines

@@ -72,6 +72,7 @@ async def _serve(settings: Settings, spec: Spec) -> None:
         async with single_error(), anyio.create_task_group() as group:
             group.start_soon(_until_told, runtime)
             await server.run_stdio_async()
+            # The client has closed its end, so no signal is waited for any longer.
             group.cancel_scope.cancel()
 
 

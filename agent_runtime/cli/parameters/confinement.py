@@ -47,6 +47,7 @@ class Confinement:
             name = settings.sandbox
         if self.network is not None:
             network = self.network
+        # Only where the option was given: that of a setting is without effect there.
         if self.network and name in ("", NONE):
             raise click.UsageError("--sandbox-network needs --sandbox.")
         spec = dataclasses.replace(

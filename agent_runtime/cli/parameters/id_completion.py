@@ -58,6 +58,7 @@ async def _read(kind: IdKind) -> list[IdMatch]:
     if backend_of(url) != "file" or not file_path(url).is_file():
         return []
     with anyio.fail_after(SECONDS):
+        # A key press must not change the database.
         store = await open_store(url, migrate=False)
         try:
             user = os.environ.get("AGENT_RUNTIME_USER") or "local"

@@ -227,6 +227,7 @@ def near_names(name: str) -> list[str]:
     near = difflib.get_close_matches(wanted, own or known, 3, 0.7) if slash else []
     if not near:
         # The provider may be what is missing or wrong.
+        # Reversed, so that of equal models the first provider wins.
         plain = {one.partition("/")[2]: one for one in reversed(known)}
         near = [plain[one] for one in difflib.get_close_matches(model or wanted, plain, 3, 0.7)]
     return near

@@ -154,5 +154,6 @@ def _serve(
     )  # fmt: skip
     server = ServiceServer(config, service, lambda address: say(f"Serving on {address}"))
     server.run(_listening(host, port))
+    # It has logged why.
     if not server.started:
         raise click.exceptions.Exit(1)

@@ -128,6 +128,7 @@ def _encode(content: NodeDocument, compressed: bool) -> bytes:
         "version": VERSION,
         "messages": [one.model_dump(mode="json") for one in content.messages],
     }
+    # Readable, because people look into the bucket; compression removes the cost.
     data = json.dumps(whole, ensure_ascii=False, indent=2).encode()
     return zstandard.ZstdCompressor(write_checksum=True).compress(data) if compressed else data
 

@@ -323,6 +323,7 @@ class NodeMemory:
         stored = await self._read()
         messages = await self._with_buffer(stored.content.messages)
         moves = bool(stored.other.content.messages)
+        # All turns may be there already, after a flush whose answer was lost.
         if moves or len(messages) > len(stored.content.messages):
             content = stored.content.with_messages(messages)
             data = await encode_node_document(content, compressed=self._compressed)

@@ -75,6 +75,7 @@ async def prune(store: UserStore, *, seconds: float) -> list[StoredNodeMemory]:
     pruned: list[StoredNodeMemory] = []
     for memory in await stored_memories(store):
         if memory.modified >= before:
+            # The rest is younger: they are sorted by their time.
             break
         deleted = [await documents.delete(place, before=before) for place in memory.places]
         if all(deleted):

@@ -172,6 +172,7 @@ async def _of_users(
         if thread_id not in of_child:
             runs = await store.runs.list(thread_id=thread_id, limit=1)
             of_child[thread_id] = bool(runs) and runs[0].parent_run_id is not None
+        # Asked of the store once for each thread, and only for places that are about to be shown.
         if not of_child[thread_id]:
             found.append(place)
     return found
@@ -311,6 +312,8 @@ def _from_neighbours(
             for given, kept in shares:
                 here = links[here] if here >= 0 else here
                 if here < 0:
+                    # A missing neighbour: the node gets the share that it would have had from
+                    # one.
                     got[index] += kept * score
                 else:
                     got[here] += given * score

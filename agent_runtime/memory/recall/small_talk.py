@@ -223,6 +223,7 @@ def is_small_talk(text: str) -> bool:
     if any(pattern.fullmatch(_without_marks(folded)) for pattern in _phrases().values()):
         return True
     words = [_plain(word) for word in _words(folded)]
+    # Laughter is written in any length, so that no list can hold it.
     words = [word for word in words if not _LAUGH.fullmatch(word)]
     if len(words) > LONGEST:
         return False

@@ -168,6 +168,7 @@ async def _found(store: UserStore, hits: Sequence[SearchHit]) -> list[_Place]:
     found: list[_Place] = []
     for hit in hits:
         last = after.get((hit.thread_id, hit.node), hit.node)
+        # The one before, the hit, and the one after it, if there is one.
         nodes = await store.log.branch(hit.thread_id, last, limit=2 + (last != hit.node))
         node = next(node for node in nodes if node.seq == hit.node)
         if _by_recall(node, hit):
@@ -217,6 +218,7 @@ async def _places(
             call = place.hit.call if hit else None
             more.append(_part(locator, node, call, words, own=own, size=size))
         size = sum(len(part.text) + len(part.source) for part in more)
+        # The first is shown whatever its size.
         if number and filled + size > FILLED:
             return parts, number
         filled += size

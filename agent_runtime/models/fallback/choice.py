@@ -94,6 +94,7 @@ class ModelChoice:
         if self._current == before:
             return None
         old, new = self._candidates[before].model.name, self.model.name
+        # A preferred model has ended its cool-down; otherwise the one in use is in one.
         if self._current < before:
             return {"from": old, "to": new, "why": "cool-down", "reason": f"{new} is tried again."}
         reason = f"{old} failed a short time ago."

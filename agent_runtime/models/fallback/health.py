@@ -45,6 +45,7 @@ class Health:
     def tried(self, now: float, cool_down: float) -> None:
         """Let only one run find out whether it works again; the others wait for what it finds."""
         if self.failures:
+            # Set before the call: other runs that begin meanwhile pass it over.
             self.until = max(self.until, now + cool_down)
 
     def answered(self) -> None:
@@ -66,5 +67,6 @@ def shared_health(*identity: str | None) -> Health:
     health = _shared.pop(key, None) or Health()
     _shared[key] = health
     if len(_shared) > REMEMBERED:
+        # The least recently used, since each use moves its entry to the end.
         _shared.popitem(last=False)
     return health

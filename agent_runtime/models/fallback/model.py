@@ -142,6 +142,7 @@ class FallbackModel:
                     async for event in events:
                         if isinstance(event, ModelAnswer):
                             attempts.answered()
+                            # The attempts of models before it may be billed as well.
                             yield replace(event, lost=event.lost + lost)
                             return
                         if isinstance(event, Retrying):

@@ -28,7 +28,7 @@ class FileLimits:
         documents: how many PDFs.
         document: of one PDF.
         pages: of all PDFs together.
-        media_types: of images; empty for any.
+        media_types: of images; None for any.
     """
 
     total: int = _ANY
@@ -40,7 +40,7 @@ class FileLimits:
     documents: int = _ANY
     document: int = _ANY
     pages: int = _ANY
-    media_types: frozenset[str] = frozenset()
+    media_types: frozenset[str] | None = None
 
 
 NO_FILE_LIMITS = FileLimits()
@@ -52,9 +52,9 @@ def strictest(limits: Sequence[FileLimits]) -> FileLimits:
     least = {name: min(getattr(one, name) for one in limits) for name in numbers}
     types: frozenset[str] | None = None
     for one in limits:
-        if one.media_types:
+        if one.media_types is not None:
             types = one.media_types if types is None else types & one.media_types
-    return FileLimits(**least, media_types=types or frozenset())
+    return FileLimits(**least, media_types=types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,8 @@ class FileAdmission:
         self._total += file.data
         if file.kind == "image":
             self._images += 1
+            # With one image too many the smaller limit holds for all of them, also for earlier
+            # ones.
             self._longest = max(self._longest, file.side)
         elif file.media_type == "application/pdf":
             self._documents += 1
@@ -109,7 +111,8 @@ class FileAdmission:
 
     def _image_problem(self, file: FileSize) -> str:
         limits = self._limits
-        if file.data and limits.media_types and file.media_type not in limits.media_types:
+        types = limits.media_types
+        if file.data and types is not None and file.media_type not in types:
             return f"it takes no {file.media_type}"
         if file.data > limits.image:
             return f"an image may have {_size(limits.image)} as base64, it has {_size(file.data)}"

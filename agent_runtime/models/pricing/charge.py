@@ -77,6 +77,7 @@ def _by_rate(rates: Rates, usage: TokenUsage) -> Iterator[tuple[float, int]]:
     ):
         taken = min(rest, count)
         yield _or(rate, rates.output), taken
+        # Each kind out of what is left, so that a wrong report charges no token twice.
         rest -= taken
     yield rates.output, rest
 
@@ -101,6 +102,7 @@ def affordable_completion(
     into, out, fixed = _dearest(price, prompt, terms)
     rest = scaled(cost) - fixed - prompt * into
     if rest < 0:
+        # Even an answer of no token costs more.
         return -1
     return rest // out if out else None
 

@@ -53,6 +53,7 @@ def price_of(entry: _Entry) -> Price | None:
     a call may begin in one hour and be charged by another.
     """
     entry = _at_any_hour(entry)
+    # Such entries, of Qwen's models, have no price outside of the ranges.
     if ranges := _ranges(entry):
         base, *tiers = ranges
         return _price(base.rates, tiers, entry)

@@ -26,6 +26,7 @@ MINUTE = 60.0
 LATEST_RESET = 86_400.0
 """Seconds: a reset that is further away is not believed."""
 
+# A larger number is no limit of tokens but an error, or stands for "unlimited".
 _MOST = 10**15
 # Anthropic counts the output that is produced, OpenAI the output that a request allows.
 _ANTHROPIC: tuple[tuple[str, Kind], ...] = (
@@ -88,6 +89,7 @@ def _limit(kind: Kind, most: str | None, remaining: str, reset: float | None) ->
     whole = None if most is None else _count(most)
     if left is None or reset is None or reset > LATEST_RESET:
         return []
+    # Believed, such numbers would hold back requests that the provider takes.
     if most is not None and (whole is None or whole == 0 or left > whole):
         return []
     return [Limit(kind, whole, left, reset)]

@@ -177,6 +177,8 @@ class Limiter:
         Args:
             run: the run that it is for; runs take turns.
         """
+        # The limit that a request names is mostly far above what is written; reserving that much
+        # would let few go.
         expected = min(need.max_output, math.ceil(_EXPECTED * self._usual_output))
         both = need.fresh + expected
         ahead = (1, need.fresh, expected, both, need.prompt + need.max_output)
@@ -238,6 +240,7 @@ class Limiter:
 
     def produced(self, output: int) -> None:
         """Count the tokens of an answer."""
+        # A moving average: one long answer changes little.
         self._usual_output += _WEIGHT * (output - self._usual_output)
         for kind in ("output", "produced"):
             if kind in self._rooms:
@@ -450,6 +453,7 @@ def limiter_for(host: str, key: str, model: str) -> Limiter:
         key: for which the provider counts; only a digest that is keyed by it is kept.
     """
     here = _here()
+    # Keyed: processes compare places through the store, which must not learn the key.
     secret, named = key.encode("utf-8", "surrogatepass"), f"{host}\n{model}".encode()
     place = hmac.digest(secret, named, "sha256").hex()
     limiter = here.limiters.get(place)

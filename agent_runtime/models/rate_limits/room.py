@@ -43,6 +43,7 @@ class Room:
         self.heard_at, self.sent_at = now, max(self.sent_at, sent_at)
         left, said = self.left(now), (limit.remaining, now + limit.reset)
         self.most = limit.most
+        # The request was sent after the newest response came: this one has the last word.
         if sent > self._heard or left is None:
             self._now, self._then = said, None
         elif now >= self._now[1]:

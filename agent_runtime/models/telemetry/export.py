@@ -76,6 +76,7 @@ def _export_traces() -> Callable[[], None]:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+    # The program that embeds us has set its own, which stays.
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return lambda: None
     provider = TracerProvider(resource=_resource())

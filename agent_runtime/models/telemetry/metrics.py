@@ -60,6 +60,7 @@ class Instruments:
     def used(self, attributes: Mapping[str, Any], *, prompt: int, completion: int = 0) -> None:
         """Record the tokens of a call, as the provider reported them."""
         self.tokens.record(prompt, {**attributes, names.TOKEN_TYPE: "input"})
+        # Embeddings have no output.
         if completion:
             self.tokens.record(completion, {**attributes, names.TOKEN_TYPE: "output"})
 

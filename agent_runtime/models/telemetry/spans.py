@@ -25,6 +25,7 @@ _with_contents: ContextVar[bool] = ContextVar("telemetry_contents", default=Fals
 def tracer() -> Tracer | None:
     """Return the tracer of the program's provider; None if it has set none."""
     global _made
+    # Not imported here: who sets a provider has imported it, and all others are spared the time.
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None
@@ -87,6 +88,7 @@ def span(
         except anyio.get_cancelled_exc_class():
             current.set_attribute(names.OUTCOME, "cancelled")
             raise
+        # The consumer of a stream has stopped reading, which is no failure.
         except GeneratorExit:
             raise
         except BaseException as error:

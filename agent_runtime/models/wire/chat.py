@@ -123,6 +123,7 @@ class ChatWire:
         body = merge(body, settings.extra_body)
         headers = {**settings.extra_headers}
         if target.key:
+            # The settings' headers win, for gateways that want another scheme.
             headers = {"authorization": f"Bearer {target.key}"} | headers
         return WireRequest(self._url, headers, orjson.dumps(body), tuple(ignored))
 
@@ -145,6 +146,7 @@ class ChatWire:
             ignored.append("reasoning")
         choice = settings.tool_choice
         if choice is not None and has_tools:
+            # All servers know these two; the others only where the table says so.
             if choice in ("auto", "none"):
                 body["tool_choice"] = choice
             elif not server.choices:
@@ -278,6 +280,7 @@ class ChatDecoder:
             builder.usage = _usage(usage, chunk.get("service_tier"))
         choices = chunk.get("choices")
         if choices:
+            # The last chunk has the usage and no choice; several answers are never asked for.
             choice = choices[0]
             delta = choice.get("delta") or choice.get("message")
             if delta:

@@ -46,6 +46,8 @@ def target_of(
         model=model.removeprefix("responses/"),
         base_url=url,
         key=key,
+        # Rules of the provider's own API hold there only; what stands at another address is
+        # merely compatible.
         own_host=url == own,
         takes=frozenset(takes),
         marks=marks,

@@ -47,6 +47,7 @@ _CONTINUE: Json = {"role": "user", "parts": [{"text": "Continue."}]}
 """Where a prompt would begin or end with an answer, which Gemini refuses."""
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])")
 _LONGEST_NAME = 64
+# Gemini refuses a request with more.
 _MOST_STOPS = 5
 _CONTINUATION = "CONTINUATION"
 _NOT_YET = "FINISH_REASON_UNSPECIFIED"
@@ -232,6 +233,7 @@ class GeminiDecoder:
         self._spent, self._usage = self._total(), {}
         self._resumed = self._token
         self._builder.word = ""
+        # Put before the last brace, so that megabytes of prompt are not encoded again.
         token = b',"continuationToken":' + orjson.dumps(self._token)
         return replace(sent, body=sent.body[:-1] + token + b"}")
 
@@ -380,6 +382,7 @@ def _ordered(text: str, calls: Sequence[Json], opaque: Json) -> list[Json]:
     order = cast("list[list[Any]]", opaque.get("parts") or [])
     lengths = sum(one[1] for one in order if one[0] == "text")
     number = sum(one[0] == "call" for one in order)
+    # The text or the calls were changed since, as by masking: then the order has no meaning.
     if not order or lengths != len(text) or number != len(calls):
         return [*([{"text": text}] if text.strip() else []), *calls]
     parts: list[Json] = []

@@ -124,6 +124,7 @@ class ResponsesDecoder:
                 self._builder.refusal = "".join(refusals)
         elif item["type"] == "reasoning":
             texts = [part["text"] for part in cast("list[Json]", item.get("summary") or [])]
+        # It came in deltas already.
         if index in self._said:
             return iter(())
         self._said.add(index)

@@ -16,7 +16,7 @@ from agent_runtime.messages import (
     ToolResult,
     decode_message,
     decode_result,
-    searchable_body,
+    searchable_if_readable,
 )
 from agent_runtime.run.takeover import end_if_dead
 from agent_runtime_storage.contract.records.log import EventRow, Node, Thread
@@ -211,7 +211,7 @@ class Threads:
             Conflict: it is not archived, or something has taken its place.
             ObjectLost: the archive is damaged; nothing was restored.
         """
-        return await self._of(user).upkeep.restore_thread(thread, texts=_text_of)
+        return await self._of(user).upkeep.restore_thread(thread, texts=searchable_if_readable)
 
     async def archived(
         self, *, limit: int = 50, before: ArchivedThread | None = None, user: str | None = None
@@ -276,14 +276,6 @@ async def _check_cursor(store: UserStore, thread: str, after: int) -> None:
             f"Thread {thread} has {last} events, fewer than the cursor {after}.",
             cure="The thread was deleted and its id used again: follow it from the start, 0.",
         )
-
-
-def _text_of(kind: str, body: bytes) -> str:
-    """Return the text by which search finds a node or result; empty for any other body."""
-    try:
-        return searchable_body("node" if kind == "node" else "call", body)
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 def _message_of(node: Node) -> ThreadMessage:

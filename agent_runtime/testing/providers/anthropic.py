@@ -34,6 +34,8 @@ class Anthropic(Provider):
         self.bound = bound
         self._now: Sequence[object] = ()
         self._before: dict[bytes, bytes] = {}
+        # By texts and calls, as an answer comes back without its thinking if other models may
+        # read it.
         self.answers: dict[bytes, list[Json]] = {}
 
     def refusal(self, text: str) -> Json:

@@ -76,6 +76,7 @@ def frame(payload: bytes, kind: str = "chunk") -> bytes:
         )
     )
     lengths = struct.pack("!II", 16 + len(headers) + len(payload), len(headers))
+    # 16 bytes of frame: two lengths and two checksums.
     begun = lengths + struct.pack("!I", binascii.crc32(lengths)) + headers + payload
     return begun + struct.pack("!I", binascii.crc32(begun))
 

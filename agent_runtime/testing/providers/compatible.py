@@ -179,6 +179,7 @@ class Compatible(OpenAI):
         if not self.quirks.surrogates:
             return halves(text)
         units = text.encode("utf-16-le", "surrogatepass")
+        # The first half of a pair, by the high byte of its code unit.
         ends = [i for i in range(0, len(units), 2) if 0xD8 <= units[i + 1] <= 0xDB]
         cut = ends[0] + 2 if ends else len(units) // 4 * 2
         parts = (units[:cut], units[cut:])

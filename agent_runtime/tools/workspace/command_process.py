@@ -128,6 +128,8 @@ class Supervised:
         """End all processes; return how the command ended.  Call it under a shield."""
         with self.control:
             with suppress(OSError):
+                # The supervisor reads the end of its input, and ends the command; its report can
+                # still come back.
                 self.control.shutdown(socket.SHUT_WR)
             if self.process.returncode is None:
                 # A command may have stopped its supervisor.

@@ -99,6 +99,7 @@ def read_state(report: bytes) -> tuple[ShellState | None, bytes]:
     """Return the last state in a shell's report, and what else was written there."""
     # Values may be secrets: also of a state that was cut off, nothing gets into the output.
     other = _STATE.sub(b"", report).replace(b"\0", b"")
+    # The last one: a command can write to the same descriptor, but ours comes at the end.
     begin = report.rfind(_BEGIN)
     end = report.find(_END, begin + 1)
     if begin < 0 or end < 0:

@@ -39,6 +39,7 @@ class Turns:
     def _next(self) -> None:
         self._left = self._most
         self._make_calls()
+        # Scheduled again only after a turn that made calls: an idle loop is not woken.
         self._scheduled = self._left < self._most
         if self._scheduled:
             self._loop.call_soon(self._next)

@@ -116,6 +116,7 @@ def check_request(body: Json, *, samples: bool = True) -> None:
     names = [name for name in _MODELS if body["model"].startswith(name)]
     # A model that is not in the table may take anything.
     if names:
+        # The longest prefix is the most specific.
         _check_settings(body, _MODELS[max(names, key=len)], samples=samples)
 
 

@@ -18,6 +18,7 @@ def checked_requests() -> Generator[None]:
     where a scripted model answers: its requests are checked by the rules of all providers.
     """
     global _checking
+    # Counted, because such blocks may be nested.
     _checking += 1
     try:
         yield

@@ -56,6 +56,7 @@ def nearest(text: str, wanted: str) -> Place | None:
     deadline = time.monotonic() + SECONDS
     for start in _candidates(plain, target):
         like = _likeness(target, plain[start : start + height])
+        # Of equal ones the better guess, which comes first.
         if like > best:
             best, found = like, start
         if time.monotonic() > deadline:

@@ -43,6 +43,7 @@ changes when another connection has committed."""
 _GROUP = 256
 # SQLite checkpoints by itself as the log grows, but only a truncating checkpoint shrinks the file.
 _CHECKPOINT_SECONDS = 30.0
+# How long a scrub waits for readers, which hold the log open; all writes wait with it.
 _SCRUB_SECONDS = 2.0
 # How long SQLite waits for a lock in one try, and the pause between two.
 _TRY_SECONDS = 1.0
@@ -160,6 +161,7 @@ class Writer:
         try:
             return await asyncio.shield(job.future)
         except asyncio.CancelledError:
+            # Whether it is written is decided by the thread, so its caller waits to know.
             if not self._withdraw(job):
                 await wait_shielded(job.future)
                 # The cancellation is raised instead of the job's error, which counts as retrieved.
