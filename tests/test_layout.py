@@ -63,5 +63,15 @@ def test_files_and_functions_are_short(package: Path) -> None:
     assert not files and not long
 
 
+def test_each_public_class_has_a_name_of_its_own() -> None:
+    homes: dict[str, list[str]] = {}
+    for package in PACKAGES:
+        for path in _modules(package):
+            for node in ast.parse(path.read_text("utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(str(path.relative_to(package.parent)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
 def _lines(path: Path) -> int:
     return len(path.read_text("utf-8").splitlines())

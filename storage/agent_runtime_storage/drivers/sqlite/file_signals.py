@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Generator
 
 from agent_runtime_storage.contract.errors import StoreError
-from agent_runtime_storage.drivers.signals import Listener, Signals
+from agent_runtime_storage.drivers.signals import SignalListener, Signals
 
 LOOK_SECONDS = 0.2
 _POLL_SECONDS = 30.0
@@ -30,7 +30,9 @@ class FileSignals(Signals):
         self._count = 0
 
     @contextlib.contextmanager
-    def listen(self, topic: str, listener: Listener | None = None) -> Generator[Listener]:
+    def listen(
+        self, topic: str, listener: SignalListener | None = None
+    ) -> Generator[SignalListener]:
         """Listen to a topic.  Start before reading, or a change in between is missed."""
         self._count += 1
         if self._looking is None or self._looking.done():
