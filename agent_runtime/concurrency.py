@@ -127,7 +127,7 @@ class SelfCancelled(Exception):
     """The awaited function was cancelled from inside; its caller was not cancelled."""
 
 
-class Carrier(Exception):
+class CarriedError(Exception):
     """Carries a `BaseException` that is not an `Exception` out of a task.
 
     asyncio lets `KeyboardInterrupt` and `SystemExit` in a task end the whole event loop, before
@@ -150,7 +150,7 @@ async def carried(function: Callable[..., Awaitable[None]], *args: Any) -> None:
     except (asyncio.CancelledError, Exception):
         raise
     except BaseException as error:
-        raise Carrier(error) from error
+        raise CarriedError(error) from error
 
 
 async def contained(function: Callable[[], Awaitable[T]]) -> T:
@@ -208,13 +208,13 @@ async def single_error() -> AsyncGenerator[None]:
     """Raise the most important error of a task group instead of its exception group.
 
     A lost lease comes first, then other errors of the store, then the first that was raised.  The
-    group becomes the error's cause, unless it has one.  A `Carrier` is unpacked.
+    group becomes the error's cause, unless it has one.  A `CarriedError` is unpacked.
     """
     try:
         yield
     except BaseExceptionGroup as group:
         # Of equal ones the first, in the order in which they were raised.
         error = min(_leaves(group), key=_weight)
-        if isinstance(error, Carrier):
+        if isinstance(error, CarriedError):
             raise error.error from error.error.__cause__ or group
         raise error from error.__cause__ or group

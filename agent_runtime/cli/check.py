@@ -1,4 +1,4 @@
-"""`Check`: what a check of `doctor` found."""
+"""`DoctorCheck`: what a check of `doctor` found."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """The result of one check, and its cure."""
 
     name: str

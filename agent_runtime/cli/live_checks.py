@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agent_runtime.cli.check import Check
+from agent_runtime.cli.check import DoctorCheck
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
@@ -17,7 +17,7 @@ MOST = 10_000
 SWEEP = "Run `agent-runtime runs sweep --resume`, or let a service sweep (AGENT_RUNTIME_SWEEP)."
 
 
-async def check_live(settings: Settings) -> list[Check]:
+async def check_live(settings: Settings) -> list[DoctorCheck]:
     """Check the user's runs that are at work or could go on.
 
     What only a process itself knows, such as the lag of its event loop, is in `Runtime.health`.
@@ -31,11 +31,11 @@ async def check_live(settings: Settings) -> list[Check]:
                 status=["running", "suspended"], limit=MOST
             )
     except AgentRuntimeError as error:
-        return [Check("live", "fail", error.message, error.cure)]
+        return [DoctorCheck("live", "fail", error.message, error.cure)]
     return [*_running(runs), *_waiting(runs)]
 
 
-def _running(runs: Sequence[Run]) -> Iterator[Check]:
+def _running(runs: Sequence[Run]) -> Iterator[DoctorCheck]:
     from agent_runtime.log import leases
 
     by_process: dict[str, list[Run]] = defaultdict(list)
@@ -54,18 +54,18 @@ def _running(runs: Sequence[Run]) -> Iterator[Check]:
         if late:
             found += f"; {len(late)} leases have expired"
             cure = "Its event loop is blocked, or the database was away; see `Runtime.health`."
-            yield Check("live", "warn", found, cure)
+            yield DoctorCheck("live", "warn", found, cure)
         else:
-            yield Check("live", "ok", found)
+            yield DoctorCheck("live", "ok", found)
     if dead:
         cut = sum(run.open_node is not None for run in dead)
         found = f"{_runs(dead)} whose process is gone, {cut} of them in the middle of a call"
-        yield Check("live", "warn", found, SWEEP)
+        yield DoctorCheck("live", "warn", found, SWEEP)
     elif not by_process:
-        yield Check("live", "ok", "no run is at work")
+        yield DoctorCheck("live", "ok", "no run is at work")
 
 
-def _waiting(runs: Sequence[Run]) -> Iterator[Check]:
+def _waiting(runs: Sequence[Run]) -> Iterator[DoctorCheck]:
     waiting = [run for run in runs if run.status == "suspended" and run.parent_run_id is None]
     for reason, why, cure in (
         ("unavailable", "suspended: no model could be reached", SWEEP),
@@ -79,7 +79,7 @@ def _waiting(runs: Sequence[Run]) -> Iterator[Check]:
         stopped = [run for run in waiting if run.stop_reason == reason]
         if stopped:
             state = "ok" if reason == "awaiting_user" else "warn"
-            yield Check("live", state, f"{_runs(stopped)} {why}", cure)
+            yield DoctorCheck("live", state, f"{_runs(stopped)} {why}", cure)
 
 
 def _runs(runs: Sequence[Run]) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent_runtime.cli.check import Check
+from agent_runtime.cli.check import DoctorCheck
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
     from agent_runtime_config.groups.model_settings import Role
 
 
-async def check_window(role: Role, found: Check | None, settings: Settings) -> Check | None:
+async def check_window(
+    role: Role, found: DoctorCheck | None, settings: Settings
+) -> DoctorCheck | None:
     """Return the check of a role's model, with a warning if its window is too small for memory.
 
     Args:
@@ -42,5 +44,5 @@ async def check_window(role: Role, found: Check | None, settings: Settings) -> C
     if not problem:
         return found
     detail = f"{found.detail}. {problem}" if found else problem
-    checked = found or Check(role, "warn", "")
+    checked = found or DoctorCheck(role, "warn", "")
     return replace(checked, state="warn", detail=detail, cure=f"{checked.cure} {cure}".strip())

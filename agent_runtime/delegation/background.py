@@ -18,7 +18,7 @@ from typing import Literal
 
 import anyio
 
-from agent_runtime.concurrency import Carrier, single_error
+from agent_runtime.concurrency import CarriedError, single_error
 from agent_runtime.delegation.attempts import attempt_number
 from agent_runtime.delegation.outcome import Outcome, by_reference, outcome_of_run
 from agent_runtime.delegation.placed import is_placed, place, required_queue
@@ -244,7 +244,7 @@ class _BackgroundRun:
             raise
         except BaseException as error:
             # The run has ended, and no caller is left to raise it to.
-            self.failure = Carrier(error)
+            self.failure = CarriedError(error)
         finally:
             self.begun.set()
         # The message must not arrive before the result of the call that began the task.

@@ -54,7 +54,7 @@ from agent_runtime.models.wire.base import (
 from agent_runtime.models.wire.choice import can_call, target_of, wire_for
 from agent_runtime.models.wire.http import StreamedResponse, is_connection_error, post, prepare
 from agent_runtime.models.wire.servers import key_of, server_of
-from agent_runtime.models.wire.sse import EventStream
+from agent_runtime.models.wire.sse import SseParser
 
 PINGS = 600.0
 """Seconds: the longest time in which a provider may send keep-alives and nothing else."""
@@ -237,7 +237,7 @@ class NativeModel(ProviderModel):
             for event in _deltas(decoder, ServerEvent("", text.encode())):
                 yield event
             return
-        stream = EventStream()
+        stream = SseParser()
         deadline = latest = start + self._first_byte_timeout
         while not decoder.finished:
             chunk = await response.chunk(min(deadline, latest))
@@ -375,7 +375,7 @@ def _next(decoder: Decoder, sent: WireRequest) -> WireRequest | None:
     return decoder.next_request(sent) if isinstance(decoder, HoppingDecoder) else None
 
 
-def _events_of(stream: EventStream, chunk: bytes) -> Iterator[ServerEvent]:
+def _events_of(stream: SseParser, chunk: bytes) -> Iterator[ServerEvent]:
     return stream.feed(chunk) if chunk else stream.close()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agent_runtime.messages import PromptMessage
 from agent_runtime.offline.reader import MOST_EXTENSIONS, OTHERS, READ_LINES, Findings
-from agent_runtime.offline.tool_output import Listing, code, counted, one_line, parse_search
+from agent_runtime.offline.tool_output import FolderListing, code, counted, one_line, parse_search
 
 STUB = "This survey is in progress.\n"
 """The report's text while the folder is searched; no search matches it."""
@@ -23,7 +23,9 @@ SEARCHES = (
 """Labels, patterns, and the names of the files to search."""
 
 
-def beginning(folder: str, report: str, listing: Listing, results: Sequence[PromptMessage]) -> str:
+def beginning(
+    folder: str, report: str, listing: FolderListing, results: Sequence[PromptMessage]
+) -> str:
     """Return the first part; `results` are those of the searches."""
     notes = [listing.note] if listing.note else []
     if listing.stopped:

@@ -37,7 +37,7 @@ class ListedEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FolderListing:
     """A page of a listing, and the counts of the whole folder.
 
     Attributes:
@@ -83,7 +83,7 @@ def is_cut(text: str) -> bool:
     return _CUT.search(text) is not None
 
 
-def parse_listing(text: str) -> Listing | None:
+def parse_listing(text: str) -> FolderListing | None:
     """Return a page of a listing; None for any other text."""
     header, *lines = text.split("\n")
     found = _LISTED.match(header)
@@ -93,7 +93,7 @@ def parse_listing(text: str) -> Listing | None:
     entries = [entry for line in lines if (entry := _entry(line)) is not None]
     total, files, size = map(_number, found.groups())
     stopped = _STOPPED.search(header) is not None
-    return Listing(total, files, size, entries, stopped, note[1][:NOTE_CHARS] if note else "")
+    return FolderListing(total, files, size, entries, stopped, note[1][:NOTE_CHARS] if note else "")
 
 
 def parse_file(path: str, text: str) -> FileSummary | None:

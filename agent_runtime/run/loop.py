@@ -43,6 +43,7 @@ from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.prompt.view import Prompt
 from agent_runtime.run.inbox import inbox_notes
 from agent_runtime.run.state import RunState
+from agent_runtime.run.takeover import end_unresumed
 from agent_runtime.run.tool_calls import abandoned_results, may_start, run_calls, still_running
 from agent_runtime.tools import output as outputs
 from agent_runtime_storage.contract.records.log import Amount, Finish, InboxItem, NewEvent
@@ -71,10 +72,12 @@ class AgentLoop:
         Raises `ModelError`, `PromptTooLarge` and store errors; the caller then ends the run.
         If cancelled, it leaves the log valid and the run open, for `finish`.
         """
-        # A resumed run may have an exchange open.  No prompt can be built before it is closed, and
-        # closing it drains the inbox too.
-        if self.log.exchange is not None and (finish := await self.run_tools()) is not None:
-            return finish
+        # Of a resumed run; no prompt can be built before it is closed, which drains the inbox too.
+        if (exchange := self.log.exchange) is not None:
+            finish = await self.run_tools()
+            await end_unresumed(self.log, exchange, finish)
+            if finish is not None:
+                return finish
         has_tasks = self.setup.tools.get(TASKS) is not None
         async with deliver_lost_results(self.state.context("")) if has_tasks else nullcontext():
             finish = await self.drain()
@@ -106,8 +109,7 @@ class AgentLoop:
     async def ask(self) -> tuple[Prompt, ModelAnswer]:
         """Call the model with the next prompt; if the provider refuses it, with a smaller request.
 
-        First files are only named, then the answer's limit is lowered, then the prompt is
-        shortened.
+        First files are only named, then the answer's limit is lowered, then the prompt shortened.
         """
         await self.state.choose_model()
         prompt, narrowed = await self.next_prompt(), False
@@ -153,8 +155,7 @@ class AgentLoop:
             files=masked_parts(files, self.log.view.start.nonce),
         )
         check_if_asked(request, model.name)
-        # `lost` of an event counts from the call's beginning; `counted` of them are in
-        # `pending.lost` already, or recorded.
+        # Events count `lost` from the call's beginning; `counted` are in `pending.lost` already.
         counted = 0
         # Before the request leaves: whatever interrupts this, `finish` counts the call as billed.
         state.previous, state.sent, pending.calling = prompt, True, True
@@ -408,7 +409,6 @@ class AgentLoop:
             # `close` ends the run by itself only if it finds a pause in the inbox.
             return suspended or PAUSED
         stopped = await state.guard.stop()
-        # With a question for a person the guard has ended the run itself.
         return stopped if stopped is None or self.log.ended else await self.finish(stopped)
 
     async def close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:

@@ -261,14 +261,37 @@ async def name_left_commands(
         unverified[index] = replace(result, text=f"{result.text} {text}")
 
 
+async def end_unresumed(log: RunLog, exchange: Exchange, finish: Finish | None) -> None:
+    """End the dead sub-agents of calls that ran again and did not resume them.
+
+    A call is refused whose arguments the agent's tools no longer take; nobody else continues what
+    it began before.
+
+    Args:
+        exchange: the exchange that was open when the run was taken over.
+        finish: how running its calls ended the run, if it did.
+    """
+    if finish is not None and finish.status == "suspended":
+        # They run again when the run is resumed.
+        return
+    run = await log.store.runs.get(log.lease.run_id)
+    await end_children(log.store, run, (), (), of={call.id for call in exchange.message.calls})
+
+
 async def end_children(
-    store: UserStore, run: Run, again: Collection[str], kept: Collection[str]
+    store: UserStore,
+    run: Run,
+    again: Collection[str],
+    kept: Collection[str],
+    of: Collection[str] | None = None,
 ) -> None:
     """End the descendants that died with the process that the run is taken over from.
 
     Args:
         again: the ids of the calls that run again; they resume the sub-agents that they began.
         kept: runs that are resumed in any case.
+        of: the ids of the calls whose sub-agents it ends, and not those in the background, which
+            other processes may be about to continue; all if None.
     """
     tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
     ended, flow = {run.id}, RunSpec.of(run).workflow
@@ -276,6 +299,12 @@ async def end_children(
     for child in sorted(tree, key=lambda child: child.created_at):
         record = delegation_record(child) if child.parent_run_id == run.id else None
         if child.id in kept or (record is not None and record.call in again):
+            continue
+        if (
+            of is not None
+            and child.parent_run_id == run.id
+            and (record is None or record.background or record.call not in of)
+        ):
             continue
         if flow and child.parent_run_id == run.id and is_waiting(child):
             # A workflow asks for its nodes again; the node's run continues with the answer.

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from agent_runtime.server.operations import KEY_HEADER, Operation
-from agent_runtime.server.problems import MEDIA_TYPE, Problem
+from agent_runtime.server.problems import MEDIA_TYPE, ProblemDetails
 
 _REF = "#/components/schemas/{model}"
 
@@ -18,7 +18,7 @@ _REF = "#/components/schemas/{model}"
 def openapi_of(operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the description of the operations."""
     inputs = {one for op in operations for one in (op.query, op.body) if one is not None}
-    outputs = {Problem, *(op.answer for op in operations if op.answer is not None)}
+    outputs = {ProblemDetails, *(op.answer for op in operations if op.answer is not None)}
     models: list[tuple[type[BaseModel], Any]] = [
         *((one, "validation") for one in sorted(inputs, key=_name)),
         *((one, "serialization") for one in sorted(outputs, key=_name)),
@@ -115,7 +115,7 @@ def _responses(op: Operation, refs: Mapping[Any, Mapping[str, Any]]) -> dict[str
         answer["content"] = {op.produces: {"schema": kind}}
     problem = {
         "description": "What went wrong, why, and what to do.",
-        "content": {MEDIA_TYPE: {"schema": dict(refs[Problem, "serialization"])}},
+        "content": {MEDIA_TYPE: {"schema": dict(refs[ProblemDetails, "serialization"])}},
     }
     responses: dict[str, Any] = {str(op.status): answer, "default": problem}
     if op.produces == "text/event-stream":

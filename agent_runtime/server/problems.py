@@ -18,10 +18,10 @@ MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """What went wrong, why, and what to do."""
 
-    model_config = ConfigDict(extra="allow", title="Problem")
+    model_config = ConfigDict(extra="allow", title="ProblemDetails")
 
     type: str = Field(description="The kind of problem, for programs.")
     title: str = Field(description="The kind in words.")
@@ -79,7 +79,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 _RETRY_SECONDS = 5
 
 
-def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
+def problem_of(error: Exception) -> tuple[ProblemDetails, dict[str, str]]:
     """Return the problem of an error, and the headers of its response.
 
     An unforeseen error gives only a reference; the log has the rest.
@@ -121,9 +121,9 @@ def problem_response(error: Exception) -> Response:
 
 def _problem(
     status: int, kind: str, error: errors.AgentRuntimeError | ServiceError, more: Mapping[str, Any]
-) -> Problem:
+) -> ProblemDetails:
     title = kind.replace("-", " ").capitalize()
-    return Problem(
+    return ProblemDetails(
         type=f"urn:agent-runtime:{kind}", title=title, status=status, detail=error.message,
         cure=error.cure, **more,
     )  # fmt: skip

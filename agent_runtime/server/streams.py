@@ -29,13 +29,13 @@ MOST_THREADS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class EventCursor:
     """How far a client has read each thread; opaque to clients."""
 
     positions: Mapping[bytes, int]
 
     @classmethod
-    def parse(cls, text: str) -> Cursor:
+    def parse(cls, text: str) -> EventCursor:
         """Return the cursor that a client sent. Raises `ServiceError` (422)."""
         try:
             data = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)

@@ -17,9 +17,9 @@ from typing import Any
 
 from agent_runtime.errors import ToolError
 from agent_runtime.models.tokens import count_text
-from agent_runtime.tools.workspace.editing.replace import Edit, apply_edits
+from agent_runtime.tools.workspace.editing.replace import Replacement, apply_edits
 from agent_runtime.tools.workspace.editing.text_file import TextFile
-from agent_runtime.tools.workspace.reading.pages import Page, page_of, render
+from agent_runtime.tools.workspace.reading.pages import LinePage, page_of, render
 from benchmarks.frame import Report, Row, at_least, data_folder
 from benchmarks.tools.recorded_files import FileCall, KnownFile, file_calls, shown_lines
 
@@ -133,10 +133,10 @@ def _edit(call: FileCall, file: KnownFile, made: Replayed) -> None:
         file.see(lines, whole=False)
 
 
-def _edits(call: FileCall) -> list[Edit]:
+def _edits(call: FileCall) -> list[Replacement]:
     raw: Any = call.arguments.get("edits") or [call.arguments]
     return [
-        Edit.model_construct(
+        Replacement.model_construct(
             old=str(one.get("old_string", "")),
             new=str(one.get("new_string", "")),
             all=bool(one.get("replace_all")),
@@ -192,12 +192,12 @@ def _read(
             reads.further += count_text(render(call.path, len(text), further))
 
 
-def _page(path: str, text: str, first: int, limit: int | None) -> Page:
+def _page(path: str, text: str, first: int, limit: int | None) -> LinePage:
     return page_of(path, TextFile(text), first, limit)
 
 
 def _needed(
-    path: str, lines: dict[int, str], page: Page, later: Sequence[FileCall | None]
+    path: str, lines: dict[int, str], page: LinePage, later: Sequence[FileCall | None]
 ) -> Iterator[int]:
     """Yield the first lines of further pages that hold what is edited or read next."""
     text = "".join(f"{lines[number]}\n" for number in sorted(lines))

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.cli.display.calls import Call, Detail, Ended, call_text, output_lines
+from agent_runtime.cli.display.calls import CallEnd, Detail, ShownCall, call_text, output_lines
 from agent_runtime.cli.display.rows import Line
 from agent_runtime.cli.terminal import break_line, cells, wrap
 
 
 def shown(tool: str, result: str = "", outcome: str = "ok", **given: Any) -> list[str]:
     """Return the lines of a call that has ended."""
-    return [line.plain() for line in Ended(Call(tool, given), outcome, result).lines("7", Detail())]
+    return [
+        line.plain()
+        for line in CallEnd(ShownCall(tool, given), outcome, result).lines("7", Detail())
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from agent_runtime.cli.display.live import LiveRegion
 from agent_runtime.cli.display.rows import Row
 from agent_runtime.cli.display.screen import SPINNERS, LiveProgress
-from agent_runtime.cli.display.view import View
+from agent_runtime.cli.display.view import ViewOptions
 from agent_runtime.cli.terminal import cells
 from agent_runtime.events import Event, EventKind
 from tests.support.emulator import Emulator
@@ -45,7 +45,10 @@ class Watched:
         self.now = 0.0
         self.printed: list[str] = []
         self.progress = LiveProgress(
-            View(), size=self.terminal.size, write=self.terminal.write, clock=lambda: self.now
+            ViewOptions(),
+            size=self.terminal.size,
+            write=self.terminal.write,
+            clock=lambda: self.now,
         )
 
     def above(self) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from agent_runtime.cli.display.progress import PlainProgress
 from agent_runtime.cli.display.screen import LiveProgress
-from agent_runtime.cli.display.tally import Tally
+from agent_runtime.cli.display.tally import RunTally
 from agent_runtime.cli.terminal import printable, short_arguments, shorten
 from agent_runtime.events import Event, EventKind
 
@@ -34,18 +34,18 @@ def _answer(step: int, *, cost: int | None = 2_500_000, run: str = "run-1", **si
 START = _event("run-start", agent="agent", model="some/model", max_steps=500, resumed=False)
 
 
-def shown(tally: Tally, event: Event) -> list[str]:
+def shown(tally: RunTally, event: Event) -> list[str]:
     """Return the lines of an event, whole."""
     return [line.plain() for line in tally.update(event)]
 
 
 def test_the_start_names_model_thread_and_limit() -> None:
-    (line,) = shown(Tally(), START)
+    (line,) = shown(RunTally(), START)
     assert line == "run run-1 starts: model some/model, thread thread-1, at most 500 steps"
 
 
 def test_a_resumed_run_continues_its_step_count() -> None:
-    tally = Tally()
+    tally = RunTally()
     (line,) = shown(
         tally, _event("run-start", agent="a", model="m", max_steps=500, resumed=True, steps=16)
     )
@@ -54,7 +54,7 @@ def test_a_resumed_run_continues_its_step_count() -> None:
 
 
 def test_a_step_shows_tokens_cache_share_and_cost_so_far() -> None:
-    tally = Tally()
+    tally = RunTally()
     shown(tally, START)
     shown(tally, _answer(1))
     (line,) = shown(tally, _answer(2))
@@ -63,28 +63,28 @@ def test_a_step_shows_tokens_cache_share_and_cost_so_far() -> None:
 
 
 def test_an_unknown_price_is_never_shown_as_zero() -> None:
-    tally = Tally()
+    tally = RunTally()
     shown(tally, START)
     (line,) = shown(tally, _answer(1, cost=None))
     assert "cost unknown so far" in line and "$" not in line
 
 
 def test_missing_usage_is_not_an_error() -> None:
-    tally = Tally()
+    tally = RunTally()
     event = _event("answer", step=1, calls=0, prompt_tokens=None, cached_tokens=None,
                    completion_tokens=None, cost=None)  # fmt: skip
     assert shown(tally, event) == ["step 1/0 · cost unknown so far · answer"]
 
 
 def test_a_retry_shows_its_reason_and_wait() -> None:
-    (line,) = shown(Tally(), _event("model-retry", reason="rate limit", attempt=2, wait=1.5))
+    (line,) = shown(RunTally(), _event("model-retry", reason="rate limit", attempt=2, wait=1.5))
     assert line == "retry 2 in 1.5 s: rate limit"
     outage = _event("model-retry", reason="it is down", attempt=2, wait=9.0, outage=True)
-    assert shown(Tally(), outage) == ["the step is tried again in 9.0 s: it is down"]
+    assert shown(RunTally(), outage) == ["the step is tried again in 9.0 s: it is down"]
 
 
 def test_a_long_wait_for_a_rate_limit_is_shown_and_a_short_one_in_the_status() -> None:
-    tally = Tally()
+    tally = RunTally()
     reason = "the provider's rate limit leaves 0 of 50 requests"
     (line,) = shown(tally, _event("model-wait", reason=reason, wait=12.34))
     assert line == f"waits, up to 12.3 s until a reset: {reason}"
@@ -93,7 +93,7 @@ def test_a_long_wait_for_a_rate_limit_is_shown_and_a_short_one_in_the_status() -
 
 
 def test_another_model_is_shown_with_the_reason_and_once_with_what_to_mend() -> None:
-    tally = Tally()
+    tally = RunTally()
     given = {"from": "one", "to": "two", "why": "key", "reason": "one does not accept the key."}
     expected = "model two replaces one: one does not accept the key."
     assert shown(tally, _event("model-fallback", **given)) == [expected]
@@ -103,11 +103,11 @@ def test_another_model_is_shown_with_the_reason_and_once_with_what_to_mend() -> 
 
 def test_an_activation_is_shown_if_messages_left_the_prompt() -> None:
     data: dict[str, Any] = {"cause": "window", "left_out": 12, "cut": 3, "tokens": 4000}
-    (line,) = shown(Tally(), _event("activation", **data))
+    (line,) = shown(RunTally(), _event("activation", **data))
     assert "12 messages left the prompt, 3 tool results cut, 4,000 tokens stay" in line
     data |= {"left_out": 0, "cut": 0}
-    assert shown(Tally(), _event("activation", **data)) == []
-    (line,) = shown(Tally(), _event("activation", **(data | {"cause": "late"})))
+    assert shown(RunTally(), _event("activation", **data)) == []
+    (line,) = shown(RunTally(), _event("activation", **(data | {"cause": "late"})))
     assert line.endswith("(observations are late)")
 
 
@@ -127,12 +127,12 @@ def _observation(**data: Any) -> Event:
 
 
 def test_the_start_names_what_memory_lacks() -> None:
-    _, line = shown(Tally(), REMEMBERING)
+    _, line = shown(RunTally(), REMEMBERING)
     assert line == "memory: It needs a key. Rules observe instead."
 
 
 def test_a_step_shows_how_full_the_prompt_is() -> None:
-    tally = Tally()
+    tally = RunTally()
     shown(tally, REMEMBERING)
     (line,) = shown(tally, _answer(1, raw_tokens=12_340, observed_tokens=800))
     assert "90% cached · raw 12.3K of 30K, observed 800 of 950" in line
@@ -142,7 +142,7 @@ def test_a_step_shows_how_full_the_prompt_is() -> None:
 
 
 def test_the_status_shows_memory_work_until_it_ends() -> None:
-    tally = Tally()
+    tally = RunTally()
     shown(tally, REMEMBERING)
     for purpose, doing in (("observe", "observing 2,000 tokens"), ("reflect", "condensing 2,000")):
         shown(tally, _event("memory", purpose=purpose, tokens=2000, again=False))
@@ -172,11 +172,11 @@ def test_the_status_shows_memory_work_until_it_ends() -> None:
     ],
 )
 def test_an_observation_shows_who_wrote_it_and_why(data: dict[str, Any], expected: str) -> None:
-    assert shown(Tally(), _observation(**data)) == [f"memory: {expected}"]
+    assert shown(RunTally(), _observation(**data)) == [f"memory: {expected}"]
 
 
 def test_memory_usage_counts() -> None:
-    tally = Tally()
+    tally = RunTally()
     shown(tally, REMEMBERING)
     shown(tally, _answer(1))
     shown(tally, _observation())
@@ -186,7 +186,7 @@ def test_memory_usage_counts() -> None:
 
 
 def test_streamed_text_changes_only_what_happens_now() -> None:
-    tally = Tally()
+    tally = RunTally()
     shown(tally, START)
     assert shown(tally, _event("text-delta", text="Hello")) == []
     assert tally.now("").text == "writing"
@@ -223,7 +223,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 
 def test_recall_shows_the_number_of_matches_and_any_failure() -> None:
-    tally = Tally()
+    tally = RunTally()
     shown(tally, START)
     match = {"thread": "thread-1", "node": 3, "call": None}
     assert shown(tally, _event("recall", found=[match], why="")) == ["recalled 1 earlier message"]
@@ -238,7 +238,7 @@ def test_a_run_that_is_resumed_without_a_known_price_is_shown() -> None:
     resumed = _event(
         "run-start", agent="a", model="m", max_steps=500, resumed=True, steps=1, used=used
     )
-    tally = Tally()
+    tally = RunTally()
     shown(tally, resumed)
     assert "cost unknown" in tally.status().plain()
     shown(tally, _answer(2))

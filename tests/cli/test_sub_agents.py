@@ -10,7 +10,7 @@ import pytest
 from agent_runtime.cli.display.progress import PlainProgress
 from agent_runtime.cli.display.screen import LiveProgress
 from agent_runtime.cli.display.sub_agents import MOST_SHOWN, SubAgents
-from agent_runtime.cli.display.tally import Tally
+from agent_runtime.cli.display.tally import RunTally
 from agent_runtime.cli.terminal import cells
 from agent_runtime.events import Event, EventKind
 from agent_runtime.testing.model_server import Reply
@@ -99,7 +99,7 @@ def test_working_sub_agents_come_first_and_the_others_are_counted() -> None:
 
 
 def test_a_sub_agent_counts_but_does_not_change_the_runs_step() -> None:
-    tally = Tally()
+    tally = RunTally()
     tally.update(Event("run-start", "t", "root", data=dict(start().data) | {"model": "m"}))
     tally.update(Event("answer", "t", "root", data=dict(answer(step=7).data)))
     tally.update(start())

@@ -7,29 +7,18 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime import Agent, App, Delegation, Question, Runtime, Settings, tool
+from agent_runtime import Agent, App, Delegation, Question, Runtime, Settings
 from agent_runtime.delegation import background
 from agent_runtime.delegation.background import tasks_of
 from agent_runtime.errors import Conflict, QuestionClosed
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, ScriptedModel, call, say
+from tests.delegation.erasing import erase, erased
+from tests.delegation.erasing import nothing_erased as nothing_erased
 from tests.delegation.helpers import is_child, step
 from tests.delegation.test_background import begin, statuses, until
 
 FILE = pytest.mark.backends("file")
-erased: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_erased() -> None:
-    erased.clear()
-
-
-@tool(needs_approval=True)
-async def erase(path: str) -> str:
-    """Erase a file."""
-    erased.append(path)
-    return f"erased {path}"
 
 
 class Boss:

@@ -29,25 +29,14 @@ from agent_runtime.tools.base import REFUSED
 from agent_runtime_storage import Finish
 from agent_runtime_storage.contract.records.log import Run
 from tests.delegation.asking_elsewhere import Asker, asking
+from tests.delegation.erasing import erase, erased
+from tests.delegation.erasing import nothing_erased as nothing_erased
 from tests.delegation.helpers import is_child, outcomes, step
 from tests.human.elsewhere import AT_ONCE
 from tests.services.backends import FILE_THEN_POSTGRES
 from tests.support.worlds import Play, World, double
 
 FILE = pytest.mark.backends("file")
-erased: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_erased() -> None:
-    erased.clear()
-
-
-@tool(needs_approval=True)
-async def erase(path: str) -> str:
-    """Erase a file."""
-    erased.append(path)
-    return f"erased {path}"
 
 
 def part(request: ModelRequest) -> str:

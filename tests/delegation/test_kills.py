@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from agent_runtime import Runtime, Settings
 from agent_runtime.delegation.background import tasks_of
 from agent_runtime.messages import decode_result
+from agent_runtime.run.sweep import sweep
 from agent_runtime_storage import UserStore
 from tests.delegation.elsewhere import PARTS, Worker, elsewhere
 from tests.delegation.test_background import until
@@ -63,6 +65,29 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
     assert sorted(worker.asked()) == sorted(
         ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
     )
+
+
+@FILE_THEN_POSTGRES
+async def test_dead_sub_agents_end_if_the_calls_that_began_them_are_refused_now(
+    database_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "asked"
+    async with elsewhere(database_url, path, "two", "three") as other:
+        await other.until("run-finish", "waiting", "waiting", *["plan"] * 5)
+        await other.kill()
+
+    # The briefings name a tool that this version of the agent does not have.
+    agent = replace(Worker(path).agent(), tools=())
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        store = runtime.store.of("local")
+        [parent] = await store.runs.list(thread_id="t")
+        assert (await runtime.resume(parent.id, agent)).output == "Done."
+        [_, exchange] = [node for node in await store.log.branch("t", 4) if node.calls]
+        ends = [run.status for run in await store.runs.list(parent_run_id=parent.id)]
+        left = await sweep(store)
+    assert "refused" in {call.outcome for call in exchange.calls}
+    assert sorted(ends) == ["cancelled", "cancelled", "succeeded"]
+    assert left.interrupted == ()
 
 
 @FILE_THEN_POSTGRES

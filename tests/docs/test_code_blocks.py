@@ -20,6 +20,8 @@ from tests.packaging import first_steps
 
 MOST_NOT_RUN = 9
 """How many blocks may be `not run`."""
+LONG = {ROOT / "docs" / "how-to" / name for name in ("mcp.md", "service.md")}
+"""Pages whose commands take five seconds and more; they run among the slow tests."""
 PROJECT = {
     "notes.md": "# Notes\n\nThe bridge was opened in 1998.\n",
     "src/app.py": "def main() -> None:\n    print('hello')\n",
@@ -55,7 +57,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.timeout(300)  # The first page imports litellm, which takes seconds of CPU time.
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in pages()],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 @pytest.mark.usefixtures("project")
 def test_the_blocks_of_a_page_run(
     page: Path, provider: Provider, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_runtime.tools.workspace import command_output
 from agent_runtime.tools.workspace.command_output import (
-    Output,
+    CommandOutput,
     OutputFile,
     asks_for_input,
     plain_text,
@@ -89,7 +89,7 @@ def test_a_prompt_and_a_missing_terminal_are_noticed(text: str, asks: bool) -> N
 
 def test_an_output_keeps_its_beginning_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_output, "MOST_BYTES", 4)
-    output = Output()
+    output = CommandOutput()
     for piece in (b"abc", b"defgh", b"", b"ijk"):
         output.add(piece)
     assert output.text() == "abcd\n[... 3 bytes are left out ...]\nhijk"

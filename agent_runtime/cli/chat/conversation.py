@@ -11,7 +11,7 @@ from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec
 from agent_runtime.cli.chat.server_prompts import SEPARATOR
 from agent_runtime.cli.chat.slash import SLASH, arguments_of, help_lines
-from agent_runtime.cli.display.view import View
+from agent_runtime.cli.display.view import ViewOptions
 from agent_runtime.cli.parameters.run_options import NO_MODEL
 from agent_runtime.cli.report.next_steps import after_error
 from agent_runtime.cli.runtime_calls import with_runtime
@@ -41,7 +41,7 @@ class Conversation:
         settings: Settings,
         spec: Spec,
         thread: str,
-        view: View,
+        view: ViewOptions,
         steering: Steering | None,
     ) -> None:
         self.code = exits.SUCCESS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_runtime.cli import exit_codes as exits
-from agent_runtime.cli.check import Check
+from agent_runtime.cli.check import DoctorCheck
 from agent_runtime.cli.terminal import write_json, write_row
 from agent_runtime_config.urls import redact_url, url_scheme
 
@@ -70,7 +70,7 @@ def doctor(as_json: bool, call: bool, live: bool) -> None:
     click.get_current_context().exit(exits.INTERNAL if failed else exits.SUCCESS)
 
 
-async def _checks(call: bool, live: bool) -> list[Check]:
+async def _checks(call: bool, live: bool) -> list[DoctorCheck]:
     import anyio.to_thread
 
     from agent_runtime.cli.live_checks import check_live
@@ -81,9 +81,9 @@ async def _checks(call: bool, live: bool) -> list[Check]:
         settings = load_settings()
     except ConfigError as error:
         # All further checks need the settings.
-        return [*checks, Check("settings", "fail", error.message, error.cure)]
+        return [*checks, DoctorCheck("settings", "fail", error.message, error.cure)]
     # The rest is checked independently, so that one report names everything that is wrong.
-    checks.append(Check("settings", "ok", "all names are known, all values are valid"))
+    checks.append(DoctorCheck("settings", "ok", "all names are known, all values are valid"))
     if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
         checks.append(check_postgres())
     return [
@@ -101,25 +101,25 @@ async def _checks(call: bool, live: bool) -> list[Check]:
     ]
 
 
-def check_python(version: tuple[int, int]) -> Check:
+def check_python(version: tuple[int, int]) -> DoctorCheck:
     """Check the version of Python."""
     text = ".".join(map(str, version))
     if version < (3, 11):
-        return Check("python", "fail", f"{text} is too old", "Install Python 3.11 to 3.13.")
+        return DoctorCheck("python", "fail", f"{text} is too old", "Install Python 3.11 to 3.13.")
     if version > (3, 13):
-        return Check(
+        return DoctorCheck(
             "python", "warn", f"{text} is newer than the tested versions", "Use 3.11 to 3.13."
         )
-    return Check("python", "ok", text)
+    return DoctorCheck("python", "ok", text)
 
 
-def check_packages() -> Iterator[Check]:
+def check_packages() -> Iterator[DoctorCheck]:
     """Check that the packages are installed, and that litellm is not a broken release."""
     found, missing = _versions(PACKAGES)
     if "litellm" in missing:
         # A supported installation, without what weighs most.
         missing.remove("litellm")
-        yield Check(
+        yield DoctorCheck(
             "litellm",
             "warn",
             "is not installed: its providers cannot be called, and prices and windows are unknown",
@@ -127,15 +127,15 @@ def check_packages() -> Iterator[Check]:
         )
     if missing:
         cure = f"Install them: pip install {' '.join(missing)}"
-        yield Check("packages", "fail", f"missing: {', '.join(missing)}", cure)
+        yield DoctorCheck("packages", "fail", f"missing: {', '.join(missing)}", cure)
     else:
-        yield Check(
+        yield DoctorCheck(
             "packages",
             "ok",
             ", ".join(f"{name} {found[name]}" for name in PACKAGES if name in found),
         )
     if broken_litellm(found.get("litellm", "")) and find_spec("mcp") is None:
-        yield Check(
+        yield DoctorCheck(
             "litellm",
             "fail",
             f"{found['litellm']} cannot be called with tools",
@@ -143,22 +143,24 @@ def check_packages() -> Iterator[Check]:
         )
 
 
-def check_postgres() -> Check:
+def check_postgres() -> DoctorCheck:
     """Check the packages that a Postgres database needs."""
     found, missing = _versions(POSTGRES_PACKAGES)
     if missing:
         cure = "Install it: pip install 'psycopg[binary]'"
-        return Check("postgres", "fail", f"missing: {', '.join(missing)}", cure)
-    return Check("postgres", "ok", ", ".join(f"{name} {text}" for name, text in found.items()))
+        return DoctorCheck("postgres", "fail", f"missing: {', '.join(missing)}", cure)
+    return DoctorCheck(
+        "postgres", "ok", ", ".join(f"{name} {text}" for name, text in found.items())
+    )
 
 
-async def check_model(settings: Settings) -> Check:
+async def check_model(settings: Settings) -> DoctorCheck:
     """Check the model and its key; calls nothing."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import model_from_name
 
     if not settings.model:
-        return Check(
+        return DoctorCheck(
             "model",
             "warn",
             "none is set; the offline model can only survey a folder",
@@ -170,21 +172,21 @@ async def check_model(settings: Settings) -> Check:
         model = model_from_name(settings.model, settings)
         info = await model.info()
     except AgentRuntimeError as error:
-        return Check("model", "fail", error.message, error.cure)
+        return DoctorCheck("model", "fail", error.message, error.cure)
     found = f"{info.name}, window {info.window:,} tokens"
     if info.price is None:
         found += ", price unknown"
     try:
         await model.check()
     except AgentRuntimeError as error:
-        return Check("model", "fail", f"{found}. {error.message}", error.cure)
+        return DoctorCheck("model", "fail", f"{found}. {error.message}", error.cure)
     # A server of the user's own may need no key, or another provider's.
     if settings.model_base_url is not None:
-        return Check("model", "ok", f"{found}, at {redact_url(settings.model_base_url)}")
-    return Check("model", "ok", f"{found}, its key is set")
+        return DoctorCheck("model", "ok", f"{found}, at {redact_url(settings.model_base_url)}")
+    return DoctorCheck("model", "ok", f"{found}, its key is set")
 
 
-async def check_call(settings: Settings) -> Check:
+async def check_call(settings: Settings) -> DoctorCheck:
     """Call the model once, and show what came back."""
     import time
 
@@ -195,7 +197,7 @@ async def check_call(settings: Settings) -> Check:
     from agent_runtime_config.request_settings import parse_model_settings
 
     if not settings.model:
-        return Check("call", "warn", "no model is set", "Set AGENT_RUNTIME_MODEL.")
+        return DoctorCheck("call", "warn", "no model is set", "Set AGENT_RUNTIME_MODEL.")
     request = ModelRequest(
         (PromptMessage("user", CALL),),
         max_output=CALL_TOKENS,
@@ -209,19 +211,19 @@ async def check_call(settings: Settings) -> Check:
                 if isinstance(event, ModelAnswer):
                     answer = event
     except AgentRuntimeError as error:
-        return Check("call", "fail", error.message, error.cure)
+        return DoctorCheck("call", "fail", error.message, error.cure)
     took = time.monotonic() - began
     if answer is None:
-        return Check("call", "fail", "the stream ended without an answer", "Try again.")
+        return DoctorCheck("call", "fail", "the stream ended without an answer", "Try again.")
     text = f"{answer.text[:80]!r} ({answer.word or answer.finish}) after {took:.1f} s"
     if answer.usage is not None:
         text += f", {answer.usage.prompt} + {answer.usage.completion} tokens"
     if answer.cost is not None:
         text += f", ${answer.cost / 1e9:.6f}"
-    return Check("call", "ok" if answer.finish == "stop" else "warn", text)
+    return DoctorCheck("call", "ok" if answer.finish == "stop" else "warn", text)
 
 
-async def check_role(role: Role, settings: Settings) -> Check | None:
+async def check_role(role: Role, settings: Settings) -> DoctorCheck | None:
     """Check the model of a role, its key, and for memory its window; None if all is the run's."""
     from agent_runtime.cli.memory_checks import check_window
 
@@ -229,7 +231,7 @@ async def check_role(role: Role, settings: Settings) -> Check | None:
     return found if role == "sub_agent" else await check_window(role, found, settings)
 
 
-async def _check_own(role: Role, settings: Settings) -> Check | None:
+async def _check_own(role: Role, settings: Settings) -> DoctorCheck | None:
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import model_from_name
     from agent_runtime.models.model_settings import place_for_model
@@ -243,17 +245,17 @@ async def _check_own(role: Role, settings: Settings) -> Check | None:
         model = model_from_name(name, settings, role=role)
         await model.check()
     except AgentRuntimeError as error:
-        return Check(role, "fail", error.message, error.cure)
+        return DoctorCheck(role, "fail", error.message, error.cure)
     info, place = await model.info(), place_for_model(name, settings, role)
     found = f"{info.name}, window {info.window:,} tokens"
     if info.price is None:
         found += ", price unknown"
     if place.base_url is not None:
         found += f", at {redact_url(place.base_url)}"
-    return Check(role, "ok", found)
+    return DoctorCheck(role, "ok", found)
 
 
-async def _check_several(role: Role, names: str, settings: Settings) -> Check:
+async def _check_several(role: Role, names: str, settings: Settings) -> DoctorCheck:
     """Check models that replace each other: a warning if some cannot be called, else a failure."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models.base import Checkable
@@ -262,7 +264,7 @@ async def _check_several(role: Role, names: str, settings: Settings) -> Check:
     try:
         models = FallbackModel(names.split(","), settings=settings, role=role).models
     except AgentRuntimeError as error:
-        return Check(role, "fail", error.message, error.cure)
+        return DoctorCheck(role, "fail", error.message, error.cure)
     found: list[str] = []
     cures: list[str] = []
     for model in models:
@@ -277,33 +279,33 @@ async def _check_several(role: Role, names: str, settings: Settings) -> Check:
             cures.append(error.cure)
         found.append(text)
     state = "ok" if not cures else ("fail" if len(cures) == len(models) else "warn")
-    return Check(role, state, "; then ".join(found), " ".join(dict.fromkeys(cures)))
+    return DoctorCheck(role, state, "; then ".join(found), " ".join(dict.fromkeys(cures)))
 
 
-async def check_embedder(settings: Settings) -> Check:
+async def check_embedder(settings: Settings) -> DoctorCheck:
     """Check the embedder and its key, if one is set; loads litellm, calls nothing."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import embedder_from_name
 
     if not settings.embedder_model:
-        return Check("embedder", "ok", "none is set, so semantic recall is off")
+        return DoctorCheck("embedder", "ok", "none is set, so semantic recall is off")
     try:
         embedder = embedder_from_name(settings.embedder_model, settings)
         await embedder.check()
     except AgentRuntimeError as error:
-        return Check("embedder", "fail", error.message, error.cure)
+        return DoctorCheck("embedder", "fail", error.message, error.cure)
     found = embedder.name
     if embedder.price is None:
         found += ", price unknown"
         if settings.needs_prices:
             cure = "Set AGENT_RUNTIME_UNKNOWN_PRICE=tokens, or recall is by full text only."
-            return Check("embedder", "warn", found, cure)
+            return DoctorCheck("embedder", "warn", found, cure)
     if settings.embedder_base_url is not None:
         found += f", at {redact_url(settings.embedder_base_url)}"
-    return Check("embedder", "ok", found)
+    return DoctorCheck("embedder", "ok", found)
 
 
-async def check_database(settings: Settings) -> Check:
+async def check_database(settings: Settings) -> DoctorCheck:
     """Check that the database opens, has our schema and answers."""
     from agent_runtime.cli.commands.db import outdated_text
     from agent_runtime.errors import AgentRuntimeError
@@ -315,16 +317,16 @@ async def check_database(settings: Settings) -> Check:
             await runtime.store.of(settings.user).threads.list(limit=1)
             status = await runtime.store.maintenance.status()
     except AgentRuntimeError as error:
-        return Check("database", "fail", f"{shown}: {error.message}", error.cure)
+        return DoctorCheck("database", "fail", f"{shown}: {error.message}", error.cure)
     found = f"{shown} opens ({status.server}), its schema is current"
     if status.isolation:
         found += f"; row-level security: {status.isolation}"
     if outdated := outdated_text(status):
         found += f"; {outdated}"
-    return Check("database", "warn" if status.cure else "ok", found, status.cure)
+    return DoctorCheck("database", "warn" if status.cure else "ok", found, status.cure)
 
 
-def check_approvals(settings: Settings) -> Iterator[Check]:
+def check_approvals(settings: Settings) -> Iterator[DoctorCheck]:
     """Check that each rule of AGENT_RUNTIME_APPROVE names a tool that the command's agent may have.
 
     A rule for a tool of another program's agents fails too: no command could run under it.
@@ -342,13 +344,13 @@ def check_approvals(settings: Settings) -> Iterator[Check]:
         agent = build_agent(Spec("", workspace=".", allow_shell=True, asking=True))
         check_rules(rules, toolset(agent, None, levels=settings.delegation_depth))
     except ConfigError as error:
-        yield Check("approvals", "fail", error.message, error.cure)
+        yield DoctorCheck("approvals", "fail", error.message, error.cure)
     else:
         asked = ", ".join(rule.tool for rule in rules)
-        yield Check("approvals", "ok", f"a person is asked about: {asked}")
+        yield DoctorCheck("approvals", "ok", f"a person is asked about: {asked}")
 
 
-async def check_objects(settings: Settings) -> Check:
+async def check_objects(settings: Settings) -> DoctorCheck:
     """Check the object store, if one is set, by writing, reading and deleting an object."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime_storage.objects.object_store import Objects, default_object_folder
@@ -359,16 +361,18 @@ async def check_objects(settings: Settings) -> Check:
         if url is not None:
             objects = Objects.open(url, seconds=10)
             await objects.probe()
-            return Check("objects", "ok", f"{objects.shown} can be written and read")
+            return DoctorCheck("objects", "ok", f"{objects.shown} can be written and read")
         if backend_of(settings.database_url) == "file":
             folder = default_object_folder(file_path(settings.database_url))
-            return Check("objects", "ok", f"large bodies are stored in {folder}")
+            return DoctorCheck("objects", "ok", f"large bodies are stored in {folder}")
     except AgentRuntimeError as error:
-        return Check("objects", "fail", error.message, error.cure)
-    return Check("objects", "ok", "large bodies are stored in the database; no object store is set")
+        return DoctorCheck("objects", "fail", error.message, error.cure)
+    return DoctorCheck(
+        "objects", "ok", "large bodies are stored in the database; no object store is set"
+    )
 
 
-def check_state(settings: Settings) -> Iterator[Check]:
+def check_state(settings: Settings) -> Iterator[DoctorCheck]:
     """Check where the database lies, and that its files and those of its objects are private."""
     from agent_runtime.cli.state import misplaced, readable_by_others
     from agent_runtime.errors import AgentRuntimeError
@@ -379,12 +383,12 @@ def check_state(settings: Settings) -> Iterator[Check]:
         # The check of the database reports the error.
         return
     for one in found:
-        yield Check("state", "warn", one.text, one.cure)
+        yield DoctorCheck("state", "warn", one.text, one.cure)
     if not found:
-        yield Check("state", "ok", "no other user can access its files")
+        yield DoctorCheck("state", "ok", "no other user can access its files")
 
 
-def check_sandbox(settings: Settings) -> Check:
+def check_sandbox(settings: Settings) -> DoctorCheck:
     """Check the sandbox of commands by running one in it, or say whether there could be one."""
     from agent_runtime.errors import ConfigError
     from agent_runtime.tools.workspace.sandbox.choose import CommandSettings, sandbox_of
@@ -400,13 +404,15 @@ def check_sandbox(settings: Settings) -> Check:
                 sandbox.check(Path(folder).resolve())
     except ConfigError as error:
         if set_one:
-            return Check("sandbox", "fail", error.message, error.cure)
+            return DoctorCheck("sandbox", "fail", error.message, error.cure)
         text = f"none is set, so commands are not confined; bwrap: {error.message}"
-        return Check("sandbox", "ok", text)
+        return DoctorCheck("sandbox", "ok", text)
     if not set_one:
-        return Check("sandbox", "ok", "none is set, so commands are not confined; bwrap works")
+        return DoctorCheck(
+            "sandbox", "ok", "none is set, so commands are not confined; bwrap works"
+        )
     network = "with" if chosen.network else "without"
-    return Check("sandbox", "ok", f"commands run in {name}, {network} network")
+    return DoctorCheck("sandbox", "ok", f"commands run in {name}, {network} network")
 
 
 def broken_litellm(version: str) -> bool:

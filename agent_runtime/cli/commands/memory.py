@@ -230,9 +230,9 @@ async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent[Any]
 
 def _event_writer() -> Callable[[Event], None]:
     """Return a function that writes events to stderr, except the start and end of the run."""
-    from agent_runtime.cli.display.tally import Tally
+    from agent_runtime.cli.display.tally import RunTally
 
-    tally = Tally()
+    tally = RunTally()
 
     def write(event: Event) -> None:
         lines = tally.update(event)

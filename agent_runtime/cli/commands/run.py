@@ -11,7 +11,7 @@ import click
 from agent_runtime.cli import session
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.parameters.ids import NEW_THREAD
-from agent_runtime.cli.parameters.points import POINT, Turn
+from agent_runtime.cli.parameters.points import POINT, QueueTurn
 from agent_runtime.cli.parameters.run_options import RunOptions, describe_limits, run_options
 from agent_runtime.cli.terminal import say
 
@@ -78,7 +78,7 @@ def run(
     if queued:
         from agent_runtime.cli.queue.enqueue import enqueue
 
-        turn = Turn(at, 1.0 if priority is None else priority)
+        turn = QueueTurn(at, 1.0 if priority is None else priority)
         enqueue(settings, spec, text, thread, files, turn, as_json=as_json)
         return
     if spec.model:

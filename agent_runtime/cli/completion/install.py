@@ -17,7 +17,7 @@ MARK = "# Completion of agent-runtime"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScriptPlace:
     """Where a shell finds the script.
 
     Attributes:
@@ -44,24 +44,24 @@ def script_of(shell: Shell) -> str:
     return complete.source_template % complete.source_vars()
 
 
-def place_of(shell: Shell, environ: Mapping[str, str] = os.environ) -> Place:
+def place_of(shell: Shell, environ: Mapping[str, str] = os.environ) -> ScriptPlace:
     """Return where the script of a shell belongs for this user."""
     home = Path.home()
     if shell == "fish":
         config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-        return Place(config / "fish" / "completions" / f"{PROGRAM}.fish")
+        return ScriptPlace(config / "fish" / "completions" / f"{PROGRAM}.fish")
     data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     script = data / PROGRAM / f"completion.{shell}"
     load = f"[ ! -f {shlex.quote(str(script))} ] || . {shlex.quote(str(script))}"
     if shell == "bash":
-        return Place(script, home / ".bashrc", load)
+        return ScriptPlace(script, home / ".bashrc", load)
     folder = Path(environ.get("ZDOTDIR") or home)
     # The script calls `compdef`, which `compinit` defines.
     load = f"(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit }}; {load}"
-    return Place(script, folder / ".zshrc", load)
+    return ScriptPlace(script, folder / ".zshrc", load)
 
 
-def install(shell: Shell, environ: Mapping[str, str] = os.environ) -> Place:
+def install(shell: Shell, environ: Mapping[str, str] = os.environ) -> ScriptPlace:
     """Write the script, and let the shell load it; doing so again changes nothing else."""
     from agent_runtime.cli.files import replacing
 

@@ -57,7 +57,7 @@ VERBOSE = Detail(output=20, failed=60, change=100)
 
 
 @dataclass(slots=True)
-class Call:
+class ShownCall:
     """A call that was started.
 
     Attributes:
@@ -104,7 +104,7 @@ def _value(value: Any, width: int, *, quoted: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CallEnd:
     """How a call ended, as its event says.
 
     Attributes:
@@ -112,7 +112,7 @@ class Ended:
         seconds: how long it took; None where its beginning was not seen.
     """
 
-    call: Call
+    call: ShownCall
     outcome: str
     result: str | None = None
     seconds: float | None = None

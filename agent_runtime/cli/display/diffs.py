@@ -22,7 +22,7 @@ STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ShownChange:
     """A change to files.
 
     Attributes:
@@ -49,22 +49,22 @@ class Change:
             yield Line(f"… {left:,} more line{'s' * (left > 1)}", indent=indent, style="dim")
 
 
-def change_of(tool: str, arguments: Mapping[str, Any]) -> Change | None:
+def change_of(tool: str, arguments: Mapping[str, Any]) -> ShownChange | None:
     """Return the change that a call makes; None if it makes none that is known."""
     patch = next((arguments[one] for one in ("patch", "diff") if one in arguments), None)
     if isinstance(patch, str):
-        return Change(_patch_rows(patch))
+        return ShownChange(_patch_rows(patch))
     if tool in WRITES and isinstance(content := arguments.get("content"), str):
         # A file may be as long as an answer; only its beginning is shown.
         seen = content[:LOOKED_AT]
-        return Change([f"+{one}" for one in seen.splitlines()], content.count("\n", len(seen)))
+        return ShownChange([f"+{one}" for one in seen.splitlines()], content.count("\n", len(seen)))
     edits = arguments.get("edits", [arguments])
     rows: list[str] = []
     for edit in cast("list[Any]", edits) if isinstance(edits, list) else []:
         if isinstance(edit, Mapping):
             pair = _pair(cast("Mapping[str, Any]", edit))
             rows += _compared(*pair) if pair else []
-    return Change(rows) if rows else None
+    return ShownChange(rows) if rows else None
 
 
 def _pair(edit: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from agent_runtime.cli.display.tally import Tally
-from agent_runtime.cli.display.view import View, current_view
+from agent_runtime.cli.display.tally import RunTally
+from agent_runtime.cli.display.view import ViewOptions, current_view
 from agent_runtime.cli.terminal import moves_cursor, say, stdout_is_terminal
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class Progress(AbstractContextManager[None], Protocol):
 class PlainProgress:
     """Lines, for pipes, log files and terminals that cannot move the cursor."""
 
-    def __init__(self, view: View | None = None) -> None:
-        self._view = view or View()
-        self.tally = Tally(verbose=self._view.verbose)
+    def __init__(self, view: ViewOptions | None = None) -> None:
+        self._view = view or ViewOptions()
+        self.tally = RunTally(verbose=self._view.verbose)
         self._pieces: list[str] = []
 
     def __enter__(self) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from agent_runtime.cli.display.live import LiveRegion, Region
 from agent_runtime.cli.display.prose import Prose
 from agent_runtime.cli.display.rows import EMPTY, Line, Row
-from agent_runtime.cli.display.tally import Tally
-from agent_runtime.cli.display.view import View
+from agent_runtime.cli.display.tally import RunTally
+from agent_runtime.cli.display.view import ViewOptions
 from agent_runtime.cli.terminal import can_write, say, terminal_size, write_frame
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class LiveProgress:
 
     def __init__(
         self,
-        view: View | None = None,
+        view: ViewOptions | None = None,
         *,
         answers: bool = True,
         hint: str = "",
@@ -55,8 +55,8 @@ class LiveProgress:
         write: Callable[[str], None] = write_frame,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        view = view or View()
-        self.tally = Tally(starts=False, verbose=view.verbose, clock=clock)
+        view = view or ViewOptions()
+        self.tally = RunTally(starts=False, verbose=view.verbose, clock=clock)
         self._answers = answers
         self._hint = [Line(hint, style="dim")] if hint else []
         self._region = region or LiveRegion(color=view.color, size=size, write=write)

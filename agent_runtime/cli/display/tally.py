@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime.cli.display.calls import VERBOSE, Call, Detail, Ended
+from agent_runtime.cli.display.calls import VERBOSE, CallEnd, Detail, ShownCall
 from agent_runtime.cli.display.checklist import Checklist
 from agent_runtime.cli.display.figures import Spent, cost_text, seconds_text
 from agent_runtime.cli.display.rows import Line
@@ -37,7 +37,7 @@ CAUSES = {
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTally:
     """The state of a run, as its events report it.
 
     Args:
@@ -62,7 +62,7 @@ class Tally:
     step: int = 0
     max_steps: int = 0
     spent: Spent = field(default_factory=Spent)
-    running: dict[str, Call] = field(default_factory=dict[str, Call])
+    running: dict[str, ShownCall] = field(default_factory=dict[str, ShownCall])
     doing: str = "starting"
     since: float = 0.0
     remembering: str = ""
@@ -215,15 +215,15 @@ class Tally:
     def _call(self, event: Event, data: dict[str, Any]) -> Iterator[Line]:
         name = data["call_id"]
         if event.kind == "tool-start":
-            call = Call(data["tool"], data.get("arguments") or {}, self.clock())
+            call = ShownCall(data["tool"], data.get("arguments") or {}, self.clock())
             self.running[name] = call
             if self.starts and call.tool != PLAN:
                 yield call.line(str(self.step), "●")
             return
         call = self.running.pop(name, None)
         seconds = None if call is None else self.clock() - call.began
-        call = call or Call(data["tool"])
-        ended = Ended(call, data["outcome"], data.get("result"), seconds)
+        call = call or ShownCall(data["tool"])
+        ended = CallEnd(call, data["outcome"], data.get("result"), seconds)
         # What the model does next begins now.
         self.doing, self.since = "thinking", self.clock()
         lines = list(ended.lines(str(self.step), VERBOSE if self.verbose else Detail()))

@@ -14,7 +14,7 @@ KEY = "agent_runtime.view"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ViewOptions:
     """What a command shows of a run.
 
     Attributes:
@@ -30,18 +30,18 @@ class View:
     chat: bool = False
 
 
-def current_view() -> View:
+def current_view() -> ViewOptions:
     """Return the view of the command that runs; colours are off where `NO_COLOR` is set."""
     context = click.get_current_context(silent=True)
-    view = View() if context is None else _chosen(context)
+    view = ViewOptions() if context is None else _chosen(context)
     # As https://no-color.org asks for: whatever its value, unless it is empty.
     return replace(view, color=False) if os.environ.get("NO_COLOR") else view
 
 
-def _chosen(context: click.Context) -> View:
+def _chosen(context: click.Context) -> ViewOptions:
     """Return what was chosen so far; a chat gives its own view to the commands that it runs."""
     root = context.find_root()
-    return root.meta.get(KEY) or (root.obj if isinstance(root.obj, View) else View())
+    return root.meta.get(KEY) or (root.obj if isinstance(root.obj, ViewOptions) else ViewOptions())
 
 
 def view_options(command: F) -> F:

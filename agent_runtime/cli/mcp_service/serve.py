@@ -61,10 +61,10 @@ async def _serve(settings: Settings, spec: Spec) -> None:
     from agent_runtime.log.run_spec import COMMAND
     from agent_runtime.runtime import Runtime
     from agent_runtime.server.protocols.mcp_server import task_server
-    from agent_runtime.server.protocols.turns import Turns, UserTurns
+    from agent_runtime.server.protocols.turns import ClientTurns, UserTurns
 
     agent = build_agent(spec)
-    turns = Turns({agent.name: agent}, spec=spec.to_json())
+    turns = ClientTurns({agent.name: agent}, spec=spec.to_json())
 
     async with Runtime.open(settings, program=COMMAND) as runtime:
         mine = UserTurns(turns, runtime, settings.user)

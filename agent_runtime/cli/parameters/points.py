@@ -9,7 +9,7 @@ import click
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class QueueTurn:
     """When a queued run may begin, None for now, and how many turns it is worth."""
 
     at: datetime | None

@@ -11,7 +11,7 @@ from agent_runtime.cli.terminal import write_json, write_row
 
 if TYPE_CHECKING:
     from agent_runtime.cli.agents import Spec
-    from agent_runtime.cli.parameters.points import Turn
+    from agent_runtime.cli.parameters.points import QueueTurn
     from agent_runtime_config import Settings
 
 
@@ -21,7 +21,7 @@ def enqueue(
     task: str,
     thread: str | None,
     files: Sequence[str],
-    turn: Turn,
+    turn: QueueTurn,
     *,
     as_json: bool,
 ) -> None:

@@ -20,7 +20,7 @@ REMEMBERED = 256
 
 
 @dataclass(slots=True)
-class Health:
+class ModelHealth:
     """How a model has done lately.
 
     Attributes:
@@ -53,10 +53,10 @@ class Health:
         self.failures, self.until, self.warned = 0, 0.0, False
 
 
-_shared: OrderedDict[str, Health] = OrderedDict()
+_shared: OrderedDict[str, ModelHealth] = OrderedDict()
 
 
-def shared_health(*identity: str | None) -> Health:
+def shared_health(*identity: str | None) -> ModelHealth:
     """Return the health of a model that each run makes again from its name.
 
     Args:
@@ -64,7 +64,7 @@ def shared_health(*identity: str | None) -> Health:
     """
     # Hashed, because a key must not stay in memory longer than its model.
     key = hashlib.sha256(repr(identity).encode()).hexdigest()
-    health = _shared.pop(key, None) or Health()
+    health = _shared.pop(key, None) or ModelHealth()
     _shared[key] = health
     if len(_shared) > REMEMBERED:
         # The least recently used, since each use moves its entry to the end.

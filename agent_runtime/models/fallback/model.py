@@ -21,7 +21,7 @@ from agent_runtime.models.base import (
     Retrying,
 )
 from agent_runtime.models.fallback.failures import all_failed, kind_of, reason_of
-from agent_runtime.models.fallback.health import COOL_DOWN, Health, shared_health
+from agent_runtime.models.fallback.health import COOL_DOWN, ModelHealth, shared_health
 from agent_runtime.models.file_limits.admission import strictest
 from agent_runtime.models.pricing.dearest import dearest
 
@@ -70,7 +70,7 @@ class FallbackModel:
                 f"The cool-down of a fallback model is {cool_down}, which is no number of seconds.",
                 cure="Give 0 or more seconds.",
             )
-        found: list[tuple[Model, Health]] = []
+        found: list[tuple[Model, ModelHealth]] = []
         for one in _checked(models, options):
             if isinstance(one, str):
                 found.append(_named(one, settings, role, options))
@@ -78,7 +78,7 @@ class FallbackModel:
                 # With the health of its models, so that a nested one learns nothing twice.
                 found += zip(one.models, one._health, strict=True)
             else:
-                found.append((one, Health()))
+                found.append((one, ModelHealth()))
         self.models: tuple[Model, ...] = tuple(model for model, _ in found)
         self.cool_down = cool_down
         self._health = [health for _, health in found]
@@ -274,11 +274,11 @@ def _checked(models: Sequence[str | Model], options: dict[str, Any]) -> list[str
 
 def _named(
     name: str, settings: Settings | None, role: Role, options: dict[str, Any]
-) -> tuple[Model, Health]:
-    from agent_runtime.models import model_from_name
+) -> tuple[Model, ModelHealth]:
     from agent_runtime.models.model_settings import place_for_model
+    from agent_runtime.models.named import model_of_one_name
 
-    model = model_from_name(name, settings, role=role, **options)
+    model = model_of_one_name(name, settings, role, **options)
     url: str | None = options.get("base_url")
     key: str | None = options.get("api_key")
     if settings is not None:

@@ -26,7 +26,7 @@ from agent_runtime.models.wire.base import WireRequest
 if TYPE_CHECKING:
     from httpcore2 import AsyncConnectionPool, Response
 
-    from agent_runtime.models.wire.network import Stream
+    from agent_runtime.models.wire.network import Connection
 
 KEPT = 120.0
 """Seconds that an idle connection is kept: tools often run that long between two calls."""
@@ -101,7 +101,7 @@ class StreamedResponse:
     def __init__(self, response: Response) -> None:
         self._response = response
         self._stream: AsyncIterator[bytes] = aiter(response.aiter_stream())
-        self._network = cast("Stream", response.extensions["network_stream"])  # pyright: ignore[reportUnknownMemberType]
+        self._network = cast("Connection", response.extensions["network_stream"])  # pyright: ignore[reportUnknownMemberType]
         self.status = response.status
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1")

@@ -84,7 +84,7 @@ class _Protocol(asyncio.Protocol):
         return taken
 
 
-class Stream(httpcore2.AsyncNetworkStream):
+class Connection(httpcore2.AsyncNetworkStream):
     """One connection.
 
     Attributes:
@@ -163,7 +163,7 @@ class Stream(httpcore2.AsyncNetworkStream):
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
         timeout: float | None = None,
-    ) -> Stream:
+    ) -> Connection:
         """Return this connection with TLS on it.
 
         Raises:
@@ -191,7 +191,7 @@ class Stream(httpcore2.AsyncNetworkStream):
             raise
         assert transport is not None
         protocol.connection_made(transport)
-        return Stream(protocol)
+        return Connection(protocol)
 
     def get_extra_info(self, info: str) -> Any:
         """Return what the client asks of a connection."""
@@ -215,7 +215,7 @@ class Backend(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> Stream:
+    ) -> Connection:
         """Connect to a host.
 
         Raises:
@@ -237,7 +237,7 @@ class Backend(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(str(error)) from error
         for option in socket_options or ():
             transport.get_extra_info("socket").setsockopt(*option)
-        return Stream(protocol)
+        return Connection(protocol)
 
     async def sleep(self, seconds: float) -> None:
         """Wait; the client does so between attempts to connect."""

@@ -10,7 +10,7 @@ _LONGEST = 64 * 1024 * 1024
 """Bytes of one event; a stream without an end of event would otherwise fill the memory."""
 
 
-class EventStream:
+class SseParser:
     """Turns chunks of bytes into events; comments and empty events are dropped."""
 
     def __init__(self) -> None:

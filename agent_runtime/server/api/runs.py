@@ -20,7 +20,6 @@ from agent_runtime.server.api.schemas import (
     Amounts,
     BudgetChange,
     EventsQuery,
-    NewRun,
     Output,
     Reached,
     Regenerate,
@@ -28,6 +27,7 @@ from agent_runtime.server.api.schemas import (
     RunOut,
     RunPage,
     RunsQuery,
+    RunToStart,
     SpendingOut,
     Started,
     Steer,
@@ -42,21 +42,21 @@ from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.state import ServiceState, service_of, start_within_limits
-from agent_runtime.server.streams import Cursor, EventStream
+from agent_runtime.server.streams import EventCursor, EventStream
 from agent_runtime_storage import ACTIVE, Run, UserStore
 from agent_runtime_storage.contract.records.spending import UNCHANGED
 
 
-class Agents(Output):
+class ListedAgents(Output):
     """What the service can run, the default first."""
 
     agents: list[str]
 
 
 @operation("GET", "/agents", tag="runs")
-async def list_agents(request: Request) -> Agents:
+async def list_agents(request: Request) -> ListedAgents:
     """List the agents and workflows of the service."""
-    return Agents(agents=list(service_of(request).registry.names))
+    return ListedAgents(agents=list(service_of(request).registry.names))
 
 
 @operation("GET", "/runs", tag="runs")
@@ -75,7 +75,7 @@ async def list_runs(request: Request, query: RunsQuery) -> RunPage:
 
 
 @operation("POST", "/runs", tag="runs", status=201)
-async def start_run(request: Request, body: NewRun) -> Started:
+async def start_run(request: Request, body: RunToStart) -> Started:
     """Start a run; it goes on whatever becomes of the connection.
 
     Under an idempotency key a task is started once, also across crashes of the service.
@@ -229,7 +229,7 @@ async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Respo
     given = request.headers.get("last-event-id") or query.cursor
     positions: dict[str, int] = {}
     if given is not None:
-        cursor = Cursor.parse(given)
+        cursor = EventCursor.parse(given)
         last = await store.events.last_of_tree(run_id)
         positions = {thread: cursor.of(thread) for thread in last}
         for thread, after in positions.items():

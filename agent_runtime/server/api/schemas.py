@@ -263,7 +263,7 @@ class RunsQuery(PageQuery):
     status: RunStatus | None = None
 
 
-class NewRun(Input):
+class RunToStart(Input):
     """A run to start."""
 
     agent: Name | None = Field(default=None, description="Its name; by default the first.")
@@ -291,7 +291,7 @@ class NewRun(Input):
     )  # fmt: skip
 
     @model_validator(mode="after")
-    def _only_queued(self) -> NewRun:
+    def _only_queued(self) -> RunToStart:
         if not self.queue and (self.at is not None or self.priority != 1.0):
             raise ValueError("`at` and `priority` are for runs with `queue`")
         return self

@@ -37,7 +37,7 @@ from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.state import service_of
-from agent_runtime.server.streams import Cursor, EventStream
+from agent_runtime.server.streams import EventCursor, EventStream
 from agent_runtime_storage import Thread
 from agent_runtime_storage.contract.ids import new_id
 
@@ -164,7 +164,7 @@ async def follow_thread(request: Request, thread_id: str, query: EventsQuery) ->
     store, service, user = store_of(request), service_of(request), user_of(request)
     given = request.headers.get("last-event-id") or query.cursor
     thread = await store.threads.get(thread_id)
-    after = 0 if given is None else Cursor.parse(given).of(thread_id)
+    after = 0 if given is None else EventCursor.parse(given).of(thread_id)
     check_reached(thread_id, thread.last_event, after)
     positions = {thread_id: after}
     source = thread_source(store, user, thread_id)

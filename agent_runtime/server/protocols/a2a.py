@@ -30,7 +30,7 @@ from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.streams import (
-    EventStream,
+    ProtocolStream,
     Write,
     event_of,
     problem,
@@ -38,7 +38,7 @@ from agent_runtime.server.protocols.streams import (
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
-from agent_runtime.server.protocols.turns import Message, Turns, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, Message, UserTurns
 from agent_runtime_storage.contract.records.log import Run
 
 CARD_PATH = AGENT_CARD_WELL_KNOWN_PATH
@@ -69,7 +69,7 @@ _STATES = {
 _MOVING = (pb.TASK_STATE_SUBMITTED, pb.TASK_STATE_WORKING)
 
 
-def a2a_routes(turns: Turns) -> list[Route]:
+def a2a_routes(turns: ClientTurns) -> list[Route]:
     """Return the routes of A2A; none if there is no agent."""
     if not turns.agents:
         return []
@@ -122,7 +122,7 @@ async def _streamed(tasks: _Tasks, method: str, params: Any, identity: object) -
         except Exception as error:
             await write(event_of(_failed(error, identity)))
 
-    return EventStream(produce)
+    return ProtocolStream(produce)
 
 
 class _Tasks:

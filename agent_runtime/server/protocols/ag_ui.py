@@ -25,7 +25,7 @@ from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described, form_of
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
-    EventStream,
+    ProtocolStream,
     Write,
     invalid,
     problem,
@@ -33,13 +33,13 @@ from agent_runtime.server.protocols.streams import (
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
-from agent_runtime.server.protocols.turns import Message, Turns, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, Message, UserTurns
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
 VERSION = "1.0"
 
 
-def ag_ui_routes(turns: Turns) -> list[Route]:
+def ag_ui_routes(turns: ClientTurns) -> list[Route]:
     """Return the route of AG-UI."""
 
     async def run_agent(request: Request) -> Response:
@@ -60,7 +60,7 @@ def ag_ui_routes(turns: Turns) -> list[Route]:
             except Exception as error:
                 await write(encoder.encode(agui.RunErrorEvent(message=text_of(error))).encode())
 
-        return EventStream(produce)
+        return ProtocolStream(produce)
 
     return [Route("/ag-ui/{agent}", run_agent, methods=["POST"])]
 
@@ -136,7 +136,7 @@ class AgUiStream:
                 yield agui.StepStartedEvent(step_name=f"step {step}")
             case parts.StepEnded(step):
                 yield agui.StepFinishedEvent(step_name=f"step {step}")
-            case parts.Piece():
+            case parts.TextPiece():
                 yield from self._piece(part)
             case parts.Ended():
                 yield from self._ended(part)
@@ -168,7 +168,7 @@ class AgUiStream:
             case parts.Suspended() | parts.Over():
                 yield from self._end(part)
 
-    def _piece(self, part: parts.Piece) -> Iterator[agui.BaseEvent]:
+    def _piece(self, part: parts.TextPiece) -> Iterator[agui.BaseEvent]:
         message, reasoning = _id(part.message, part.reasoning), part.reasoning
         if (message, reasoning) not in self._open:
             self._open.add((message, reasoning))

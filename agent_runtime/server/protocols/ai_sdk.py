@@ -20,7 +20,7 @@ from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
-    EventStream,
+    ProtocolStream,
     Write,
     event_of,
     invalid,
@@ -29,7 +29,7 @@ from agent_runtime.server.protocols.streams import (
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
-from agent_runtime.server.protocols.turns import Message, Turns, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, Message, UserTurns
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
@@ -40,7 +40,7 @@ _CALLS = ("approval", "text", "single", "multiple")
 _FINISH = {"completed": "stop", "length": "length", "content_filter": "content-filter"}
 
 
-def ai_sdk_routes(turns: Turns) -> list[Route]:
+def ai_sdk_routes(turns: ClientTurns) -> list[Route]:
     """Return the routes of the AI SDK."""
 
     async def chat(request: Request) -> Response:
@@ -81,7 +81,7 @@ def _streamed(turns: UserTurns, turn: Turn, settled: Sequence[Question] = ()) ->
             await write(event_of({"type": "error", "errorText": text_of(error)}))
         await write(DONE)
 
-    return EventStream(produce, HEADERS)
+    return ProtocolStream(produce, HEADERS)
 
 
 # What the client sends
@@ -209,7 +209,7 @@ class UiMessageStream:
                 yield {"type": "start-step"}
             case parts.StepEnded():
                 yield {"type": "finish-step"}
-            case parts.Piece(message, text, reasoning):
+            case parts.TextPiece(message, text, reasoning):
                 kind, name = ("reasoning", f"{message}-r") if reasoning else ("text", message)
                 if name not in self._open:
                     self._open.add(name)

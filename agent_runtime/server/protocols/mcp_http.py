@@ -12,10 +12,10 @@ from starlette.types import Receive, Scope, Send
 from agent_runtime.concurrency import single_error
 from agent_runtime.server.protocols.mcp_server import task_server
 from agent_runtime.server.protocols.streams import MAX_BODY
-from agent_runtime.server.protocols.turns import Turns, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, UserTurns
 
 
-def mcp_routes(turns: Turns) -> list[Route]:
+def mcp_routes(turns: ClientTurns) -> list[Route]:
     """Return the route of MCP; none if there is no agent."""
     if not turns.agents:
         return []

@@ -26,7 +26,7 @@ from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
-    EventStream,
+    ProtocolStream,
     Write,
     event_of,
     headers_of,
@@ -36,7 +36,7 @@ from agent_runtime.server.protocols.streams import (
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
-from agent_runtime.server.protocols.turns import Message, Turns, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, Message, UserTurns
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
 THREAD = "x-thread-id"
@@ -67,7 +67,7 @@ class Completion:
     include_usage: bool
 
 
-def openai_routes(turns: Turns) -> list[Route]:
+def openai_routes(turns: ClientTurns) -> list[Route]:
     """Return the routes that the OpenAI SDK uses."""
 
     async def models(request: Request) -> Response:
@@ -85,9 +85,9 @@ def openai_routes(turns: Turns) -> list[Route]:
             thread = asked.thread or request.headers.get(THREAD, "")
             turn = await _turn(mine, asked, thread, request.headers.get(REQUEST, ""))
             named = {THREAD: turn.thread_id}
-            reply = Reply(asked, turn)
+            reply = CompletionWriter(asked, turn)
             if asked.stream:
-                return EventStream(_produce(mine, turn, reply), named)
+                return ProtocolStream(_produce(mine, turn, reply), named)
             async with mine.parts(turn) as given:
                 async for part in given:
                     reply.take(part)
@@ -101,7 +101,7 @@ def openai_routes(turns: Turns) -> list[Route]:
     ]
 
 
-def _produce(turns: UserTurns, turn: Turn, reply: Reply) -> Any:
+def _produce(turns: UserTurns, turn: Turn, reply: CompletionWriter) -> Any:
     async def produce(write: Write) -> None:
         try:
             async with turns.parts(turn) as given:
@@ -220,7 +220,7 @@ def _is_text(part: Any) -> bool:
 # The response
 
 
-class Reply:
+class CompletionWriter:
     """Writes the parts of a turn as a completion, whole or in chunks."""
 
     def __init__(self, asked: Completion, turn: Turn) -> None:
@@ -237,10 +237,10 @@ class Reply:
         match part:
             case parts.Begun() if not self._texts:
                 return [{"role": "assistant", "content": ""}]
-            case parts.Piece(reasoning=True):
+            case parts.TextPiece(reasoning=True):
                 self._reasoning.append(part.text)
                 return [{"reasoning_content": part.text}]
-            case parts.Piece():
+            case parts.TextPiece():
                 # Texts of several steps, and one that began again, are paragraphs.
                 before = "\n\n" if self._texts and part.message != self._message else ""
                 self._message = part.message

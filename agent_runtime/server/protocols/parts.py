@@ -36,7 +36,7 @@ class StepEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A piece of a message's text, or of the reasoning before it; the first one begins it."""
 
     message: str
@@ -166,7 +166,7 @@ Part: TypeAlias = (
     Begun
     | StepBegun
     | StepEnded
-    | Piece
+    | TextPiece
     | Ended
     | Called
     | Progressed

@@ -12,7 +12,7 @@ from agent_runtime.agent import Agent
 from agent_runtime.errors import ConfigError
 from agent_runtime.server.protocols.ai_sdk import ai_sdk_routes
 from agent_runtime.server.protocols.openai_chat import openai_routes
-from agent_runtime.server.protocols.turns import Turns
+from agent_runtime.server.protocols.turns import ClientTurns
 from agent_runtime.workflow.definition import Workflow
 from agent_runtime_storage.contract.records.log import Run
 
@@ -39,7 +39,7 @@ def protocol_routes(
     Raises:
         ConfigError: A2A is asked for, and its package is not installed.
     """
-    turns = Turns(agents, spec, of_run)
+    turns = ClientTurns(agents, spec, of_run)
     routes: list[BaseRoute] = [*ai_sdk_routes(turns), *openai_routes(turns)]
     if find_spec("ag_ui") is not None:
         from agent_runtime.server.protocols.ag_ui import ag_ui_routes

@@ -142,7 +142,7 @@ def event_of(value: object) -> bytes:
     return b"data: " + orjson.dumps(value, default=str) + b"\n\n"
 
 
-class EventStream(Response):
+class ProtocolStream(Response):
     """Server-sent events, until all are written or the client has left."""
 
     def __init__(self, produce: Produce, headers: Mapping[str, str] | None = None) -> None:

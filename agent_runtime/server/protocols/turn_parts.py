@@ -188,7 +188,7 @@ class _Translation:
         if not reasoning:
             yield from self._end(reasoning=True)
         self._text[reasoning] = self._text.get(reasoning, "") + text
-        yield parts.Piece(self._message(), text, reasoning)
+        yield parts.TextPiece(self._message(), text, reasoning)
 
     def _end(self, *, reasoning: bool, void: bool = False) -> Iterator[Part]:
         if self._text.pop(reasoning, ""):

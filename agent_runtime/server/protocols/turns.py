@@ -74,7 +74,7 @@ class Message:
                 )
 
 
-class Turns:
+class ClientTurns:
     """The turns of an application's clients.
 
     Args:
@@ -141,7 +141,7 @@ async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
 class UserTurns:
     """The turns of one user."""
 
-    turns: Turns
+    turns: ClientTurns
     runtime: Runtime
     user: str
     service: ServiceState | None = None

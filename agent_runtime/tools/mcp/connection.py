@@ -27,8 +27,8 @@ from agent_runtime.tools.fingerprint import json_digest
 from agent_runtime.tools.mcp.bounds import MAX_MESSAGE_BYTES, bounded
 from agent_runtime.tools.mcp.client import client_over
 from agent_runtime.tools.mcp.definitions import MAX_TOOLS, ToolDefinition, definitions_of
-from agent_runtime.tools.mcp.elicitation import Reply
-from agent_runtime.tools.mcp.failures import CallLost, ServerError, ToolChanged
+from agent_runtime.tools.mcp.elicitation import ElicitationReply
+from agent_runtime.tools.mcp.failures import CallLost, McpErrorAnswer, ToolChanged
 from agent_runtime.tools.mcp.http import HttpState, http_streams
 from agent_runtime.tools.mcp.oauth import LoginNeeded, stored_login
 from agent_runtime.tools.mcp.records import pinned
@@ -158,7 +158,7 @@ class McpConnection:
         digest: str | None,
         arguments: dict[str, Any],
         on_progress: ProgressFnT,
-        reply: Reply,
+        reply: ElicitationReply,
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Call a tool, if its definition still has this digest.
 
@@ -228,13 +228,13 @@ class McpConnection:
                 session.end("it closed the connection")
                 raise CallLost(self._why(session)) from None
             if session.http.refused:
-                raise ServerError(self._login_text()) from None
+                raise McpErrorAnswer(self._login_text()) from None
             if session.http.status == NO_SESSION:
                 # It was restarted, and does not know this session.
                 session.end("it has ended the session")
-            raise ServerError(self.secrets.shown(error.message) or "an error") from None
+            raise McpErrorAnswer(self.secrets.shown(error.message) or "an error") from None
         except ValidationError:
-            raise ServerError("a result that the protocol does not have") from None
+            raise McpErrorAnswer("a result that the protocol does not have") from None
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             session.end("it closed the connection")
             raise CallLost(self._why(session)) from None

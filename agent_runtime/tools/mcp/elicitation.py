@@ -36,7 +36,7 @@ class NotAskable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ElicitationReply:
     """What a call that is made again brings along.
 
     Attributes:
@@ -51,10 +51,10 @@ class Reply:
     again: tuple[ToolQuestion, ...] = ()
 
 
-def reply_of(answers: Sequence[ToolAnswer]) -> Reply:
+def reply_of(answers: Sequence[ToolAnswer]) -> ElicitationReply:
     """Return what the answers of the last round say to the server."""
     if not answers:
-        return Reply()
+        return ElicitationReply()
     last: int = max(one.state["round"] for one in answers)
     own = [one for one in answers if one.state["round"] == last]
     # Answers of the round before stay usable, where only others were asked again.
@@ -79,7 +79,7 @@ def reply_of(answers: Sequence[ToolAnswer]) -> Reply:
             )
             for one in again
         ]
-    return Reply(found, own[0].state["request_state"], last, tuple(again))
+    return ElicitationReply(found, own[0].state["request_state"], last, tuple(again))
 
 
 def awaiting(

@@ -11,5 +11,5 @@ class CallLost(Exception):
     """The connection ended while a request was on its way: its effect is not known."""
 
 
-class ServerError(Exception):
+class McpErrorAnswer(Exception):
     """A server answers a request with an error; the text is safe to show."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_runtime.errors import McpServerFailed
 from agent_runtime.tools.mcp.definitions import clean, tool_name
-from agent_runtime.tools.mcp.failures import CallLost, ServerError
+from agent_runtime.tools.mcp.failures import CallLost, McpErrorAnswer
 from agent_runtime.tools.mcp.pool import connected
 from agent_runtime.tools.mcp.server import McpServer
 
@@ -83,7 +83,7 @@ async def _asked(connection: McpConnection, request: Any) -> Any:
     """Return what a request gives; failures of the server become `McpServerFailed`."""
     try:
         return await request
-    except (CallLost, ServerError) as error:
+    except (CallLost, McpErrorAnswer) as error:
         raise McpServerFailed(
             f"The MCP server {connection.server.name} does not give its prompts: {error}",
             cure=f"agent-runtime mcp test {connection.server.name} tries it.",

@@ -16,7 +16,7 @@ from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.fingerprint import json_digest
 from agent_runtime.tools.mcp.definitions import ToolDefinition, tool_name
-from agent_runtime.tools.mcp.failures import CallLost, ServerError, ToolChanged
+from agent_runtime.tools.mcp.failures import CallLost, McpErrorAnswer, ToolChanged
 from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime.tools.questions import AwaitingAnswers
 
@@ -75,7 +75,7 @@ class _ServerTool(Tool):
                 return await self._made(arguments, context)
             except CallLost as error:
                 return ToolResult(f"{error} {UNVERIFIED}", outcome="interrupted")
-            except ServerError as error:
+            except McpErrorAnswer as error:
                 return ToolResult(str(error), outcome="error")
             except AgentRuntimeError as error:
                 # The server did not start, so the call was not made.
@@ -130,8 +130,8 @@ class McpTool(_ServerTool):
         from agent_runtime.tools.mcp.content import call_result
         from agent_runtime.tools.mcp.elicitation import (
             NOBODY,
+            ElicitationReply,
             NotAskable,
-            Reply,
             awaiting,
             reply_of,
         )
@@ -159,7 +159,9 @@ class McpTool(_ServerTool):
                     break
                 # The server only wants to be called again, with its state.
                 await anyio.sleep(POLL_SECONDS)
-                result = await called(Reply(state=result.request_state, round=reply.round))
+                result = await called(
+                    ElicitationReply(state=result.request_state, round=reply.round)
+                )
             if not isinstance(result, CallToolResult):
                 who = f"The MCP server {self.server.name}, in a call of {self.tool},"
                 asked = awaiting(result, who, reply.round, self.connection.secrets.mask)

@@ -15,7 +15,7 @@ import httpcore2
 
 from agent_runtime.errors import ToolError
 from agent_runtime.models.wire.http import prepare
-from agent_runtime.models.wire.network import Backend, Stream
+from agent_runtime.models.wire.network import Backend, Connection
 from agent_runtime.tools.web.policy import WebPolicy, is_public
 
 SECONDS = 30.0
@@ -59,7 +59,7 @@ class _CheckedBackend(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> Stream:
+    ) -> Connection:
         """Connect to a host. Raises `ToolError` if no address of it may be used."""
         # Resolved and connected here in one go: between a check and another look-up the name
         # could change (DNS rebinding).

@@ -17,7 +17,7 @@ import orjson
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.tools.workspace import command_records as commands
-from agent_runtime.tools.workspace.command_output import Output, OutputFile, plain_text
+from agent_runtime.tools.workspace.command_output import CommandOutput, OutputFile, plain_text
 from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
 from agent_runtime.tools.workspace.command_script import read_state
 from agent_runtime_storage.contract.records.log import Job
@@ -124,7 +124,7 @@ class BackgroundCommand:
 
     def _new_output(self) -> tuple[str, int]:
         data, left_out = self.output.since(self.seen)
-        shown = Output()
+        shown = CommandOutput()
         shown.add(data)
         missing = f"[... {left_out:,} bytes are not kept ...]\n" if left_out else ""
         return missing + shown.text(), self.seen + len(data) + left_out

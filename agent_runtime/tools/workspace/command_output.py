@@ -80,7 +80,7 @@ def asks_for_input(text: str) -> bool:
 
 
 @dataclass(slots=True)
-class Output:
+class CommandOutput:
     """A command's output: its beginning, its end, and the size of what is left out."""
 
     head: bytearray = field(default_factory=bytearray)

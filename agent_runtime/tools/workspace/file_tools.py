@@ -25,8 +25,8 @@ from agent_runtime.tools.workspace.editing.patch import FilePatch, read_patch
 from agent_runtime.tools.workspace.editing.patch_file import apply_hunks
 from agent_runtime.tools.workspace.editing.replace import (
     EDITED_BYTES,
-    Edit,
     Range,
+    Replacement,
     apply_edits,
     too_large,
 )
@@ -37,7 +37,7 @@ from agent_runtime.tools.workspace.path_errors import show
 from agent_runtime.tools.workspace.protected_paths import DEFAULT, ProtectedPaths
 from agent_runtime.tools.workspace.reading.pages import (
     WHOLE_BYTES,
-    Page,
+    LinePage,
     page_of,
     page_of_large,
     render,
@@ -53,7 +53,7 @@ MOST_FILES = 100
 """The most files of one patch."""
 
 Edits = Annotated[
-    list[Edit],
+    list[Replacement],
     Field(min_length=1, max_length=MOST_EDITS),
     WithJsonSchema(
         {
@@ -172,7 +172,7 @@ class FileTools:
             raise _binary(path, len(data)) from None
         return self._shown(context, path, data, page)
 
-    def _shown(self, context: ToolContext, path: str, data: bytes, page: Page) -> ToolResult:
+    def _shown(self, context: ToolContext, path: str, data: bytes, page: LinePage) -> ToolResult:
         key, digest = self._key(path), digest_of(data)
         files = context.service(SeenFiles)
         text = render(path, len(data), page)

@@ -21,7 +21,7 @@ from agent_runtime.tools.base import NeedsApproval, Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import FunctionTool, tool
 from agent_runtime.tools.workspace.background_commands import BackgroundCommand
-from agent_runtime.tools.workspace.command_output import Output, asks_for_input
+from agent_runtime.tools.workspace.command_output import CommandOutput, asks_for_input
 from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
 from agent_runtime.tools.workspace.command_script import read_state, script
 from agent_runtime.tools.workspace.environment import command_environment
@@ -244,7 +244,7 @@ class CommandRun:
 
     async def to_end(self, context: ToolContext, seconds: float, longest: float) -> ToolResult:
         """Run it, and end it after some seconds."""
-        output, ended, over = Output(), CommandEnd(), False
+        output, ended, over = CommandOutput(), CommandEnd(), False
         text, before = self._script(), self._variables()
         supervised = await Supervised.start(self.workspace, self.launch, context)
 

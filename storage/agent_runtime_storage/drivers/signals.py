@@ -28,7 +28,7 @@ WORK = topic_of("", "queue")
 """The topic of the queue of runs: there may be work for a worker."""
 
 
-class Listener:
+class SignalListener:
     """A waiter for the signals of one or more topics."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Signals:
     ) -> None:
         self.poll_seconds = poll_seconds
         self._forward = forward
-        self._listeners: dict[str, set[Listener]] = {}
+        self._listeners: dict[str, set[SignalListener]] = {}
 
     def announce(self, topic: str, news: Callable[[], Sequence[object]] | None = None) -> None:
         """Wake the listeners in this process and in others.
@@ -110,13 +110,15 @@ class Signals:
                 listener.wake()
 
     @contextmanager
-    def listen(self, topic: str, listener: Listener | None = None) -> Generator[Listener]:
+    def listen(
+        self, topic: str, listener: SignalListener | None = None
+    ) -> Generator[SignalListener]:
         """Listen to a topic.  Start before reading, or a change in between is missed.
 
         Args:
             listener: one that listens to other topics already.
         """
-        listener = listener or Listener()
+        listener = listener or SignalListener()
         self._listeners.setdefault(topic, set()).add(listener)
         try:
             yield listener

@@ -12,7 +12,7 @@ import anyio
 import orjson
 
 from agent_runtime_storage.contract.records.log import EventRow
-from agent_runtime_storage.drivers.signals import Listener, topic_of
+from agent_runtime_storage.drivers.signals import SignalListener, topic_of
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_event
 
@@ -124,7 +124,7 @@ class SqlEvents:
                     await anyio.sleep_until(next_read)
 
 
-async def _news(listener: Listener, seconds: float) -> list[tuple[str, EventRow]]:
+async def _news(listener: SignalListener, seconds: float) -> list[tuple[str, EventRow]]:
     """Wait for a signal; return the events that it brings, none if they have to be read."""
     return cast("list[tuple[str, EventRow]]", await listener.wait(seconds))
 

@@ -37,7 +37,7 @@ from agent_runtime_storage.drivers.protocol import (
     Statement,
     Value,
 )
-from agent_runtime_storage.drivers.signals import WORK, Listener
+from agent_runtime_storage.drivers.signals import WORK, SignalListener
 from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json
 from agent_runtime_storage.queries.run_spec import whole_spec
@@ -287,7 +287,7 @@ class SqlWorkQueue:
     def wake(self) -> None:
         announce_work(self._driver)
 
-    def listening(self) -> AbstractContextManager[Listener]:
+    def listening(self) -> AbstractContextManager[SignalListener]:
         return self._driver.signals.listen(WORK)
 
     def _statement(self, name: str, values: Mapping[str, Value]) -> Statement:

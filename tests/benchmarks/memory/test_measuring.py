@@ -132,6 +132,7 @@ class Players:
         return Reply("I do not know.")
 
 
+@pytest.mark.slow
 async def test_models_read_observe_and_judge_through_litellm(
     conversations: list[Conversation], monkeypatch: pytest.MonkeyPatch
 ) -> None:

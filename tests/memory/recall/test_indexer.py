@@ -197,10 +197,8 @@ async def test_a_long_thread_is_embedded_from_its_start(
         assert order == [f"what is seen at {number}" for number in range(60)]
 
 
-async def test_two_runtimes_do_not_pay_for_the_same_text(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedding, "RETRY_SECONDS", 0.05)
+def stopped_embedder() -> tuple[ScriptedEmbedder, anyio.Event, anyio.Event]:
+    """Return an embedder that sets the first event at a batch, and waits for the second."""
     asked, go = anyio.Event(), anyio.Event()
     plain = ScriptedEmbedder()
 
@@ -210,7 +208,15 @@ async def test_two_runtimes_do_not_pay_for_the_same_text(
             await go.wait()
         return (await plain.embed(texts)).vectors
 
-    first, second = ScriptedEmbedder(slowly), ScriptedEmbedder()
+    return ScriptedEmbedder(slowly), asked, go
+
+
+async def test_two_runtimes_do_not_pay_for_the_same_text(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "RETRY_SECONDS", 0.05)
+    first, asked, go = stopped_embedder()
+    second = ScriptedEmbedder()
     async with opened(database_url, None) as runtime:
         await converse(runtime, SAID[:4])
     async with opened(database_url, first) as one, opened(database_url, second) as two:
@@ -228,18 +234,10 @@ async def test_the_newest_run_of_a_thread_pays(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "NODES", 2)
-    asked, go = anyio.Event(), anyio.Event()
-    plain = ScriptedEmbedder()
-
-    async def slowly(texts: Sequence[str]) -> Sequence[Vector]:
-        if len(texts) > 1:
-            asked.set()
-            await go.wait()
-        return (await plain.embed(texts)).vectors
-
+    slow, asked, go = stopped_embedder()
     async with opened(database_url, None) as runtime:
         await converse(runtime, SAID[:4])
-    async with opened(database_url, ScriptedEmbedder(slowly)) as runtime:
+    async with opened(database_url, slow) as runtime:
         store = runtime.store.of("local")
         first = await runtime.run(Agent(), SAID[4], thread="t")
         with anyio.fail_after(60):

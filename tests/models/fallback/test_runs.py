@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, FallbackModel, NativeModel, RunResult, Runtime, Settings
-from agent_runtime.cli.display.tally import Tally
+from agent_runtime.cli.display.tally import RunTally
 from agent_runtime.errors import (
     ConfigError,
     ModelError,
@@ -84,7 +84,7 @@ class Session:
 
     def lines(self) -> str:
         """Return what the command line shows of all events."""
-        tally = Tally()
+        tally = RunTally()
         return "\n".join(line.plain() for event in self.events for line in tally.update(event))
 
 

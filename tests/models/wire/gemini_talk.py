@@ -20,7 +20,7 @@ from agent_runtime.models.base import (
 )
 from agent_runtime.models.wire.base import Decoder, Target, WireRequest
 from agent_runtime.models.wire.gemini import GeminiWire
-from agent_runtime.models.wire.sse import EventStream
+from agent_runtime.models.wire.sse import SseParser
 from agent_runtime.testing.providers.gemini import Gemini
 
 MODEL = "gemini-3-pro-preview"
@@ -111,7 +111,7 @@ def event(value: Any) -> bytes:
 
 def feed(decoder: Decoder, *chunks: bytes) -> list[ModelEvent]:
     """Return the deltas of a stream."""
-    stream = EventStream()
+    stream = SseParser()
     events = [one for data in chunks for one in stream.feed(data)]
     events += stream.close()
     return [delta for one in events for delta in decoder.feed(one)]

@@ -10,7 +10,7 @@ import pytest
 from agent_runtime.errors import ModelProtocolError
 from agent_runtime.models.base import ReasoningDelta, TextDelta, TokenUsage
 from agent_runtime.models.wire.base import HoppingDecoder, ServerEvent, StreamFailedError
-from agent_runtime.models.wire.sse import EventStream
+from agent_runtime.models.wire.sse import SseParser
 from tests.models.wire.gemini_talk import (
     MODEL,
     NAME,
@@ -306,7 +306,7 @@ def test_an_error_in_mid_stream(sent: bytes) -> None:
 
 
 def test_bare_json_ends_at_an_empty_line() -> None:
-    stream = EventStream()
+    stream = SseParser()
     events = [*stream.feed(PRETTY + b"\n\ndata: 1\n\n"), *stream.close()]
     assert [orjson.loads(one.data) for one in events] == [ERROR, 1]
 

@@ -20,7 +20,7 @@ from agent_runtime.models.base import (
 )
 from agent_runtime.models.wire.base import ServerEvent, StreamFailedError, Target
 from agent_runtime.models.wire.messages import MessagesDecoder, MessagesWire
-from agent_runtime.models.wire.sse import EventStream
+from agent_runtime.models.wire.sse import SseParser
 from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.testing.providers.anthropic import Anthropic
 from agent_runtime.testing.providers.server import Call, Say, Think
@@ -129,7 +129,7 @@ def test_every_split_of_the_bytes_gives_the_same() -> None:
     whole = b"".join(provider.stream(turn, 1)).replace(b"\n", b"\r\n")
 
     def answer(step: int) -> ModelAnswer:
-        decoder, stream = MessagesDecoder("m"), EventStream()
+        decoder, stream = MessagesDecoder("m"), SseParser()
         for at in range(0, len(whole), step):
             for event in stream.feed(whole[at : at + step]):
                 list(decoder.feed(event))
@@ -152,7 +152,7 @@ def test_every_split_of_the_bytes_gives_the_same() -> None:
 def test_what_was_read_goes_back_as_it_came() -> None:
     provider = Anthropic(thinking=True)
     turn = (Think("a", hidden=True), Say("One. "), Think("b"), Call("look", {}), Say("Two."))
-    decoder, stream = MessagesDecoder(SONNET.name), EventStream()
+    decoder, stream = MessagesDecoder(SONNET.name), SseParser()
     for piece in provider.stream(turn, 1):
         for event in stream.feed(piece):
             list(decoder.feed(event))

@@ -13,7 +13,7 @@ from agent_runtime.models.base import FilePart, Json, ModelAnswer, ModelRequest
 from agent_runtime.models.reasoning_replay import is_bound
 from agent_runtime.models.wire.base import Target
 from agent_runtime.models.wire.responses import ResponsesWire
-from agent_runtime.models.wire.sse import EventStream
+from agent_runtime.models.wire.sse import SseParser
 from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.testing.providers.responses import Responses
 from agent_runtime.testing.providers.server import Call, Provider, Say, Think, Turn
@@ -97,7 +97,7 @@ class Talk:
         asked = ModelRequest((*self.prompt,), (READ,), session="thread-1")
         self.sent = send(asked, self.target, self.provider)[0]
         decoder = ResponsesWire(self.target).decoder()
-        events = EventStream()
+        events = SseParser()
         for chunk in self.provider.stream(turn, len(self.prompt)):
             for event in events.feed(chunk):
                 list(decoder.feed(event))

@@ -29,7 +29,7 @@ from agent_runtime.models.error_bodies import read_response
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
 from agent_runtime.models.wire.base import ServerEvent, StreamFailedError
 from agent_runtime.models.wire.responses_stream import ResponsesDecoder
-from agent_runtime.models.wire.sse import EventStream
+from agent_runtime.models.wire.sse import SseParser
 from agent_runtime.testing.providers.responses import Responses, sse
 from agent_runtime.testing.providers.server import Call, Say, Think
 
@@ -49,7 +49,7 @@ USAGE: Json = {
 
 def read(chunks: Iterable[bytes]) -> tuple[list[ModelEvent], ResponsesDecoder]:
     """Return the deltas of a stream, and what read it."""
-    decoder, events = ResponsesDecoder("openai/gpt"), EventStream()
+    decoder, events = ResponsesDecoder("openai/gpt"), SseParser()
     deltas: list[ModelEvent] = []
     for chunk in chunks:
         for event in events.feed(chunk):

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
 import orjson
 import pytest
 
@@ -16,6 +13,7 @@ from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, calls, raw_call, say
 from agent_runtime_storage import Run
 from tests.delegation.helpers import is_child, step
+from tests.run.process.working import over, until, working
 
 PARTS = ("one", "two", "three")
 
@@ -67,29 +65,6 @@ class Place:
         return say(f"I saw {part}.") if number else calls(raw_call("look", part=part))
 
 
-@asynccontextmanager
-async def working(runtime: Runtime, place: Place, **more: Any) -> AsyncGenerator[None]:
-    """Let a runtime work on the queue meanwhile."""
-    async with anyio.create_task_group() as group:
-        group.start_soon(lambda: runtime.work(place.app, **more))
-        yield
-        group.cancel_scope.cancel()
-
-
-async def until(runtime: Runtime, run_id: str, is_so: Callable[[Run], bool]) -> Run:
-    """Wait until a run is as wanted; return it."""
-    with anyio.fail_after(30):
-        # Another process may write it, so there is no event to wait for.
-        while not is_so(run := await runtime.store_of().runs.get(run_id)):  # noqa: ASYNC110
-            await anyio.sleep(0.01)
-    return run
-
-
-def over(run: Run) -> bool:
-    """Return whether a run has ended."""
-    return run.finished_at is not None
-
-
 async def results(runtime: Runtime, run: Run) -> list[dict[str, Any]]:
     """Return the outcomes that a run's model read, in the order of its calls."""
     store = runtime.store_of()
@@ -105,8 +80,8 @@ async def test_a_tree_is_worked_off_by_two_workers_of_one_slot(settings: Setting
     async with Runtime.open(settings) as first, Runtime.open(settings) as second:
         queued = await first.enqueue(place.app.named("boss"), "Look.", app=place.app)
         async with (
-            working(first, place, concurrency=1),
-            working(second, place, concurrency=1),
+            working(first, place.app, concurrency=1),
+            working(second, place.app, concurrency=1),
         ):
             run = await until(first, queued.run_id, over)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,9 +25,10 @@ from agent_runtime.errors import ConfigError, Conflict, NotFound, QuestionsOpen
 from agent_runtime.log import lease_keeper, leases
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime_storage import Run
+from agent_runtime.tools.base import Tool
 from agent_runtime_storage.contract.leases import HeldLease
 from agent_runtime_storage.contract.records.queue import QueueLimits
+from tests.run.process.working import over, until, working
 from tests.support.stores import execute
 
 ASK = raw_call("ask_user", question="Which colour?", kind="single", choices=["red", "blue"])
@@ -46,27 +46,19 @@ def app_of(*answers: Any, tools: Sequence[Any] = (), **more: Any) -> App:
     return App(agents={"helper": agent}, **more)
 
 
-@asynccontextmanager
-async def working(runtime: Runtime, app: App, **more: Any) -> AsyncGenerator[None]:
-    """Let a runtime work on the queue meanwhile."""
-    async with anyio.create_task_group() as group:
-        group.start_soon(lambda: runtime.work(app, **more))
-        yield
-        group.cancel_scope.cancel()
+def waiting_once() -> tuple[Tool, list[str]]:
+    """Return a tool that returns only when it runs for the second time, and a list of its runs."""
+    begun = list[str]()
 
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Wait for ever, but for the second time."""
+        begun.append("once")
+        if len(begun) == 1:
+            await anyio.sleep_forever()
+        return "waited"
 
-async def until(runtime: Runtime, run_id: str, is_so: Callable[[Run], bool]) -> Run:
-    """Wait until a run is as wanted; return it."""
-    with anyio.fail_after(30):
-        # Another process may write it, so there is no event to wait for.
-        while not is_so(run := await runtime.store_of().runs.get(run_id)):  # noqa: ASYNC110
-            await anyio.sleep(0.01)
-    return run
-
-
-def over(run: Run) -> bool:
-    """Return whether a run has ended."""
-    return run.finished_at is not None
+    return wait, begun
 
 
 async def pick_as(runtime: Runtime, app: App, *, seconds: float = 60.0) -> HeldLease:
@@ -191,15 +183,7 @@ async def test_a_zombie_that_begins_too_late_writes_nothing(settings: Settings) 
 async def test_a_worker_that_picks_the_run_again_which_it_lost_ends_its_first_work_before(
     settings: Settings, database_url: str
 ) -> None:
-    begun = list[str]()
-
-    @tool(idempotent=True)
-    async def wait() -> str:
-        """Wait for ever, but for the second time."""
-        begun.append("once")
-        if len(begun) == 1:
-            await anyio.sleep_forever()
-        return "waited"
+    wait, begun = waiting_once()
 
     app = app_of(call("wait"), say("Done."), tools=[wait])
     async with Runtime.open(settings) as runtime:
@@ -216,15 +200,7 @@ async def test_a_worker_that_picks_the_run_again_which_it_lost_ends_its_first_wo
 async def test_sub_agents_of_a_lost_run_are_resumed_and_not_cancelled(
     settings: Settings, database_url: str
 ) -> None:
-    begun = list[str]()
-
-    @tool(idempotent=True)
-    async def wait() -> str:
-        """Wait for ever, but for the second time."""
-        begun.append("once")
-        if len(begun) == 1:
-            await anyio.sleep_forever()
-        return "waited"
+    wait, begun = waiting_once()
 
     def answer(request: ModelRequest) -> Scripted:
         if any(message.role == "tool" for message in request.messages):

@@ -21,7 +21,7 @@ from agent_runtime.server.protocols import following, parts
 from agent_runtime.server.protocols.answers import answer_of
 from agent_runtime.server.protocols.live import LiveEvents
 from agent_runtime.server.protocols.turn_parts import Turn, turn_parts
-from agent_runtime.server.protocols.turns import Message, Turns, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, Message, UserTurns
 from tests.server.protocols.serving import desk
 
 USER = "ada"
@@ -31,7 +31,7 @@ USER = "ada"
 async def turns(folder: Path, *agents: Agent, model: Any = None) -> AsyncGenerator[UserTurns]:
     settings = Settings(database_url=f"file:{folder / 'store.db'}", sweep=0)
     async with Runtime.open(settings, model=model or ScriptedModel([say("Yes.")] * 9)) as runtime:
-        yield UserTurns(Turns({one.name: one for one in agents}), runtime, USER)
+        yield UserTurns(ClientTurns({one.name: one for one in agents}), runtime, USER)
 
 
 async def all_parts(mine: UserTurns, turn: Turn) -> list[parts.Part]:
@@ -40,7 +40,7 @@ async def all_parts(mine: UserTurns, turn: Turn) -> list[parts.Part]:
 
 
 def text_of(found: list[parts.Part]) -> str:
-    return "".join(one.text for one in found if isinstance(one, parts.Piece))
+    return "".join(one.text for one in found if isinstance(one, parts.TextPiece))
 
 
 async def live_and_log(mine: UserTurns, turn: Turn) -> tuple[list[parts.Part], list[parts.Part]]:
@@ -55,9 +55,9 @@ async def test_live_pieces_and_the_log_tell_the_same(tmp_path: Path) -> None:
         live, recorded = await live_and_log(mine, await mine.begin("agent", Message("Go"), "t"))
         assert text_of(live) == text_of(recorded) == "One.\nTwo.\n"
         assert isinstance(live[0], parts.Begun) and isinstance(live[-1], parts.Over)
-        kinds = [type(one) for one in live if not isinstance(one, parts.Piece | parts.Other)]
+        kinds = [type(one) for one in live if not isinstance(one, parts.TextPiece | parts.Other)]
         assert kinds == [
-            type(one) for one in recorded if not isinstance(one, parts.Piece | parts.Other)
+            type(one) for one in recorded if not isinstance(one, parts.TextPiece | parts.Other)
         ]
 
 

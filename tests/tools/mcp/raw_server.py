@@ -86,7 +86,10 @@ def answer(message: dict[str, Any]) -> None:
         case "initialize":
             about = {
                 "protocolVersion": "2025-06-18",
-                "capabilities": {"tools": {"listChanged": True}, **_prompts()},
+                "capabilities": {
+                    "tools": {"listChanged": True},
+                    **({"prompts": {}} if _prompts() else {}),
+                },
                 "serverInfo": {"name": "raw", "version": "1"},
             }
             send(id=message["id"], result=about)

@@ -59,7 +59,7 @@ Matcher = difflib.SequenceMatcher[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class StatementSense:
     """What a statement says, as far as rules can tell.
 
     Attributes:
@@ -81,7 +81,7 @@ class Statement:
 
 
 @functools.lru_cache(4096)
-def read_statement(text: str, context: str = "") -> Statement:
+def read_statement(text: str, context: str = "") -> StatementSense:
     """Read a statement.
 
     Args:
@@ -100,7 +100,7 @@ def read_statement(text: str, context: str = "") -> Statement:
     words = _content(folded, languages)
     numbers = numbers_of(text, languages)
     keys = _keys(words, languages) | numbers
-    return Statement(text, languages, words, numbers, denied, turns, keys)
+    return StatementSense(text, languages, words, numbers, denied, turns, keys)
 
 
 def _keys(words: Sequence[str], languages: tuple[Language, ...]) -> frozenset[str]:
@@ -127,7 +127,7 @@ def _is_denied(folded: str, table: Language) -> bool:
     return bool(negated or denied) != (turned or bool(without))
 
 
-def covers(statement: Statement, other: Statement) -> bool:
+def covers(statement: StatementSense, other: StatementSense) -> bool:
     """Return whether `other` says what `statement` says."""
     if statement.text == other.text:
         return True
@@ -138,12 +138,12 @@ def covers(statement: Statement, other: Statement) -> bool:
     return _overlap(statement, other) >= OVERLAP and not is_changed(statement, other)
 
 
-def _numbers(statement: Statement, other: Statement) -> frozenset[str]:
+def _numbers(statement: StatementSense, other: StatementSense) -> frozenset[str]:
     more = tuple(table for table in statement.languages if table not in other.languages)
     return other.numbers | numbers_of(other.text, more) if more else other.numbers
 
 
-def _as_strong(statement: Statement, other: Statement) -> bool:
+def _as_strong(statement: StatementSense, other: StatementSense) -> bool:
     """Return whether nothing required became allowed, and no limit was lost."""
     turns, others = statement.turns, other.turns
     if "only" in turns and "only" not in others and not other.denied:
@@ -155,7 +155,7 @@ def _as_strong(statement: Statement, other: Statement) -> bool:
     return not ("permits" in turns and "obliges" in others and "permits" not in others)
 
 
-def is_changed(statement: Statement, other: Statement) -> bool:
+def is_changed(statement: StatementSense, other: StatementSense) -> bool:
     """Return whether a statement is the other one with words exchanged or swapped."""
     ours, theirs = list(statement.words), list(other.words)
     if not ours or not theirs:
@@ -185,7 +185,7 @@ def is_changed(statement: Statement, other: Statement) -> bool:
     )
 
 
-def _is_close(statement: Statement, other: Statement, matcher: Matcher) -> bool:
+def _is_close(statement: StatementSense, other: StatementSense, matcher: Matcher) -> bool:
     """Return whether one statement looks like a copy of the other one with changes."""
     if sum(block.size for block in matcher.get_matching_blocks()) >= _FEW:
         return matcher.ratio() >= _CLOSE
@@ -193,7 +193,7 @@ def _is_close(statement: Statement, other: Statement, matcher: Matcher) -> bool:
     return difflib.SequenceMatcher(None, ours, theirs, autojunk=False).ratio() >= _COPIED
 
 
-def _overlap(statement: Statement, other: Statement) -> float:
+def _overlap(statement: StatementSense, other: StatementSense) -> float:
     groups = _groups(statement.languages + other.languages)
     ours, theirs = set(statement.words), set(other.words)
     shared = sum(any(_means(word, one, groups) for one in theirs) for word in ours)

@@ -28,7 +28,7 @@ _NUMBERED = re.compile(r"\s*\d+[|:→\t-]")
 _TYPOGRAPHIC = str.maketrans("“”„‘’‚–—−\u00a0…", "\"\"\"'''--- .")
 
 
-class Edit(BaseModel):
+class Replacement(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     old: Annotated[str, Field(min_length=1)]
@@ -47,7 +47,9 @@ class Range:
         return str(self.first) if self.last <= self.first else f"{self.first}-{self.last}"
 
 
-def apply_edits(name: str, file: TextFile, edits: Sequence[Edit]) -> tuple[TextFile, list[Range]]:
+def apply_edits(
+    name: str, file: TextFile, edits: Sequence[Replacement]
+) -> tuple[TextFile, list[Range]]:
     """Return the file after the edits, each made in the text that the ones before it left.
 
     Args:
@@ -73,7 +75,7 @@ def apply_edits(name: str, file: TextFile, edits: Sequence[Edit]) -> tuple[TextF
     return file, sorted(ranges, key=lambda one: one.first)
 
 
-def _apply(name: str, file: TextFile, edit: Edit) -> tuple[TextFile, list[Range]]:
+def _apply(name: str, file: TextFile, edit: Replacement) -> tuple[TextFile, list[Range]]:
     old, new = written(edit.old), written(edit.new)
     if old == new:
         raise ToolError(f"{name}: the old and the new text are the same, so nothing would change.")
@@ -126,7 +128,7 @@ def line_of(text: str, place: int) -> int:
     return text.count("\n", 0, place) + 1
 
 
-def _growth(edit: Edit) -> int:
+def _growth(edit: Replacement) -> int:
     return written(edit.new).count("\n") - written(edit.old).count("\n")
 
 

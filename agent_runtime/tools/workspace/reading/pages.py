@@ -27,7 +27,7 @@ READ_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Page:
+class LinePage:
     """Some lines of a file.
 
     Attributes:
@@ -60,7 +60,7 @@ class Page:
         return bool(self.lines) and (self.total is None or self.last < self.total)
 
 
-def page_of(path: str, file: TextFile, first: int, limit: int | None) -> Page:
+def page_of(path: str, file: TextFile, first: int, limit: int | None) -> LinePage:
     """Return a page of a file that is in memory.
 
     Args:
@@ -71,7 +71,7 @@ def page_of(path: str, file: TextFile, first: int, limit: int | None) -> Page:
     if not lines[-1]:
         # After the last line end there is no line.
         lines.pop()
-    page = Page(first, [], len(lines), notes=file.notes)
+    page = LinePage(first, [], len(lines), notes=file.notes)
     if lines and text[-1] != "\n":
         page.notes.append("no newline at the end")
     room = _Room(limit)
@@ -92,7 +92,7 @@ class _Room:
         self._chars = PAGE_CHARS if limit is None else LONGEST_PAGE
         self._longest = LONGEST_PAGE if limit == 1 else LINE_CHARS
 
-    def add(self, page: Page, number: int, line: str) -> bool:
+    def add(self, page: LinePage, number: int, line: str) -> bool:
         """Add a line; return whether there was room for it."""
         length = len(line)
         line = line[: self._longest]
@@ -106,7 +106,7 @@ class _Room:
         return True
 
 
-def page_of_large(file: BinaryIO, size: int, first: int, limit: int | None) -> Page:
+def page_of_large(file: BinaryIO, size: int, first: int, limit: int | None) -> LinePage:
     """Return a page of a file that is too large to be in memory.
 
     Raises:
@@ -118,7 +118,7 @@ def page_of_large(file: BinaryIO, size: int, first: int, limit: int | None) -> P
         raise NotText
     file.seek(0)
     deadline = time.monotonic() + READ_SECONDS
-    page, room = Page(first, [], None), _Room(limit)
+    page, room = LinePage(first, [], None), _Room(limit)
     number, length, kept, full = 0, 0, b"", False
     while piece := file.readline(LONGEST_PAGE * 4):
         # Of a sparse file there may be terabytes, whatever its disk holds.
@@ -141,7 +141,7 @@ def page_of_large(file: BinaryIO, size: int, first: int, limit: int | None) -> P
     return page
 
 
-def _add(page: Page, room: _Room, number: int, kept: bytes, length: int) -> bool:
+def _add(page: LinePage, room: _Room, number: int, kept: bytes, length: int) -> bool:
     line = kept.decode(errors="replace").removesuffix("\n").removesuffix("\r")
     before = len(page.lines)
     added = room.add(page, number, line)
@@ -151,7 +151,7 @@ def _add(page: Page, room: _Room, number: int, kept: bytes, length: int) -> bool
     return added
 
 
-def render(path: str, size: int, page: Page) -> str:
+def render(path: str, size: int, page: LinePage) -> str:
     """Return a page as a model reads it."""
     total = "many lines" if page.total is None else f"{page.total:,} lines"
     header = [f"{show(path)}: {total}, {size:,} bytes"]

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import psycopg
 
-from agent_runtime_storage.drivers.signals import WORK, Listener, Signals
+from agent_runtime_storage.drivers.signals import WORK, SignalListener, Signals
 
 CHANNEL = "agent_runtime"
 NOTIFY = (
@@ -66,7 +66,9 @@ class PostgresSignals(Signals):
         self._closed = False
 
     @contextlib.contextmanager
-    def listen(self, topic: str, listener: Listener | None = None) -> Generator[Listener]:
+    def listen(
+        self, topic: str, listener: SignalListener | None = None
+    ) -> Generator[SignalListener]:
         """Listen to a topic.  Start before reading, or a change in between is missed."""
         if self._listening is None and not self._closed:
             self._listening = asyncio.create_task(self._hear_others())

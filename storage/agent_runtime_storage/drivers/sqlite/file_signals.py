@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Generator
 
 from agent_runtime_storage.contract.errors import StoreError
-from agent_runtime_storage.drivers.signals import Listener, Signals
+from agent_runtime_storage.drivers.signals import SignalListener, Signals
 
 # One PRAGMA, which reads a counter in shared memory, not the file.
 LOOK_SECONDS = 0.2
@@ -32,7 +32,9 @@ class FileSignals(Signals):
         self._count = 0
 
     @contextlib.contextmanager
-    def listen(self, topic: str, listener: Listener | None = None) -> Generator[Listener]:
+    def listen(
+        self, topic: str, listener: SignalListener | None = None
+    ) -> Generator[SignalListener]:
         """Listen to a topic.  Start before reading, or a change in between is missed."""
         self._count += 1
         if self._looking is None or self._looking.done():
