@@ -38,6 +38,7 @@ from agent_runtime.run.context.notes import ContextNotes, context_notes, load_sk
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import StateFunction
+from agent_runtime.tools.hooks import ToolHooks
 from agent_runtime.tools.mcp.pool import McpConnections
 from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime.tools.skills.open_skill import OpenSkill
@@ -65,6 +66,7 @@ class RunSetup:
         memory: what observational memory works with; None where it is off.
         state_notes: functions whose texts make up the state note.
         context: writes the notes about where the agent is.
+        hooks: run around each call of a tool.
         limited: whether its run tree has a budget, or its runs have limits, when it begins.
         unpriced: the name of a model that no limit in dollars allows, as its price is not known.
         max_result_tokens: for a tool that sets no limit of its own.
@@ -87,6 +89,7 @@ class RunSetup:
     memory: MemorySetup | None = None
     state_notes: Sequence[StateFunction] = ()
     context: ContextNotes = field(default_factory=ContextNotes)
+    hooks: ToolHooks = field(default_factory=ToolHooks)
     files: FilePolicy = EVERY_FILE
     deps: Any = None
     limits: Limits = NO_LIMITS
@@ -153,6 +156,7 @@ async def resolve_run(
         memory=memory,
         state_notes=(*_own_notes(tools), *agent.state),
         context=context_notes(agent.context, tools, settings, room.limit),
+        hooks=ToolHooks(tuple(agent.hooks)),
         files=agent.files or EVERY_FILE,
         deps=deps,
         limits=limits,
