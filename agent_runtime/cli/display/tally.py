@@ -222,7 +222,7 @@ class Tally:
             return
         call = self.running.pop(name, None)
         seconds = None if call is None else self.clock() - call.began
-        call = call or Call(data["tool"])
+        call = call or Call(data["tool"], data.get("arguments") or {})
         ended = Ended(call, data["outcome"], data.get("result"), seconds)
         # What the model does next begins now.
         self.doing, self.since = "thinking", self.clock()
