@@ -152,6 +152,7 @@ def test_a_task_of_the_command_line_waits_in_the_queue(tmp_path: Path) -> None:
     listed = run_command("queue", "list", "--json", cwd=tmp_path)
     row = json.loads(listed.stdout)
     assert (row["run_id"], row["state"], row["program"]) == (run_id, "waiting", "agent-runtime")
+    assert "it waits for a worker" in run_command("runs", "list", cwd=tmp_path).stdout
     assert run_command("queue", "forget", run_id, cwd=tmp_path).returncode != 0
     assert run_command("queue", "cancel", run_id, cwd=tmp_path).returncode == 0
     assert "empty" in run_command("queue", "list", cwd=tmp_path).stderr
