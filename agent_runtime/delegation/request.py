@@ -24,7 +24,7 @@ from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.context_sources.base import ContextSources
-from agent_runtime.tools.hooks import ToolHook, ToolHooks
+from agent_runtime.tools.hooks import NO_HOOKS, ToolHook, ToolHooks
 from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import ACTIVE, Run
@@ -187,7 +187,7 @@ async def run_delegated(
 def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent[Any]:
     """Return the sub-agent that an assignment describes."""
     sources = context.service(ContextSources) or ContextSources()
-    hooks = context.service(ToolHooks) or ToolHooks()
+    hooks = context.service(ToolHooks) or NO_HOOKS
     return sub_agent(assignment, context.thread_id, sources, hooks.each, max_steps)
 
 

@@ -66,7 +66,6 @@ class RunSetup:
         memory: what observational memory works with; None where it is off.
         state_notes: functions whose texts make up the state note.
         context: writes the notes about where the agent is.
-        hooks: run around each call of a tool.
         limited: whether its run tree has a budget, or its runs have limits, when it begins.
         unpriced: the name of a model that no limit in dollars allows, as its price is not known.
         max_result_tokens: for a tool that sets no limit of its own.
@@ -89,7 +88,6 @@ class RunSetup:
     memory: MemorySetup | None = None
     state_notes: Sequence[StateFunction] = ()
     context: ContextNotes = field(default_factory=ContextNotes)
-    hooks: ToolHooks = field(default_factory=ToolHooks)
     files: FilePolicy = EVERY_FILE
     deps: Any = None
     limits: Limits = NO_LIMITS
@@ -156,7 +154,6 @@ async def resolve_run(
         memory=memory,
         state_notes=(*_own_notes(tools), *agent.state),
         context=context_notes(agent.context, tools, settings, room.limit),
-        hooks=ToolHooks(tuple(agent.hooks)),
         files=agent.files or EVERY_FILE,
         deps=deps,
         limits=limits,
@@ -372,7 +369,7 @@ def toolset(agent: Agent[Any], output: outputs.OutputType | None, *, levels: int
         tools.append(recall)
     if output is not None:
         tools.append(outputs.FinalTool(output))
-    return Toolset(tools)
+    return Toolset(tools, ToolHooks(tuple(agent.hooks)))
 
 
 def check_setup(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,7 @@ from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import left_by_others
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.context_sources.base import ContextSource, ContextSources
-from agent_runtime.tools.hooks import ToolHooks
+from agent_runtime.tools.hooks import NO_HOOKS, ToolHooks
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime.tools.web.policy import WebPolicy
 from agent_runtime.tools.workspace.protected_paths import from_settings
@@ -85,7 +85,7 @@ class ToolContexts:
     shell: ShellSession
     seen: SeenFiles
     sources: tuple[ContextSource, ...] = ()
-    hooks: ToolHooks = field(default_factory=ToolHooks)
+    hooks: ToolHooks = NO_HOOKS
 
     def __call__(self, call_id: str) -> ToolContext:
         """Return the context of a call."""

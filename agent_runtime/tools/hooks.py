@@ -76,6 +76,9 @@ class ToolHooks:
         return await run()
 
 
+NO_HOOKS = ToolHooks()
+
+
 class _Within:
     """A call within one hook."""
 

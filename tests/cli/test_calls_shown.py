@@ -25,6 +25,7 @@ def shown(tool: str, result: str = "", outcome: str = "ok", **given: Any) -> lis
         ("write_file", {"path": "a.py", "content": "x" * 500}, "write_file a.py"),
         ("delegate", {"instructions": "Do it.", "role": "reader", "task_key": "a"},
          'delegate reader task_key="a"'),
+        ("ask_user", {"question": "Which?"}, "ask_user"),
         ("say", {"x": "\x1b[2J\x9b"}, 'say x="\\u001b[2J "'),
     ],
 )  # fmt: skip

@@ -93,6 +93,9 @@ def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
     given = {name: one for name, one in arguments.items() if one is not None and one is not False}
     if tool == "delegate":
         given = {name: given[name] for name in DELEGATED if name in given}
+    if tool == "ask_user":
+        # The question stands on the screen, with its answer.
+        given = {}
     first = next((name for name in OBJECTS if name in given), None)
     parts = [tool]
     if first is not None:
