@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from agent_runtime.tools.context_sources.environment import Environment
     from agent_runtime.tools.context_sources.instructions import ProjectInstructions
     from agent_runtime.tools.function import tool
+    from agent_runtime.tools.hooks import ToolHook
     from agent_runtime.tools.mcp.config import mcp_servers
     from agent_runtime.tools.mcp.prompts import McpPrompt, mcp_prompts
     from agent_runtime.tools.mcp.server import McpServer
@@ -186,6 +187,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "ToolHook",
     "ToolResult",
     "TreeRun",
     "UserMessage",
@@ -286,6 +288,7 @@ _HOMES = {
     "Tool": ".tools.base",
     "ToolContext": ".tools.context",
     "ToolError": ".errors",
+    "ToolHook": ".tools.hooks",
     "ToolResult": ".messages",
     "TreeRun": ".run.tree",
     "UserMessage": ".messages",

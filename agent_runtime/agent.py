@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agent_runtime.tools.base import Tool
     from agent_runtime.tools.context import StateFunction
     from agent_runtime.tools.context_sources.base import ContextSource
+    from agent_runtime.tools.hooks import ToolHook
     from agent_runtime.tools.mcp.server import McpServer
     from agent_runtime.tools.skills.find import SkillFolder
     from agent_runtime.tools.skills.skill import Skill
@@ -166,6 +167,8 @@ class Agent(Runnable[Output]):
             when it changes, and stays in all prompts.
         skills: folders with a `SKILL.md`, or of such folders.  Prompts list their names and
             descriptions; the tool `open_skill` reads one.
+        hooks: async functions around each call of its tools and of its sub-agents' tools, the
+            outermost first; see `ToolHook`.
         memory: `MemoryMode.CONVERSATION`: a run continues its thread.  `MemoryMode.NODE`: the
             thread given to a run names the conversation (of a child run, its root's thread); the
             run has a new thread, begins with this agent's earlier turns in the conversation, and
@@ -195,6 +198,7 @@ class Agent(Runnable[Output]):
     state: Sequence[StateFunction] = ()
     context: Sequence[ContextSource] = ()
     skills: Sequence[str | os.PathLike[str] | SkillFolder | Skill] = ()
+    hooks: Sequence[ToolHook] = ()
     memory: MemoryMode | MemoryConfig = MemoryMode.CONVERSATION
     files: FilePolicy | None = None
     planning: bool | Sequence[str] = False

@@ -248,6 +248,7 @@ class ToolFinishData(TypedDict):
         data: what the tool tells programs; of `bash` the `exit_code` (int, negative for a signal)
             of a command that ended.
         result: only live, its text.
+        arguments: only live, and only of a call that never started, such as a refused one.
     """
 
     call_id: str
@@ -257,6 +258,7 @@ class ToolFinishData(TypedDict):
     cut: bool
     data: NotRequired[Mapping[str, Any]]
     result: NotRequired[str]
+    arguments: NotRequired[Mapping[str, Any]]
 
 
 class NoteData(TypedDict):

@@ -465,7 +465,7 @@ class Runtime(RunControl):
             delegation=DelegationServices.of(self.settings, resume, self.host.background, cancel),
             resume_child=resume,
             shell=self.host.shells.of(log.store, log.lease.thread_id, log.lease.run_id),
-            sources=setup.context.sources,
+            sources=setup.context.sources, hooks=setup.tools.hooks,
             seen=seen or SeenFiles.of(log),
         )  # fmt: skip
         return RunState.of(setup, tools, self.settings, self._contents, task=task, step_limit=limit)

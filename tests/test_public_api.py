@@ -93,6 +93,7 @@ PUBLIC = {
     "Tool",
     "ToolContext",
     "ToolError",
+    "ToolHook",
     "ToolResult",
     "TreeRun",
     "UserMessage",

@@ -11,6 +11,16 @@ import click
 class CommandGroup(click.Group):
     """The group of all commands, and of the commands below one of them."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Most groups have a command `list`; a group that lists by itself takes the word too.
+        if (
+            args[:1] == ["list"]
+            and self.invoke_without_command
+            and not self.get_command(ctx, "list")
+        ):
+            args = args[1:]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -441,7 +441,9 @@ def result_json(result: RunResult) -> dict[str, Any]:
 
 def _summary(result: RunResult, *, detail: str) -> str:
     steps = f"{result.steps} step{'s' if result.steps != 1 else ''}"
-    end = "Done" if result.ok else f"Stopped ({result.stop_reason})"
+    paused = result.stop_reason == "paused"
+    detail = "" if paused else detail
+    end = "Done" if result.ok else "Paused" if paused else f"Stopped ({result.stop_reason})"
     text = usage_text(result.usage)
     for purpose, usage in result.usage_by_purpose.items():
         if purpose != STEP and usage.calls:

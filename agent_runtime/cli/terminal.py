@@ -11,6 +11,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import traceback
@@ -31,6 +32,7 @@ SUBSTITUTES = {
     "—": "-",
 }  # fmt: skip
 """What is written for characters that the terminal's encoding lacks; a `?` for others."""
+_WORDS = re.compile(r"(\s*)(\S+)")
 HANGING = 2
 """Columns before the further rows of a line, which so never begin like a line of ours."""
 
@@ -74,12 +76,14 @@ def wrap(line: str, width: int, *, indent: int = 0) -> Iterator[str]:
     before = " " * min(own + indent, width // 2)
     row = " " * min(own, width // 2)
     empty = True
-    for word in line.split():
+    # Several blanks stay several: they align columns.
+    for blanks, word in _WORDS.findall(line.lstrip()):
         for piece in _pieces(word, max(2, width - len(before))):
-            if not empty and cells(row) + 1 + cells(piece) > width:
+            between = "" if empty else blanks or " "
+            if not empty and cells(row) + len(between) + cells(piece) > width:
                 yield row
-                row, empty = before, True
-            row += piece if empty else f" {piece}"
+                row, empty, between = before, True, ""
+            row += between + piece
             empty = False
     yield row
 
@@ -337,6 +341,8 @@ def say_traceback(error: BaseException) -> None:
 
 def confirm(question: str) -> None:
     """Ask a question on stderr; end the command if the answer is no."""
+    # What was typed before it was shown answers no question.
+    flush_typed()
     # Not on stdout, which may be a pipe that takes the result.
     click.confirm(printable(question), abort=True, err=True)
 

@@ -24,6 +24,7 @@ from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.context_sources.base import ContextSources
+from agent_runtime.tools.hooks import NO_HOOKS, ToolHook, ToolHooks
 from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records.log import ACTIVE, Run
@@ -186,16 +187,21 @@ async def run_delegated(
 def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent[Any]:
     """Return the sub-agent that an assignment describes."""
     sources = context.service(ContextSources) or ContextSources()
-    return sub_agent(assignment, context.thread_id, sources, max_steps)
+    hooks = context.service(ToolHooks) or NO_HOOKS
+    return sub_agent(assignment, context.thread_id, sources, hooks.each, max_steps)
 
 
 def sub_agent(
-    assignment: Assignment, thread_id: str, sources: ContextSources, max_steps: int
+    assignment: Assignment,
+    thread_id: str,
+    sources: ContextSources,
+    hooks: Sequence[ToolHook],
+    max_steps: int,
 ) -> Agent[Any]:
     """Return the sub-agent that an assignment of a thread's run describes.
 
     Args:
-        sources: of the agent that delegates.
+        sources, hooks: of the agent that delegates.
     """
     tools: list[Tool | Callable[..., object] | McpServer] = list(assignment.tools)
     if opened := assignment.opened():
@@ -207,6 +213,7 @@ def sub_agent(
         name=assignment.name,
         output_type=assignment.output_type,
         context=sources.for_tools(tools),
+        hooks=hooks,
         # The model chooses within the setting, not beyond it.
         max_steps=min(assignment.max_steps or max_steps, max_steps),
         asking=assignment.asking,

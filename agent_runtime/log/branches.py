@@ -80,7 +80,8 @@ async def edit(store: UserStore, thread_id: str, node_id: int) -> None:
     if node.role != "user":
         raise Conflict(
             f"Node {node_id} is not a message of the user, so it cannot be edited.",
-            cure="Fork at the node instead.",
+            cure="Take the number of a message of the user, as `agent-runtime show` prints it, or "
+            "fork at this node.",
         )
     await fork(store, thread_id, node.parent_id)
 

@@ -79,14 +79,21 @@ class Exchange:
             data["data"] = result.data
         return NewEvent("tool-finish", self.seq, data)
 
+    def live_results(
+        self, done: Mapping[int, ToolResult], first: int = 0
+    ) -> dict[int, dict[str, Any]]:
+        """Return what listeners get of results with their events, which the store does not repeat.
 
-def live_results(done: Mapping[int, ToolResult], first: int = 0) -> dict[int, dict[str, Any]]:
-    """Return what listeners get of results with their events, which the store does not repeat.
-
-    Args:
-        first: the index of the first result's event.
-    """
-    return {place: {"result": one.text} for place, one in enumerate(done.values(), first)}
+        Args:
+            first: the index of the first result's event.
+        """
+        live: dict[int, dict[str, Any]] = {}
+        for place, (index, result) in enumerate(done.items(), first):
+            live[place] = {"result": result.text}
+            if index not in self.marked:
+                # No event of its beginning has said what it was called with.
+                live[place]["arguments"] = self.message.calls[index].arguments
+        return live
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import BudgetExceeded
 from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
-from agent_runtime.log.exchange import Billing, Exchange, live_results
+from agent_runtime.log.exchange import Billing, Exchange
 from agent_runtime.log.lease_keeper import HeldRun, writing_for
 from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, ToolResult
 from agent_runtime.models.cost import add_amounts
@@ -368,7 +368,7 @@ class RunLog:
         exchange = self.open_exchange()
         rows = [exchange.done_row(i, result) for i, result in done.items()]
         events, live = exchange.start_events(indices)
-        live |= live_results(done, first=len(events))
+        live |= exchange.live_results(done, first=len(events))
 
         def started() -> None:
             exchange.results.update(done)
@@ -396,7 +396,7 @@ class RunLog:
                 events=(exchange.finish_event(index, result, cut=False),),
             ),
             then=lambda: exchange.results.update({index: result}),
-            live=live_results({index: result}),
+            live=exchange.live_results({index: result}),
         )
 
     async def close(
@@ -457,7 +457,8 @@ class RunLog:
             undisturbed=undisturbed,
             events=(*events, *_end_events(finish)),
         )
-        await self._write_unplanned(commit, lambda: self._set(view, None), live_results(done))
+        live = exchange.live_results(done)
+        await self._write_unplanned(commit, lambda: self._set(view, None), live)
 
     async def _write_unplanned(
         self, commit: Commit, then: Callable[[], None], live: Mapping[int, Mapping[str, Any]]

@@ -38,6 +38,7 @@ from agent_runtime.run.context.notes import ContextNotes, context_notes, load_sk
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import StateFunction
+from agent_runtime.tools.hooks import ToolHooks
 from agent_runtime.tools.mcp.pool import McpConnections
 from agent_runtime.tools.mcp.server import McpServer
 from agent_runtime.tools.skills.open_skill import OpenSkill
@@ -368,7 +369,7 @@ def toolset(agent: Agent[Any], output: outputs.OutputType | None, *, levels: int
         tools.append(recall)
     if output is not None:
         tools.append(outputs.FinalTool(output))
-    return Toolset(tools)
+    return Toolset(tools, ToolHooks(tuple(agent.hooks)))
 
 
 def check_setup(

@@ -32,6 +32,7 @@ from agent_runtime.models.telemetry.tool_calls import execute_tool
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.base import error_result as raised_result
 from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.hooks import ToolHooks
 from agent_runtime.tools.questions import AwaitingAnswers
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_storage.contract.records.log import Finish, Node
@@ -316,7 +317,13 @@ async def _call(one: ReadyCall, context: Callable[[str], ToolContext]) -> ToolRe
     made = context(one.call.id)
     if one.answers:
         made = replace(made, answers=one.answers)
-    return await one.tool.call(one.call.arguments, made)
+    run = partial(one.tool.call, one.call.arguments, made)
+    hooks = made.service(ToolHooks)
+    return await run() if hooks is None else await hooks.around(one.call, made, run, _waits)
+
+
+def _waits(result: ToolResult) -> bool:
+    return isinstance(result, AwaitingHuman | AwaitingAnswers)
 
 
 def _not_a_result(tool: Tool, value: object) -> ToolResult:

@@ -20,6 +20,7 @@ from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import left_by_others
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.context_sources.base import ContextSource, ContextSources
+from agent_runtime.tools.hooks import NO_HOOKS, ToolHooks
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime.tools.web.policy import WebPolicy
 from agent_runtime.tools.workspace.protected_paths import from_settings
@@ -84,6 +85,7 @@ class ToolContexts:
     shell: ShellSession
     seen: SeenFiles
     sources: tuple[ContextSource, ...] = ()
+    hooks: ToolHooks = NO_HOOKS
 
     def __call__(self, call_id: str) -> ToolContext:
         """Return the context of a call."""
@@ -137,6 +139,7 @@ class ToolContexts:
         yield self.shell
         yield ContextSources(self.sources)
         yield self.seen
+        yield self.hooks
         yield inbox_limits(self.settings)
         if (queue := child_queue(self.log, self.settings, self.user_context)) is not None:
             yield queue

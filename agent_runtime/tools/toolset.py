@@ -9,17 +9,26 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.messages import ToolSpec
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.function import FunctionTool
+from agent_runtime.tools.hooks import NO_HOOKS, ToolHooks
 from agent_runtime.tools.mcp.server import McpServer
 
 
 class Toolset:
     """The tools of an agent, by name, in the order given.
 
+    Args:
+        hooks: run around each of their calls in a run.
+
     Raises:
         ConfigError: two tools have the same name, or a function cannot be a tool.
     """
 
-    def __init__(self, tools: Iterable[Tool | Callable[..., Any] | McpServer]) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool | Callable[..., Any] | McpServer],
+        hooks: ToolHooks = NO_HOOKS,
+    ) -> None:
+        self.hooks = hooks
         self._tools: dict[str, Tool] = {}
         for one in tools:
             if isinstance(one, McpServer):

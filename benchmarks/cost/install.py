@@ -36,12 +36,13 @@ def run(args: argparse.Namespace) -> Report:
     extras: list[str] = sorted(project["optional-dependencies"]) if args.extras else []
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        least = _installed(Path(folder, "least"), "", without_litellm=True)
-        base = _installed(Path(folder, "default"), "")
+        wheel = _built(Path(folder, "wheel"))
+        least = _installed(Path(folder, "least"), wheel, without_litellm=True)
+        base = _installed(Path(folder, "default"), wheel)
         rows.append({"install": "without litellm", **_totals(least)})
         rows.append({"install": "default", **_totals(base)})
         for extra in extras:
-            found = _totals(_installed(Path(folder, extra), f"[{extra}]"))
+            found = _totals(_installed(Path(folder, extra), wheel, f"[{extra}]"))
             rows.append({"install": f"[{extra}]", **found})
     for table, found in (("without litellm", least), ("default", base)):
         heaviest = sorted(found.items(), key=lambda one: -one[1])[:HEAVIEST]
@@ -50,16 +51,30 @@ def run(args: argparse.Namespace) -> Report:
     return Report("install", rows, [at_most("the smallest installation", smallest, MOST_MB, "MB")])
 
 
-def _installed(place: Path, extra: str, *, without_litellm: bool = False) -> dict[str, int]:
+def _uv() -> list[str]:
+    return [found] if (found := shutil.which("uv")) else ["python3", "-m", "uv"]
+
+
+def _built(place: Path) -> Path:
+    """Build the wheel once, for all installations; return it."""
+    command = [*_uv(), "build", "--quiet", "--wheel", "--out-dir", str(place), str(ROOT)]
+    subprocess.run(command, check=True)
+    [wheel] = place.glob("*.whl")
+    return wheel
+
+
+def _installed(
+    place: Path, wheel: Path, extra: str = "", *, without_litellm: bool = False
+) -> dict[str, int]:
     """Install into a new environment; return bytes by entry of its site-packages."""
-    uv = [found] if (found := shutil.which("uv")) else ["python3", "-m", "uv"]
+    uv = _uv()
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(place)], check=True)
     overrides = place / "overrides.txt"
     overrides.write_text(WITHOUT_LITELLM if without_litellm else "")
     command = [*uv, "pip", "install", "--quiet", "--python", str(place)]
     # From a folder of its own, so that the project's constraints do not count.
     subprocess.run(
-        [*command, "--overrides", str(overrides), f"agent-runtime-om{extra} @ {ROOT.as_uri()}"],
+        [*command, "--overrides", str(overrides), f"agent-runtime-om{extra} @ {wheel.as_uri()}"],
         cwd=place,
         check=True,
     )

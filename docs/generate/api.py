@@ -37,6 +37,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "tool",
         "Tool",
         "ToolContext",
+        "ToolHook",
         "ToolResult",
         "Verdict",
         "Change",

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.cli.display.calls import CallEnd, Detail, ShownCall, call_text, output_lines
+from agent_runtime.cli.display.calls import (
+    VERBOSE,
+    CallEnd,
+    Detail,
+    ShownCall,
+    call_text,
+    output_lines,
+)
 from agent_runtime.cli.display.rows import Line
 from agent_runtime.cli.terminal import break_line, cells, wrap
 
@@ -28,6 +35,7 @@ def shown(tool: str, result: str = "", outcome: str = "ok", **given: Any) -> lis
         ("write_file", {"path": "a.py", "content": "x" * 500}, "write_file a.py"),
         ("delegate", {"instructions": "Do it.", "role": "reader", "task_key": "a"},
          'delegate reader task_key="a"'),
+        ("ask_user", {"question": "Which?"}, "ask_user"),
         ("say", {"x": "\x1b[2J\x9b"}, 'say x="\\u001b[2J "'),
     ],
 )  # fmt: skip
@@ -59,8 +67,34 @@ def test_an_error_is_shown_in_full_and_a_short_result_in_its_line() -> None:
         "bash", "It was killed after 5 s. Its output until then:\none", "error", command="a"
     )
     assert killed[1:] == ["    It was killed after 5 s. Its output until then:", "    one"]
+    # One line is not replaced by words that take as much room.
+    assert shown("bash", "a\nb\nc\nd", command="x")[1:] == [f"    {one}" for one in "abcd"]
     refused = shown("bash", "The user did not allow it. They say: no.", "refused")
     assert refused == ["✗ 7 bash · refused", "    The user did not allow it. They say: no."]
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "fact"),
+    [
+        ("read_file", "a.py: 2 lines, 32 bytes.\n1|x\n2|y", "2 lines"),
+        ("read_file", "a.py: 1 lines, 3 bytes; no line end at its end.\n1|x", "1 line"),
+        ("read_file", "a.py: 1,200 lines, 9 bytes; lines 1-300 follow; next: offset=301.\n1|x",
+         "lines 1-300 of 1,200"),
+        ("search", "0 matching lines in 0 of 2 files for 'x'.", "0 matching lines in 0 of 2 files"),
+        ("glob", "1 entries for **: 1 files of 2 bytes.\na.py", "1 entry"),
+    ],
+)  # fmt: skip
+def test_what_a_tool_counted_is_shown(tool: str, result: str, fact: str) -> None:
+    assert shown(tool, result, path="a.py", ignored=False) == [f"✓ 7 {tool} a.py · {fact}"]
+
+
+def test_results_are_shown_at_length_if_they_are_asked_for() -> None:
+    ended = CallEnd(ShownCall("fetch"), "ok", "\n".join(f"line {n}" for n in range(30)))
+    lines = [line.plain() for line in ended.lines("7", VERBOSE)]
+    assert lines[0] == "✓ 7 fetch · 30 lines" and lines[20:] == [
+        "    line 19",
+        "    … 10 more lines",
+    ]
 
 
 def test_an_output_is_shown_as_its_terminal_would_end_up() -> None:
@@ -110,5 +144,9 @@ def test_lines_fit_and_break_between_words(width: int) -> None:
     )
     assert rows[0].startswith("  The") and rows[1].startswith("    ")
     assert "".join(break_line(text, width)) == text
+    # Columns stay aligned.
+    assert list(wrap("ok    packages: anyio 4.16.0, apsw 3.54", 30, indent=2)) == [
+        "ok    packages: anyio 4.16.0,", "  apsw 3.54"
+    ]  # fmt: skip
     path = Line("3 read_file src/a/long/way/to/the/file.py", "✓", cut_at=12)
     assert next(path.rows(width)).text.endswith("file.py")

@@ -14,7 +14,7 @@ from tests.cli.test_runs import HELLO, Machine, machine
 
 __all__ = ["machine"]
 
-ENTER, CTRL_C, CTRL_D, UP, ALT_ENTER = "\r", "\x03", "\x04", "\x1b[A", "\x1b\r"
+ENTER, CTRL_C, CTRL_D, UP, ALT_ENTER, ESC = "\r", "\x03", "\x04", "\x1b[A", "\x1b\r", "\x1b"
 # pyte answers no request for the cursor's position.
 EDITOR = {"PROMPT_TOOLKIT_NO_CPR": "1"}
 
@@ -88,7 +88,7 @@ def test_commands_run_on_the_thread_and_complete(machine: Machine) -> None:
         assert machine.server.requests[-1].json["model"] == "other"
         assert _asked(machine)[-1] == "/etc is a folder"
         _keys(screen, "/undo", ENTER)
-        screen.until("Thread t is at [3]")
+        screen.until("Taken back, with what followed: [4] user", "Files stay as they are.")
         _keys(screen, "/quit", ENTER)
         assert screen.process.wait(timeout=60) == exits.SUCCESS
 
@@ -141,6 +141,28 @@ def test_ctrl_c_interrupts_to_tell_it_something_and_twice_stops_it(machine: Mach
         screen.until("Stopped (cancelled)", "Continue it with /resume, or type what to do instead.")
         _keys(screen, "/quit", ENTER)
         assert screen.process.wait(timeout=60) == exits.SUCCESS
+
+
+def test_esc_interrupts_and_the_end_names_the_options(machine: Machine) -> None:
+    call = Reply(calls=(("bash", {"command": "while [ ! -e go ]; do sleep 0.05; done"}),))
+    machine.script = lambda request, n: call if n == 0 else HELLO
+    options = ("chat", "--workspace", ".", "--allow-shell", "--thread", "t", "--model=openai/m")
+    with at_terminal(machine.folder, machine.environ | EDITOR, *options) as screen:
+        screen.until(">")
+        _keys(screen, "Work.", ENTER)
+        screen.until("bash", "Esc or Ctrl-C interrupts it")
+        _keys(screen, ESC)
+        screen.until("It stops after this step.")
+        (machine.folder / "go").touch()
+        screen.until("Paused after 1 step", "Type a message to continue with, or /resume.", ">")
+        _keys(screen, "Go on.", ENTER)
+        screen.until("Done after 2 steps", ">")
+        _keys(screen, "/undo", ENTER)
+        screen.until(
+            "Taken back, with what followed: [", "user", "Work.", "Files stay as they are."
+        )
+        rest = "--workspace . --allow-shell --model=openai/m"
+        screen.until(f"Continue with: agent-runtime chat --thread t {rest}", keys=CTRL_D)
 
 
 def test_without_a_terminal_lines_and_commands_are_plain(machine: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -41,6 +42,31 @@ def script(machine: Machine) -> None:
         return HELLO if any(one["role"] == "tool" for one in request["messages"]) else ECHO
 
     machine.script = answer
+
+
+def test_a_definition_that_is_not_usable_is_neither_asked_about_nor_started(
+    machine: Machine,
+) -> None:
+    servers = {"a": {"comand": "echo"}, "b": {}}
+    (machine.folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    rows = machine.invoke("mcp", "list").stdout.splitlines()
+    assert "not usable" in rows[0] and "Did you mean 'command'?" in rows[0]
+    assert "neither a command nor a URL" in rows[1]
+    for arguments in (("mcp", "trust", "--yes", "b"), ("mcp", "test", "b")):
+        refused = machine.invoke(*arguments)
+        assert refused.exit_code == exits.USAGE and "neither a command" in refused.stderr
+
+
+def test_what_was_typed_before_a_question_of_trust_does_not_answer_it(machine: Machine) -> None:
+    define(machine)
+    script(machine)
+    with at_terminal(machine.folder, machine.environ, "run", "Go.", "--workspace", ".") as screen:
+        os.write(screen.master, b"y\r")
+        screen.until("whenever it is defined like this? [y/N]:")
+        os.write(screen.master, b"n\r")
+        while screen.process.poll() is None:
+            screen.read()
+    assert noted(machine.folder / "server", "calls") == []
 
 
 def test_a_server_of_ones_own_is_added_tried_used_and_removed(machine: Machine) -> None:

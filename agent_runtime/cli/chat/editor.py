@@ -76,7 +76,8 @@ class Editor:
         prompts: returns the same of the commands that begin with a text and are not known at once.
 
     Attributes:
-        on_interrupt: called for each Ctrl-C while the agent works.
+        on_interrupt: called for each Ctrl-C, and for Esc, while the agent works; gets whether the
+            key may stop the run at once.
     """
 
     def __init__(self, commands: Mapping[str, str], prompts: Prompts | None = None) -> None:
@@ -85,7 +86,7 @@ class Editor:
 
         from agent_runtime.cli.chat.cursor import CursorFirst
 
-        self.on_interrupt: Callable[[], None] = lambda: None
+        self.on_interrupt: Callable[[bool], None] = lambda _: None
         self._draft = ""
         self._rows: list[str] = []
         self._frames: deque[tuple[str, list[str]]] = deque()
@@ -108,7 +109,7 @@ class Editor:
             multiline=True,
             erase_when_done=True,
             reserve_space_for_menu=MENU_ROWS,
-            key_bindings=_keys(lambda: self.on_interrupt()),
+            key_bindings=_keys(lambda at_once: self.on_interrupt(at_once)),
             output=output,
         )
         output.erase_down = lambda: output.write_raw(ERASE_DOWN)
@@ -203,7 +204,8 @@ class Editor:
             self._loop = None
 
 
-def _keys(on_interrupt: Callable[[], None] | None = None) -> KeyBindings:
+def _keys(on_interrupt: Callable[[bool], None] | None = None) -> KeyBindings:
+    from prompt_toolkit.filters import has_completions
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -226,9 +228,14 @@ def _keys(on_interrupt: Callable[[], None] | None = None) -> KeyBindings:
 
         def interrupt(event: KeyPressEvent) -> None:
             # The line stays: without it the terminal would turn the next Ctrl-C into a signal.
-            on_interrupt()
+            on_interrupt(True)
+
+        def escape(event: KeyPressEvent) -> None:
+            # People press it more than once, and lose nothing by it.
+            on_interrupt(False)
 
         keys.add("c-c")(interrupt)
+        keys.add("escape", filter=~has_completions)(escape)
     return keys
 
 

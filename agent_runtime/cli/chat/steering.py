@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from agent_runtime.cli.session import FollowedRun, Stop
     from agent_runtime.runtime import Runtime
 
-KEYS = "Enter tells the agent · Ctrl-C interrupts it"
+KEYS = "Enter tells the agent · Esc or Ctrl-C interrupts it"
 # More waiting presses say nothing more; the second stops the run at once.
 MOST_PRESSED = 10
 INTERRUPTED = (
-    "It stops after this step. Type what it should know, and Enter continues it; Ctrl-C again "
-    "stops it at once."
+    "It stops after this step. Type a message to continue with; Ctrl-C again stops it at once."
 )
 
 
@@ -103,17 +102,18 @@ class Steering:
         """Send what is typed to the run, and interrupt it, until it ends."""
         self.outcome = outcome
         self.steered = self._interrupted = False
-        send, pressed = anyio.create_memory_object_stream[None](MOST_PRESSED)
+        send, pressed = anyio.create_memory_object_stream[bool](MOST_PRESSED)
 
-        def press() -> None:
+        def press(at_once: bool) -> None:
             with suppress(anyio.WouldBlock):
-                send.send_nowait(None)
+                send.send_nowait(at_once)
 
         self._editor.on_interrupt = press
         async with single_error(), send, pressed, anyio.create_task_group() as group:
             group.start_soon(self._read, runtime, outcome)
-            async for _ in pressed:
-                await self._interrupt(runtime, outcome, stop)
+            async for at_once in pressed:
+                if at_once or not self._interrupted:
+                    await self._interrupt(runtime, outcome, stop, at_once=at_once)
 
     async def _read(self, runtime: Runtime, outcome: FollowedRun) -> None:
         while True:
@@ -141,9 +141,13 @@ class Steering:
         self.steered = self.steered or self._interrupted
         self._progress.say(f"> {text}")
 
-    async def _interrupt(self, runtime: Runtime, outcome: FollowedRun, stop: Stop) -> None:
+    async def _interrupt(
+        self, runtime: Runtime, outcome: FollowedRun, stop: Stop, *, at_once: bool
+    ) -> None:
         from agent_runtime.errors import AgentRuntimeError
 
+        if not (at_once or outcome.run_id):
+            return
         if self._interrupted or not outcome.run_id:
             outcome.interrupted = True
             self.steered = False

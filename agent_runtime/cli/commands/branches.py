@@ -11,6 +11,7 @@ import click
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, check_model, is_of_command
 from agent_runtime.cli.commands.run import read_task
+from agent_runtime.cli.display.view import current_view
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.parameters.ids import LAST_NODE, THREAD, NodeType
 from agent_runtime.cli.parameters.run_options import RunOptions, run_options, say_widened
@@ -86,8 +87,13 @@ def edit(thread: str, node: int, text: str | None, options: RunOptions, as_json:
         await branches.edit(store, thread, seq)
 
     if task is None:
+        taken = with_store(lambda store: store.log.node(thread, seq), settings)
         head = with_store(lambda store: _moved(store, thread, move), settings)
-        _write_head(thread, head, as_json=as_json)
+        if not as_json:
+            say(f"Taken back, with what followed: {_node_line(taken)}")
+            say("Files stay as they are. The next task on the thread replaces it.")
+        if as_json or not current_view().chat:
+            _write_head(thread, head, as_json=as_json)
         return
     _run(settings, options, kept, thread, task, move, as_json=as_json)
 

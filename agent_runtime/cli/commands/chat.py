@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -15,18 +17,28 @@ from agent_runtime.cli.display.view import KEY, current_view
 from agent_runtime.cli.parameters.run_options import RunOptions, run_options
 from agent_runtime.cli.terminal import say, say_step
 
+ARGUMENTS = "agent_runtime.chat.arguments"
 
-@click.command()
+
+class _Chat(click.Command):
+    """Keeps its arguments, to name the command that continues the conversation."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Chat)
 @thread_option
 @run_options
 def chat(thread: str | None, options: RunOptions) -> None:
     """Talk with the agent on one thread.
 
     Each line is a run with these options and limits. While the agent works, a line tells it
-    something at its next step; Ctrl-C interrupts it, so that the next line continues it, and twice
-    stops it. Lines that begin with a slash are commands: /help lists them. Alt-Enter, or a
-    backslash at the end of a line, begins a new line. Ctrl-D leaves, as does Ctrl-C on an empty
-    line.
+    something at its next step; Esc or Ctrl-C interrupts it, so that the next line continues it,
+    and Ctrl-C twice stops it. Lines that begin with a slash are commands: /help lists them.
+    Alt-Enter, or a backslash at the end of a line, begins a new line. Ctrl-D leaves, as does Ctrl-C
+    on an empty line.
 
     The history of lines is kept in the user's folder for state. Without a terminal, or with
     TERM=dumb, lines are read plainly, and Ctrl-C stops the active run.
@@ -67,7 +79,19 @@ def chat(thread: str | None, options: RunOptions) -> None:
     finally:
         session.COMPANION.reset(token)
     if given or conversation.begun:
-        say_step(f"Continue with: agent-runtime chat --thread {said_id(thread)}")
+        say_step(_continuing(context.meta[ARGUMENTS], thread))
     # A person saw each failure; a script that pipes lines in needs the last exit code.
     interactive = sys.stdin.isatty()
     context.exit(exits.SUCCESS if interactive else conversation.code)
+
+
+def _continuing(arguments: Sequence[str], thread: str) -> str:
+    """Return what continues the conversation with the same agent: with the options given here."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--thread":
+            next(words, None)
+        elif not word.startswith("--thread="):
+            kept.append(word)
+    return f"Continue with: agent-runtime chat {shlex.join(['--thread', said_id(thread), *kept])}"

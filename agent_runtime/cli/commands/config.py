@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_runtime.cli.parameters.env_file import env_file_option
-from agent_runtime.cli.terminal import say, write_json, write_output, write_row
+from agent_runtime.cli.terminal import say, terminal_columns, write_json, write_output, write_row
 from agent_runtime_config.names import PREFIX
 
 if TYPE_CHECKING:
     from agent_runtime_config import SettingRow
+
+VALUES = 16
+"""The column of values is as wide; longer ones move what follows them."""
+ALL = "`agent-runtime config` lists all."
 
 
 @click.command()
@@ -44,11 +48,13 @@ def config(names: tuple[str, ...], as_json: bool, explain: bool, show_path: bool
         write_json([dataclasses.asdict(row) for row in rows])
         return
     width = max(len(row.variable) for row in rows)
-    values = max(len(row.value) for row in rows)
+    # One long value must not push all origins out of sight.
+    values = min(VALUES, max(len(row.value) for row in rows))
     for row in rows:
         write_row(f"{row.variable:<{width}}  {row.value:<{values}}  {row.origin}")
         if explain:
-            write_output(click.wrap_text(row.meaning, 96, "    ", "    "))
+            columns = min(100, terminal_columns())
+            write_output(click.wrap_text(row.meaning, columns - 1, "    ", "    "))
     for name, given in sorted(sources.keys.items()):
         if not names:
             write_row(f"{name:<{width}}  {'***':<{values}}  {given.origin}")
@@ -60,9 +66,10 @@ def _chosen(rows: list[SettingRow], names: tuple[str, ...]) -> list[SettingRow]:
     by_name = {row.variable: row for row in rows}
     for given, name in zip(names, wanted, strict=True):
         if name not in by_name:
-            near = difflib.get_close_matches(name, sorted(by_name), n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise click.UsageError(f"{given} is not a setting.{hint}")
+            plain = {one.removeprefix(PREFIX): one for one in sorted(by_name)}
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), plain, n=1, cutoff=0.7)
+            hint = f"Did you mean {plain[near[0]]}?" if near else ALL
+            raise click.UsageError(f"{given} is not a setting. {hint}")
     return [by_name[name] for name in wanted] if names else rows
 
 

@@ -53,8 +53,9 @@ def list_servers(workspace: Path, as_json: bool) -> None:
     if not found and not as_json:
         say("There are no MCP servers here: agent-runtime mcp add NAME COMMAND")
     for one in found:
+        wrong = _wrong(one)
         state = "disabled" if one.disabled else "trusted" if one.trusted else "not trusted"
-        where = _where(one)
+        state, where = (state, _where(one)) if not wrong else ("not usable", wrong)
         if as_json:
             row = {"name": one.name, "state": state, "origin": one.origin, "runs": where}
             write_json(row | {"file": None if one.file is None else str(one.file)})
@@ -171,6 +172,7 @@ def trust(name: str, workspace: Path, yes: bool) -> None:
     started, and tools that differ from what you first used are shown and accepted.
     """
     entry = _find(name, workspace)
+    entry.check()
     if not entry.trusted:
         if yes:
             # Shown all the same: a log of the command tells what was trusted.
@@ -268,6 +270,17 @@ def _find(name: str, workspace: Path) -> ServerEntry:
             return one
     known = ", ".join(one.name for one in entries) or "none"
     raise click.UsageError(f"There is no MCP server {name!r}. Those defined are: {known}.")
+
+
+def _wrong(entry: ServerEntry) -> str:
+    """Return why a definition cannot be used; empty if it can."""
+    from agent_runtime.errors import ConfigError
+
+    try:
+        entry.check()
+    except ConfigError as error:
+        return " ".join(filter(None, (error.message, error.cure)))
+    return ""
 
 
 def _where(entry: ServerEntry) -> str:

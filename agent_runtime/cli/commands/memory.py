@@ -133,12 +133,17 @@ def observe(thread: str, model: str | None, as_json: bool) -> None:
     while the model failed are written again. Refused while a run of the thread is active.
     """
 
+    from agent_runtime_config import load_settings
+
     async def observe_now(runtime: Runtime) -> MaintenanceResult:
         agent = await _agent(runtime, thread, model)
         return await runtime.memory.observe(agent, thread, on_event=_event_writer())
 
     done = with_runtime(observe_now)
-    nothing = "There is nothing to observe: everything that may leave the prompt is observed."
+    nothing = (
+        f"There is nothing to observe: the last {load_settings().last_messages} messages stay in "
+        "the prompt as they are, and what is older is observed."
+    )
     _write_done(done, nothing, as_json=as_json)
 
 

@@ -59,7 +59,7 @@ def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> N
             below = ("  sub-agent" if run.parent_run_id else "") + describe_folder(workspace)
             write_row(
                 f"{short_id(run.id)}  {time_text(run.created_at)}  {run.status:<9}  "
-                f"{run.steps:>4} steps  {shorten(run.agent, 40)}{below}{_shown(run, way)}"
+                f"{_steps(run.steps):<10}  {shorten(run.agent, 40)}{below}{_shown(run, way)}"
             )
     if not found and not as_json:
         say("There are no runs yet." if thread is None else f"Thread {thread} has no runs.")
@@ -137,9 +137,13 @@ def describe_run(run: TreeRun) -> str:
     cost = f", {cost_text(run.usage.cost, run.usage.unpriced_calls)}" if run.usage.calls else ""
     key = f" [{shorten(run.task_key, 40)}]" if run.task_key else ""
     return (
-        f"{shorten(run.agent, 40)}{key}: {how}, {run.steps} steps, {tokens:,} tokens{cost}, "
+        f"{shorten(run.agent, 40)}{key}: {how}, {_steps(run.steps)}, {tokens:,} tokens{cost}, "
         f"{run.duration:.1f} s  {short_id(run.run_id)}"
     )
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' * (count != 1)}"
 
 
 async def _runs(
@@ -227,6 +231,8 @@ def _shown(run: Run, way: ContinuationWay | None) -> str:
     """Return why a run is not active and how to continue it; empty for other runs."""
     if way is None:
         return ""
+    if run.status == "queued":
+        return "  it waits for a worker: agent-runtime queue list"
     why = "interrupted" if run.status == "running" else run.stop_reason
     return f"  {why}; {WAYS[way].format(run=short_id(run.id))}"
 

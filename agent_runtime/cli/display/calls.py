@@ -28,6 +28,14 @@ CALL_WIDTH = 400
 VALUE_WIDTH = 48
 RESULT_WIDTH = 60
 """Results of one line are shown whole up to this length."""
+HEADLINES = {
+    # `a.py: 900 lines, 9,000 bytes; lines 1-300 follow; next: offset=301.`
+    "read_file": re.compile(
+        r"(?P<all>[\d,]+|many) lines, (?:.*; lines (?P<part>[\d,]+-[\d,]+) follow)?"
+    ),
+    "search": re.compile(r"(?P<all>[\d,]+) matching lines in [\d,]+ of [\d,]+ files"),
+    "glob": re.compile(r"(?P<all>[\d,]+) entries"),
+}
 LOOKED_AT = 64 << 10
 """Characters at the end of an output that are looked at, however long it is."""
 INSET = 4
@@ -46,14 +54,16 @@ class Detail:
         output: lines of the output of a command that succeeded.
         failed: lines of one that failed, or of an error.
         change: lines of a change to a file.
+        result: lines of any other result.
     """
 
     output: int = 3
     failed: int = 10
     change: int = 14
+    result: int = 0
 
 
-VERBOSE = Detail(output=20, failed=60, change=100)
+VERBOSE = Detail(output=20, failed=60, change=100, result=20)
 
 
 @dataclass(slots=True)
@@ -81,9 +91,13 @@ class ShownCall:
 
 def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return a call on one line, its most telling argument first."""
-    given = {name: value for name, value in arguments.items() if value is not None}
+    # What is off says nothing of a call.
+    given = {name: one for name, one in arguments.items() if one is not None and one is not False}
     if tool == "delegate":
         given = {name: given[name] for name in DELEGATED if name in given}
+    if tool == "ask_user":
+        # The question stands on the screen, with its answer.
+        given = {}
     first = next((name for name in OBJECTS if name in given), None)
     parts = [tool]
     if first is not None:
@@ -150,7 +164,9 @@ class CallEnd:
         elif self.call.tool in SHELLS and self.outcome in ("ok", "error"):
             yield from self._output(detail)
         elif not self.ok:
-            yield from self._error(detail)
+            yield from _first(self.result, detail.failed, "red")
+        elif detail.result and self.result and not self._is_one_line(self.result.strip()):
+            yield from _first(self.result, detail.result, "dim")
 
     def _facts(self) -> Iterator[str]:
         if self.exit_code:
@@ -159,9 +175,17 @@ class CallEnd:
             yield self.outcome
         elif self.result is not None and self.call.tool not in SHELLS:
             text = self.result.strip()
-            one_line = "\n" not in text and len(text) <= RESULT_WIDTH
-            lines = text.count("\n") + 1
-            yield text if one_line else f"{lines:,} line{'s' * (lines > 1)}"
+            if headline := _headline(self.call.tool, text):
+                yield headline
+            elif self._is_one_line(text):
+                yield text
+            else:
+                lines = text.count("\n") + 1
+                yield f"{lines:,} line{'s' * (lines > 1)}"
+
+    @staticmethod
+    def _is_one_line(text: str) -> bool:
+        return "\n" not in text and len(text) <= RESULT_WIDTH
 
     def _output(self, detail: Detail) -> Iterator[Line]:
         """Yield the last lines of a program's output."""
@@ -170,19 +194,38 @@ class CallEnd:
         if self.outcome != "ok" and lines:
             # It says why there is no exit code.
             yield Line(lines.pop(0), indent=INSET, style="red", wrapped=True)
-        if (left := len(lines) - most) > 0:
+        # A single line takes no more room than the words that it is left out.
+        if (left := len(lines) - most) > 1:
             # Counted in the part that is looked at.
             some = "more" if len(self.result or "") > LOOKED_AT else f"{left:,} earlier"
-            yield Line(f"… {some} line{'s' * (left > 1)}", indent=INSET, style="dim")
-        for line in lines[max(0, len(lines) - most) :]:
+            yield Line(f"… {some} lines", indent=INSET, style="dim")
+            lines = lines[left:]
+        for line in lines:
             yield Line(line, indent=INSET, style="dim")
 
-    def _error(self, detail: Detail) -> Iterator[Line]:
-        lines = output_lines(self.result or "")
-        for line in lines[: detail.failed]:
-            yield Line(line, indent=INSET, style="red", wrapped=True)
-        if (left := len(lines) - detail.failed) > 0:
-            yield Line(f"… {left:,} more line{'s' * (left > 1)}", indent=INSET, style="dim")
+
+def _first(result: str | None, most: int, style: str) -> Iterator[Line]:
+    """Yield the first lines of a result."""
+    lines = output_lines(result or "")
+    left = len(lines) - most if len(lines) - most > 1 else 0
+    for line in lines[: len(lines) - left]:
+        yield Line(line, indent=INSET, style=style, wrapped=True)
+    if left:
+        yield Line(f"… {left:,} more lines", indent=INSET, style="dim")
+
+
+def _headline(tool: str, result: str) -> str:
+    """Return what a tool of the workspace says of its result; empty if it says nothing."""
+    pattern = HEADLINES.get(tool)
+    found = pattern.search(result.partition("\n")[0]) if pattern is not None else None
+    if found is None:
+        return ""
+    if part := found.groupdict().get("part"):
+        return f"lines {part} of {found['all']}"
+    text = found[0].partition(", ")[0] if tool == "read_file" else found[0]
+    if found["all"] == "1":
+        text = text.replace("lines", "line", 1).replace("entries", "entry", 1)
+    return text
 
 
 def output_lines(text: str) -> list[str]:

@@ -222,7 +222,7 @@ class RunTally:
             return
         call = self.running.pop(name, None)
         seconds = None if call is None else self.clock() - call.began
-        call = call or ShownCall(data["tool"])
+        call = call or ShownCall(data["tool"], data.get("arguments") or {})
         ended = CallEnd(call, data["outcome"], data.get("result"), seconds)
         # What the model does next begins now.
         self.doing, self.since = "thinking", self.clock()

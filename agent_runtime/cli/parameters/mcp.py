@@ -38,6 +38,7 @@ class McpChoice:
         entries = server_entries(spec.workspace, self.config or "")
         for one in entries:
             if not one.disabled and not one.trusted and can_ask():
+                one.check()
                 approve(one)
         named = [one.name for one in entries if not one.disabled]
         if named:

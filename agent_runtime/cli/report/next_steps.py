@@ -128,7 +128,7 @@ IN_CHAT: Mapping[str, tuple[str, ...]] = {
     "error": _CONTINUE,
     "interrupted": _CONTINUE,
     "awaiting_user": ("/resume asks again.",),
-    "paused": ("Type what it should know, and it goes on; so it does with /resume.",),
+    "paused": ("Type a message to continue with, or /resume.",),
     "no_progress": (
         "See what it repeats: /show",
         "Type what to do differently, or continue it with /resume.",
@@ -179,8 +179,9 @@ def after_error(
     names = [kind.__name__ for kind in type(error).__mro__]
     name = next((one for one in names if one in BY_ERROR), "")
     found = BY_ERROR.get(name, (RESUME,) if run else ())
-    if name == "NotFound" and "`agent-runtime " in str(getattr(error, "cure", "")):
-        # The cure names the list already.
+    named = "`agent-runtime " in str(getattr(error, "cure", ""))
+    if name in ("NotFound", "Conflict") and named:
+        # The cure names the command already.
         found = ()
     found = _of_chat(name, found) if chat else found
     busy = str(getattr(error, "run_id", ""))

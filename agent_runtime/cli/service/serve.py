@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_runtime.cli.extras import needs_extra
 from agent_runtime.cli.parameters.run_options import RunOptions, run_options
 from agent_runtime.cli.terminal import say
 
@@ -45,6 +46,10 @@ def serve(
     """
     from agent_runtime_config import load_settings
 
+    with needs_extra("server", "The service"):
+        import uvicorn  # noqa: F401  # before anything is asked or loaded
+
+        import agent_runtime.server  # noqa: F401
     settings = load_settings()
     if app is not None:
         if options != RunOptions():
@@ -135,14 +140,8 @@ def _listening(host: str, port: int) -> list[socket.socket]:
 def _serve(
     registry: Registry, settings: Settings, host: str, port: int, users: Any, a2a: bool
 ) -> None:
-    try:
-        import uvicorn
-    except ImportError as error:
-        from agent_runtime.errors import ConfigError
+    import uvicorn
 
-        raise ConfigError(
-            "The service needs Starlette and uvicorn.", cure="Install `agent-runtime-om[server]`."
-        ) from error
     from agent_runtime.server import create_app
     from agent_runtime.server.process import ServiceServer
 

@@ -6,6 +6,7 @@ import dataclasses
 
 import click
 
+from agent_runtime.cli.extras import needs_extra
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import Age, json_lines_option
 from agent_runtime.cli.runtime_calls import with_runtime
@@ -26,7 +27,8 @@ def tokens() -> None:
 @click.option("--expires", type=Age(), help="After which time it ends, such as 30d or 12h.")
 def make(user: str, name: str, expires: float | None) -> None:
     """Make a token for USER, and print it; it is shown only now."""
-    from agent_runtime.server.users import new_token
+    with needs_extra("server", "The service"):
+        from agent_runtime.server.users import new_token
 
     token = new_token()
     row = with_runtime(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent_runtime.cli.extras import needs_extra
 from agent_runtime.cli.files import replacing
 from agent_runtime.cli.parameters.ids import THREAD
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
@@ -49,7 +50,8 @@ def view(thread: str | None, no_browser: bool, port: int, file: Path | None) -> 
 async def _export(runtime: Runtime, thread: str, file: Path) -> None:
     from contextlib import aclosing
 
-    from agent_runtime.server.inspector.export import exported
+    with needs_extra("server", "The page"):
+        from agent_runtime.server.inspector.export import exported
 
     async with aclosing(exported(user_store(runtime), thread)) as pieces:
         with replacing(file) as output:
@@ -60,13 +62,8 @@ async def _export(runtime: Runtime, thread: str, file: Path) -> None:
 async def _serve(runtime: Runtime, thread: str | None, port: int, *, browser: bool) -> None:
     from agent_runtime.errors import ConfigError
 
-    try:
+    with needs_extra("server", "The page"):
         from agent_runtime.server.inspector.local import serve_page
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "The page needs packages that are not installed.",
-            cure="Install them: pip install 'agent-runtime-om[server]'.",
-        ) from error
     if thread is not None:
         await user_store(runtime).threads.get(thread)
 

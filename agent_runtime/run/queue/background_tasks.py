@@ -59,5 +59,5 @@ async def resuming_task(
     sources, steps = ContextSources(tuple(whole.context)), settings.sub_agent_max_steps
     # The message of the process that began it may have been sent already.
     await require_delivery(store, thread_id, run.id)
-    yield sub_agent(assignment, thread_id, sources, steps)
+    yield sub_agent(assignment, thread_id, sources, whole.hooks, steps)
     await deliver_end(store, run.id, settings.max_file_bytes)

@@ -82,7 +82,8 @@ async def child_agent(
     for one in path:
         assignment, delegator = delegator.placed(one.placed)
         sources = ContextSources(tuple(agent.context))
-        agent = sub_agent(assignment, one.thread_id, sources, settings.sub_agent_max_steps)
+        steps = settings.sub_agent_max_steps
+        agent = sub_agent(assignment, one.thread_id, sources, agent.hooks, steps)
     return agent
 
 

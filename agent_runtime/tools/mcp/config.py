@@ -97,6 +97,8 @@ class ServerEntry:
         Raises:
             ConfigError: it is not trusted, a value is not usable, or a variable is missing.
         """
+        # First: a definition that cannot be used need not be trusted.
+        found = self.check()
         if not self.trusted:
             raise ConfigError(
                 f"The MCP server {self.name} is defined by {self.file}, and you have not said that "
@@ -104,13 +106,7 @@ class ServerEntry:
                 cure=f"Read the definition, then: agent-runtime mcp trust {self.name}; or give "
                 "--no-mcp.",
             )
-        found = self._read()
         expand = _Expander(self.name, os.environ if environ is None else environ)
-        if found.type and found.type not in ("stdio", *_HTTP):
-            raise ConfigError(
-                f"The MCP server {self.name} talks {found.type[:40]!r}, which is not supported.",
-                cure="Use a server on stdio (`command`), or on streamable HTTP (`url`).",
-            )
         # Relative commands of a workspace's file are meant from there; others have no such place.
         folder = self.file.parent if self.file is not None and self.origin == "workspace" else None
         cwd = (
@@ -134,6 +130,22 @@ class ServerEntry:
             start_timeout=found.start_timeout,
             identity=json_digest(self.name, dict(self.definition)),
         )
+
+    def check(self) -> _Definition:
+        """Return the definition's fields; nothing is expanded, started or trusted.
+
+        Raises:
+            ConfigError: a field is misspelt or not usable, or says neither what to run nor where.
+        """
+        found = self._read()
+        if found.type and found.type not in ("stdio", *_HTTP):
+            raise ConfigError(
+                f"The MCP server {self.name} talks {found.type[:40]!r}, which is not supported.",
+                cure="Use a server on stdio (`command`), or on streamable HTTP (`url`).",
+            )
+        if not (found.command or found.url):
+            raise self._wrong("neither a command nor a URL", "Give it `command` or `url`.")
+        return found
 
     def _read(self) -> _Definition:
         known = [one.alias or name for name, one in _Definition.model_fields.items()]

@@ -154,7 +154,11 @@ class OwnerScope:
 
 def not_found(what: str, name: object) -> NotFound:
     """Return the error for an id that does not exist, or belongs to another owner."""
-    return NotFound(f"There is no {what} {name} of this owner.", cure="Check the id.")
+    cure = "`agent-runtime show THREAD` prints the numbers of its nodes."
+    return NotFound(
+        f"There is no {what} {name} of this owner.",
+        cure=cure if what == "node" else "Check the id.",
+    )
 
 
 def encode_json(value: Mapping[str, Any], what: str, *, lossy: bool = False) -> str:

@@ -153,6 +153,7 @@ def test_a_task_of_the_command_line_waits_in_the_queue(tmp_path: Path) -> None:
     listed = invoke_command("queue", "list", "--json", cwd=tmp_path)
     row = json.loads(listed.stdout)
     assert (row["run_id"], row["state"], row["program"]) == (run_id, "waiting", "agent-runtime")
+    assert "it waits for a worker" in invoke_command("runs", "list", cwd=tmp_path).stdout
     assert invoke_command("queue", "forget", run_id, cwd=tmp_path).returncode != 0
     assert invoke_command("queue", "cancel", run_id, cwd=tmp_path).returncode == 0
     assert "empty" in invoke_command("queue", "list", cwd=tmp_path).stderr
