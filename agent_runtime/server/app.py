@@ -42,8 +42,8 @@ from agent_runtime.workflow.registry import Named, Registry
 from agent_runtime_config import Settings, load_settings
 
 OPERATIONS: tuple[Operation, ...] = (
-    *runs.OPERATIONS, *threads.OPERATIONS, *archives.OPERATIONS, *files.OPERATIONS, *memory.OPERATIONS,
-    *questions.OPERATIONS, *service.OPERATIONS,
+    *runs.OPERATIONS, *threads.OPERATIONS, *archives.OPERATIONS, *files.OPERATIONS,
+    *memory.OPERATIONS, *questions.OPERATIONS, *service.OPERATIONS,
 )  # fmt: skip
 """Every operation under `/api`."""
 PUBLIC: tuple[str, ...] = (

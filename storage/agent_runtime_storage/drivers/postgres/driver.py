@@ -76,7 +76,7 @@ _LONGEST_WAIT = 1.0
 _OPENING_SECONDS = 5.0
 _MIGRATIONS = "migrations"
 # A migration may build an index over all rows, or wait for another process that does.
-_MIGRATION_SECONDS = 3600
+_PATIENT_SECONDS = 3600
 
 
 _T = TypeVar("_T")
@@ -170,13 +170,26 @@ class PostgresDriver:
 
         Cancelling it cancels the query on the server first.
         """
-        commands = [self._prologue(owner, (), read_only=True), query_command(sql, params)]
-        operation = _run(commands, repeatable=True)
+        return await self._read(sql, params, owner)
+
+    async def read_patiently(
+        self, sql: str, params: Mapping[str, Value], *, owner: str | None
+    ) -> list[Row]:
+        """Answer a query that may read whole tables."""
+        return await self._read(sql, params, owner, _patient())
+
+    async def _read(
+        self, sql: str, params: Mapping[str, Value], owner: str | None, *limits: PipelineCommand
+    ) -> list[Row]:
+        commands = [
+            self._prologue(owner, (), read_only=True), *limits, query_command(sql, params)
+        ]  # fmt: skip
+        operation = _run(commands, repeatable=True, patient=bool(limits))
         try:
             results = await self._perform(operation, abandon=True)
         except ServerError as error:
             raise map_refusal(error, self._shown) from None
-        return await self._rows.load(results[1])
+        return await self._rows.load(results[-1])
 
     async def batch(
         self,
@@ -453,7 +466,7 @@ async def _run_alone(session: PipelineSession, sql: str) -> None:
 
 
 def _patient() -> PipelineCommand:
-    limit = str(_MIGRATION_SECONDS * 1000)
+    limit = str(_PATIENT_SECONDS * 1000)
     sql = (
         "SELECT set_config('statement_timeout', :limit, true), "
         "set_config('lock_timeout', :limit, true)"
