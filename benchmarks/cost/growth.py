@@ -47,8 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backends", type=parse_backends, default=("file", "postgres"))
     parser.add_argument("--sizes", type=_sizes, default=SIZES, help="such as 10,100,1000")
     parser.add_argument("--times", type=int, default=8, help="of each operation")
-    parser.add_argument("--axes", type=lambda text: text.split(","), default=AXES)
+    parser.add_argument("--axes", type=_axes, default=AXES, help=",".join(AXES))
     parser.add_argument("--write", type=Path, metavar="DIR", help="plots for people")
+
+
+def _axes(text: str) -> list[str]:
+    axes = text.split(",")
+    if unknown := set(axes) - set(AXES):
+        # Nothing would grow, and all would look flat.
+        raise argparse.ArgumentTypeError(f"{sorted(unknown)} is none of {', '.join(AXES)}")
+    return axes
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -91,7 +91,7 @@ class Database:
         query = cast("LiteralString", f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")
         connecting = psycopg.AsyncConnection.connect(
             self._admin,
-            options=f"-c search_path={SCHEMA} -c enable_seqscan=off -c jit=off",
+            options=f"-c search_path={SCHEMA} -c enable_seqscan=off -c enable_sort=off -c jit=off",
             cursor_factory=psycopg.AsyncClientCursor,
         )
         async with await connecting as connection:

@@ -148,7 +148,7 @@ class Judge:
         del process
         self._count += 1
         self._candidates = None
-        if self._count % self.sampled == 0 and statements[0].sql == _RIPEN:
+        if self._count % self.sampled == 0 and _is_pick(statements):
             rows = self.database.query(_CANDIDATES)
             self._candidates = [Candidate(*row) for row in rows]
 
@@ -156,7 +156,7 @@ class Judge:
         self, process: Process, statements: Sequence[Statement], rows: Sequence[list[Row]]
     ) -> None:
         """Compare a batch that was written with the ledger."""
-        idle = statements[0].sql == _RIPEN and not rows[-1]
+        idle = _is_pick(statements) and not rows[-1]
         for statement, found in zip(statements, rows, strict=True):
             name = _NAMES.get(statement.sql)
             if name is not None:
@@ -427,3 +427,7 @@ WATCHED = (
     "queue_expel", "queue_expire", "advance_schedule",
 )  # fmt: skip
 _NAMES = {_QUERIES[name]: name for name in WATCHED}
+
+
+def _is_pick(statements: Sequence[Statement]) -> bool:
+    return _RIPEN in [one.sql for one in statements[:2]]

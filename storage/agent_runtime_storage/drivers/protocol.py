@@ -162,6 +162,17 @@ class Vacuuming(Protocol):
 
 
 @runtime_checkable
+class Patient(Protocol):
+    """A driver whose reads have a limit of time."""
+
+    async def read_patiently(
+        self, sql: str, params: Mapping[str, Value], *, owner: str | None
+    ) -> list[Row]:
+        """Answer a query as `read` does, which may read whole tables: within an hour."""
+        ...
+
+
+@runtime_checkable
 class Joining(Protocol):
     """A driver that can run a batch in a transaction of the caller's own connection."""
 

@@ -242,16 +242,15 @@ class SqlWorkQueue:
         # Concurrent picks do not see what the others take, so those with limits queue up.
         is_limited = limits != QueueLimits()
         batch = [
+            self._statement("queue_in_order", {}),
             self._statement("queue_ripen", {}),
             self._statement("queue_lost", named),
             self._statement("queue_lost_workers", named),
             self._statement("queue_forget_workers", {}),
             self._statement("queue_revoke", named),
             self._statement("queue_expire", named),
-            self._statement("queue_in_order", {}),
             self._statement("queue_claim_suspect", claimed),
             self._statement("queue_claim", claimed),
-            self._statement("queue_as_usual", {}),
             *([self._statement("queue_trim", {**named, **limited})] if is_limited else ()),
             self._statement("queue_take_threads", named),
             self._statement("queue_take_runs", taken),

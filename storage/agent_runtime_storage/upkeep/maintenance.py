@@ -19,7 +19,7 @@ from agent_runtime_storage.contract.reports import (
     StoreStatus,
     ThreadSize,
 )
-from agent_runtime_storage.drivers.protocol import Driver, Row, Vacuuming, Value
+from agent_runtime_storage.drivers.protocol import Driver, Patient, Row, Vacuuming, Value
 from agent_runtime_storage.objects.archive_parts import list_places, part_keys
 from agent_runtime_storage.objects.object_store import Objects, in_parallel
 from agent_runtime_storage.objects.parts import Parted
@@ -293,4 +293,7 @@ class SqlMaintenance:
 
     async def _all(self, query: str, **params: Value) -> list[Row]:
         # Drivers ignore values that a query does not name, so all checks get the same.
-        return await self._driver.read(self._sql[query], params, owner=None)
+        driver = self._driver
+        # Checks and sizes read whole tables.
+        read = driver.read_patiently if isinstance(driver, Patient) else driver.read
+        return await read(self._sql[query], params, owner=None)

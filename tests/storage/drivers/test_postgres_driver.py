@@ -230,6 +230,29 @@ async def test_a_long_wait_for_a_lock_is_store_busy(url: str) -> None:
         assert await ids(driver) == [1]
 
 
+async def test_sizes_and_checks_may_take_longer_than_other_reads(url: str) -> None:
+    async with open_items(url, connections=1, statement_seconds=0.2) as driver:
+        slow = "SELECT pg_sleep(0.5)::text, 7"
+        assert await driver.read_patiently(slow, {}, owner=None) == [("", 7)]
+        # The same connection.
+        with pytest.raises(StoreBusy, match="cancelled"):
+            await driver.read(slow, {}, owner=None)
+
+
+async def test_batches_are_planned_once_and_reads_each_time(url: str) -> None:
+    async with open_items(url, connections=1) as driver:
+        for number in range(8):
+            await driver.batch([insert(number)], owner=None)
+            await driver.read("SELECT id FROM items WHERE id = :id", {"id": number}, owner=None)
+        planned = await driver.read(
+            "SELECT DISTINCT generic_plans > 0, custom_plans > 0 FROM pg_prepared_statements "
+            "WHERE statement LIKE :like AND statement NOT LIKE '%pg_prepared%' ORDER BY 1",
+            {"like": "%items%"}, owner=None,
+        )  # fmt: skip
+
+    assert planned == [(0, 1), (1, 0)]
+
+
 async def test_the_victim_of_a_deadlock_is_retried(driver: PostgresDriver, url: str) -> None:
     await driver.batch([insert(1), insert(2)], owner=None)
     async with other_client(url) as other, anyio.create_task_group() as group:

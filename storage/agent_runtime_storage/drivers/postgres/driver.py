@@ -76,7 +76,13 @@ _LONGEST_WAIT = 1.0
 _OPENING_SECONDS = 5.0
 _MIGRATIONS = "migrations"
 # A migration may build an index over all rows, or wait for another process that does.
-_MIGRATION_SECONDS = 3600
+_PATIENT_SECONDS = 3600
+_READ = "set_config('transaction_read_only', 'on', true)"
+_PLANNED = "set_config('plan_cache_mode', 'force_generic_plan', true)"
+"""Plans the statements of batches once for a connection, which takes longer than to run them.
+
+They find their rows by whole keys.  Reads are planned each time: see `settings` in setup.sql.
+"""
 
 
 _T = TypeVar("_T")
@@ -170,13 +176,26 @@ class PostgresDriver:
 
         Cancelling it cancels the query on the server first.
         """
-        commands = [self._prologue(owner, (), read_only=True), query_command(sql, params)]
-        operation = _run(commands, repeatable=True)
+        return await self._read(sql, params, owner)
+
+    async def read_patiently(
+        self, sql: str, params: Mapping[str, Value], *, owner: str | None
+    ) -> list[Row]:
+        """Answer a query that may read whole tables."""
+        return await self._read(sql, params, owner, _patient())
+
+    async def _read(
+        self, sql: str, params: Mapping[str, Value], owner: str | None, *limits: PipelineCommand
+    ) -> list[Row]:
+        commands = [
+            self._prologue(owner, (), _READ), *limits, query_command(sql, params)
+        ]  # fmt: skip
+        operation = _run(commands, repeatable=True, patient=bool(limits))
         try:
             results = await self._perform(operation, abandon=True)
         except ServerError as error:
             raise map_refusal(error, self._shown) from None
-        return await self._rows.load(results[1])
+        return await self._rows.load(results[-1])
 
     async def batch(
         self,
@@ -196,7 +215,7 @@ class PostgresDriver:
         migrating = _MIGRATIONS in locks
         # Before the prologue, whose wait for the lock the limits bound as well.
         prologue = [_patient()] if migrating else []
-        prologue.append(self._prologue(owner, locks, read_only=False))
+        prologue.append(self._prologue(owner, locks, "" if migrating else _PLANNED))
         own = [
             # A migration's statements run once; preparing them would only fill the cache.
             batch_command(statement, place, prepare=not migrating)
@@ -224,7 +243,7 @@ class PostgresDriver:
         locks: Sequence[str] = (),
     ) -> None:
         """Run the statements in the transaction of the caller's own connection."""
-        prologue = Statement(*self._prologue_text(owner, locks, read_only=False))
+        prologue = Statement(*self._prologue_text(owner, locks, ""))
         await run_joined(connection, prologue, statements, path=self._prepared.path)
 
     async def vacuum(self) -> None:
@@ -355,17 +374,15 @@ class PostgresDriver:
         finally:
             self._connections.give(session)
 
-    def _prologue(
-        self, owner: str | None, locks: Sequence[str], *, read_only: bool
-    ) -> PipelineCommand:
+    def _prologue(self, owner: str | None, locks: Sequence[str], settings: str) -> PipelineCommand:
         """Return the statement that sets the transaction's owner and takes its locks in order.
 
         It is separate, so that the statements after it see what was committed while it waited.
         """
-        return query_command(*self._prologue_text(owner, locks, read_only=read_only))
+        return query_command(*self._prologue_text(owner, locks, settings))
 
     def _prologue_text(
-        self, owner: str | None, locks: Sequence[str], *, read_only: bool
+        self, owner: str | None, locks: Sequence[str], settings: str
     ) -> tuple[str, dict[str, Value]]:
         # All batches take their locks in one order, so none waits for another in a circle.
         keys = sorted({_lock_key(owner, name) for name in locks})
@@ -375,7 +392,7 @@ class PostgresDriver:
             len(keys),
             as_app=owner is not None and self._prepared.uses_role,
             owned=owner is not None,
-            read_only=read_only,
+            settings=settings,
         )
         return sql, params
 
@@ -454,7 +471,7 @@ async def _run_alone(session: PipelineSession, sql: str) -> None:
 
 
 def _patient() -> PipelineCommand:
-    limit = str(_MIGRATION_SECONDS * 1000)
+    limit = str(_PATIENT_SECONDS * 1000)
     sql = (
         "SELECT set_config('statement_timeout', :limit, true), "
         "set_config('lock_timeout', :limit, true)"
@@ -463,14 +480,14 @@ def _patient() -> PipelineCommand:
 
 
 @functools.cache
-def _prologue_sql(locks: int, *, as_app: bool, owned: bool, read_only: bool) -> str:
+def _prologue_sql(locks: int, *, as_app: bool, owned: bool, settings: str) -> str:
     # `true` ends each setting with the transaction: the connection's next user has another owner.
     parts = ["set_config('agent_runtime.user_id', :owner, true)"]
     if not owned:
         parts.append("set_config('agent_runtime.system', 'on', true)")
     if as_app:
         parts.append(f"set_config('role', '{APP_ROLE}', true)")
-    if read_only:
-        parts.append("set_config('transaction_read_only', 'on', true)")
+    if settings:
+        parts.append(settings)
     parts += [f"pg_advisory_xact_lock(:key{place})" for place in range(locks)]
     return f"SELECT {', '.join(parts)}"

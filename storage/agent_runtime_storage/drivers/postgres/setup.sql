@@ -98,8 +98,8 @@ SELECT 1 FROM (SELECT agent_runtime.guard_all()) AS g;
 -- table was small would read all of it for ever, and every query has an index.  No JIT: compiling a
 -- query takes longer than running it.  No plans for any values: with many threads the planner takes
 -- owner and thread for independent, and one thread for a row or two, so such a plan reads all of a
--- long thread.  The server process's own id differs from what the connection
--- was given where a pooler lies between.
+-- long thread; batches, which find their rows by whole keys, set it otherwise.  The server process's own id
+-- differs from what the connection was given where a pooler lies between.
 SELECT pg_backend_pid()::bigint,
        set_config('search_path', :path, false),
        set_config('statement_timeout', :statement_timeout, false),

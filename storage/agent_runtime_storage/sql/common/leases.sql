@@ -17,4 +17,6 @@ WHERE (user_id, id) IN (SELECT r.user_id, r.id {held_leases} {skip_locked})
 RETURNING user_id, id, epoch;
 
 -- name: owners_at_work
-SELECT DISTINCT user_id FROM runs WHERE status IN ('running', 'suspended');
+-- The index of active runs has those that are queued, too; without its condition it is not used.
+SELECT DISTINCT user_id FROM runs
+WHERE status IN ('queued', 'running', 'suspended') AND status <> 'queued';

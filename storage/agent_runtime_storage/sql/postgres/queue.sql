@@ -4,9 +4,6 @@
 -- The planner takes few of the waiting runs for free, and would look at all of them to sort these.
 SELECT set_config('enable_sort', 'off', true);
 
--- name: queue_as_usual
-SELECT set_config('enable_sort', 'on', true);
-
 -- name: queue_lock
 FOR UPDATE OF q, r, t SKIP LOCKED
 

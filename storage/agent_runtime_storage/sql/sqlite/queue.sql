@@ -3,9 +3,6 @@
 -- name: queue_in_order
 SELECT 1;
 
--- name: queue_as_usual
-SELECT 1;
-
 -- name: queue_lock
 
 -- name: queue_apart_filter
