@@ -11,6 +11,12 @@ NEAR = 0.25
 BISECTIONS = 7
 """Steps of the search for the longest length that fits: within 1% of it."""
 
+MOST_CHARS_A_TOKEN = 16
+"""Of a long text with more, such as a run of blanks, only this many are shown: each place of the
+search for what fits would count a megabyte, on the event loop."""
+LONG_CHARS = 100_000
+"""A text up to this length may have any number of characters a token."""
+
 _WORST_HANDLE = "cz9x7q5w3"
 _HANDLE_TOKENS = 9
 """A handle has nine characters, so never more tokens, whatever the vocabulary."""
@@ -99,6 +105,8 @@ def _between_characters(text: str, place: int, step: int = -1) -> int:
 def _tokens(text: str, enough: int, count: Callable[[str], int]) -> int:
     """Count a text, stopping once it has more than `enough` tokens."""
     # Megabytes need not be counted to know that they are too long.
+    if len(text) > _longest(enough):
+        return enough + 1
     size = max(1000, enough * 4)
     total = 0
     for start in range(0, len(text) if len(text) > size else 0, size):
@@ -106,6 +114,10 @@ def _tokens(text: str, enough: int, count: Callable[[str], int]) -> int:
         if total > enough:
             return total
     return count(text)
+
+
+def _longest(tokens: int) -> int:
+    return max(LONG_CHARS, tokens * MOST_CHARS_A_TOKEN)
 
 
 def _level(needs: Sequence[int], budget: int, floor: int) -> int:
@@ -130,9 +142,10 @@ def _most_chars(text: str, tokens: int, count: Callable[[str], int]) -> int:
     Tokens do not grow evenly with characters, so the result was itself counted (or is 0).
     """
     # First double until it is too long, then bisect: the text may have many characters a token.
-    fits, too_many = 0, max(1, min(len(text), tokens * 4))
-    while too_many < len(text) and count(truncate_text(text, too_many, _WORST_HANDLE)) <= tokens:
-        fits, too_many = too_many, min(len(text), too_many * 2)
+    longest = min(len(text), _longest(tokens))
+    fits, too_many = 0, max(1, min(longest, tokens * 4))
+    while too_many < longest and count(truncate_text(text, too_many, _WORST_HANDLE)) <= tokens:
+        fits, too_many = too_many, min(longest, too_many * 2)
     for _ in range(BISECTIONS):
         middle = (fits + too_many) // 2
         if count(truncate_text(text, middle, _WORST_HANDLE)) <= tokens:

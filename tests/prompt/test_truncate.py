@@ -140,6 +140,20 @@ def test_a_million_spaces_are_counted_and_not_refused() -> None:
     assert shown_tokens([text], limits) <= 1000
 
 
+def test_a_text_of_many_characters_a_token_is_not_counted_over_and_over() -> None:
+    counted = 0
+
+    def count(text: str) -> int:
+        nonlocal counted
+        counted += len(text)
+        return len(text) // 128 + 1
+
+    [chars] = share_result_budget([" " * 2_000_000], 8_000, count)
+    assert chars is not None and chars > 100_000
+    # Each count runs on the event loop.
+    assert counted < 1_500_000
+
+
 def test_short_results_stay_whole_under_a_budget_too_small_for_the_markers() -> None:
     limits = share_result_budget(["done"] * 50 + ["word " * 5000], 64, count_text)
     assert limits == [None] * 50 + [limits[-1]]

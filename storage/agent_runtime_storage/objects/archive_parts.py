@@ -120,17 +120,27 @@ class PartWriter:
         self.stored_bytes += len(data)
 
 
-async def read_parts(objects: Objects, place: str, digests: bytes) -> AsyncGenerator[bytes]:
+async def read_parts(
+    objects: Objects, place: str, digests: bytes, most: int
+) -> AsyncGenerator[bytes]:
     """Yield the parts of an archive as they are stored.
+
+    Args:
+        most: bytes of all parts together; one that is larger was changed, and is not read.
 
     Raises:
         ObjectLost: a part is missing, or is not what was written.
     """
     for number, key in enumerate(part_keys(place, digests)):
+        info = await objects.info(key)
+        # Whoever can write to the bucket could fill the memory otherwise.
+        if info is not None and info.bytes > most:
+            raise _lost(key, objects, "is larger than what was written")
         try:
             data = await objects.get(key)
         except ObjectLost:
             raise _lost(key, objects, "is not there") from None
+        most -= len(data)
         begin = number * DIGEST_BYTES
         digest = await anyio.to_thread.run_sync(_digest, data)
         # Of what is stored: a part is verified without decompressing it.

@@ -352,7 +352,7 @@ class Archives:
         return self._scope.statement("keep_archive", values, rows=1)
 
     def _parts(self, objects: Objects, archived: ArchivedThread) -> AsyncGenerator[bytes]:
-        return read_parts(objects, archived.place, archived.digests)
+        return read_parts(objects, archived.place, archived.digests, archived.stored_bytes)
 
     def _objects(self) -> Objects:
         if self._scope.objects is None:

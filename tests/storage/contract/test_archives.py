@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import zstandard
 
 from agent_runtime_config.errors import ConfigError
 from agent_runtime_storage import (
@@ -271,12 +272,16 @@ async def test_a_changed_or_missing_part_is_refused_and_nothing_is_restored(
     data = await objects.get(key)
     before = await rows_of(database_url)
 
-    for change in (data + b"\0", data[:-1], data[:100] + b"!" + data[101:], None):
+    # A bomb is refused by its size: it is neither read whole nor unpacked.
+    bomb = zstandard.compress(b"\0" * 200_000_000)
+    changes = {"larger": data + bomb, "not what": data[:-1], "was written": data[:-1] + b"!",
+               "not there": None}  # fmt: skip
+    for problem, change in changes.items():
         if change is None:
             await objects.delete([key])
         else:
             await objects.put(key, change)
-        with pytest.raises(ObjectLost, match="archived thread"):
+        with pytest.raises(ObjectLost, match=f"archived thread, is .*{problem}"):
             await user.upkeep.restore_thread(PARENT)
         assert await rows_of(database_url) == before
     assert any("lacks parts" in one for one in await problems(store))
