@@ -13,7 +13,7 @@ from typing import Literal
 
 from agent_runtime.messages import AssistantMessage, Note, UserMessage
 from agent_runtime.prompt.view import Entry
-from benchmarks.replay.survival_facts import outcome_of, test_runs, written
+from benchmarks.replay.survival_facts import edited, outcome_of, test_runs, written
 
 Kind = Literal["recall", "cause", "state", "abstraction"]
 Form = Literal["said", "output", "failure", "reason", "verdict", "content", "edits", "failing"]
@@ -171,7 +171,7 @@ def _contents(entries: Sequence[Entry]) -> Iterator[TraceQuestion]:
 
 def _edits(entries: Sequence[Entry]) -> Iterator[TraceQuestion]:
     times: dict[str, int] = {}
-    for path, _ in written(entries):
+    for path in edited(entries):
         times[path] = times.get(path, 0) + 1
     for path, count in times.items():
         yield TraceQuestion("edits", (path,), frozenset([str(count)]))

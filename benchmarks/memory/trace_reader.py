@@ -20,7 +20,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.prompt.view import Entry
 from benchmarks.memory.trace_questions import BACK, START, TraceQuestion, flat, reasons
-from benchmarks.replay.survival_facts import outcome_of, test_runs, written
+from benchmarks.replay.survival_facts import edited, outcome_of, test_runs, written
 
 Recall = Callable[[str, str], Awaitable[str]]
 """Returns what `recall` answers to a handle or a query; one of them is empty."""
@@ -251,12 +251,13 @@ def _added(what: str) -> str:
 
 
 def _edits(about: tuple[str, ...], known: Known) -> str:
-    raw = [path for path, _ in written(known.entries)]
+    raw = list(edited(known.entries))
     shown = {entry.seq for entry in known.entries}
+    # What a shell moved, deleted or replaced is no edit.
     noted = [
         path
         for node, path, what in known.changes
-        if node not in shown and what not in ("deleted", "reverted")
+        if node not in shown and what.startswith(("+ ", "- ", "spaces only:", "reordered:"))
     ]
     if not about:
         return str(len({*raw, *noted}))

@@ -117,6 +117,18 @@ def written(entries: Sequence[Entry]) -> Iterator[tuple[str, list[str]]]:
             yield path, [line[:LINE] for line in lines]
 
 
+def edited(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield the file of each edit by a tool for edits, also of those that only remove lines."""
+    for _, call, result in _calls(entries):
+        command = call.arguments.get("command")
+        for match in _HEREDOC.finditer(command) if isinstance(command, str) else ():
+            yield match["path"]
+        path = call.arguments.get("file_path") or call.arguments.get("path")
+        new = call.arguments.get("new_string", call.arguments.get("content"))
+        if result.outcome == "ok" and isinstance(path, str) and isinstance(new, str):
+            yield path
+
+
 def _lines(text: str) -> list[str]:
     return [_plain(line) for line in text.splitlines()]
 

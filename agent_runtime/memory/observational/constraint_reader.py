@@ -6,7 +6,6 @@ Nothing that a tool, a model or the runtime says becomes a constraint.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
@@ -14,8 +13,8 @@ import anyio.to_thread
 
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.language.rules import SENTENCE, binds
-from agent_runtime.memory.observational.observer.sentences import answer_text, words
-from agent_runtime.memory.observational.reflector.retention import verbatim_terms
+from agent_runtime.memory.observational.observer.sentences import answer_text
+from agent_runtime.memory.observational.superseding import ends_something, supersedes
 from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
 from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints, own_words
 from agent_runtime.prompt.text import one_line, shorten
@@ -56,53 +55,6 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _ALIKE = str.maketrans("123456789", "000000000")
 # Characters from which a line without an end may be wrapped.
 _WRAPPED = 40
-
-_NO_LONGER = re.compile(
-    r"\bno longer\b|\bnot? (.{0,30})\bany ?more\b|\bany ?more\b|"
-    r"\bforget (?:about|the rule|what I said about)\b|\byou (?:may|can) now\b|\bnicht mehr\b|"
-    r"\bkein\w{0,2} (.{0,40})\bmehr\b|\bya no\b|\bne (.{1,30}) plus\b|\bnon (.{1,30}) più\b|"
-    r"\bmais não\b|\bбольше не\b|\bniet meer\b|\bjuż nie\b|\bwięcej nie\b|"
-    r"\bei enää\b|\bartık\b|لم [يت]عد|더 ?이상|不再|もう",
-    re.IGNORECASE,
-)
-_FROM_NOW_ON = re.compile(
-    r"\b(?:from now on|going forward|starting now|from here on|ab (?:jetzt|sofort)|künftig|"
-    r"désormais|dorénavant|a partir de (?:ahora|agora)|d'ora in poi|отныне|voortaan|vanaf nu|odtąd|"
-    r"od teraz|tästä lähtien|bundan böyle)\b|अब से|من الآن فصاعد|앞으로|이제부터|"
-    r"从现在起|今后|今後|これから",
-    re.IGNORECASE,
-)
-_ENDS_SOMETHING = re.compile(f"{_NO_LONGER.pattern}|{_FROM_NOW_ON.pattern}", re.IGNORECASE)
-_INSTEAD = re.compile(
-    r"\b(?:instead|rather|stattdessen|à la place|en (?:su )?lugar|invece|вместо)\b|"
-    r"改为|改用|代わりに",
-    re.IGNORECASE,
-)
-_INSTEAD_OF = re.compile(
-    r"\b(?:instead of|rather than|statt|anstatt|au lieu d[eu]|en lugar de|invece di|вместо)\s+"
-    r"([^,;.!?]{1,120})",
-    re.IGNORECASE,
-)
-_CLAUSE = re.compile(
-    r"[,;:!?。，；—]\s*|\.\s+|\s+(?:but|and|from now on|instead|sondern|mais|pero)\s+"
-)
-_NEGATED = re.compile(
-    r"\b(?:never|not|no|nie|niemals|nicht|kein\w*|jamais|nunca)\b|n't\b|不|别|ない", re.I
-)
-_NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\s*(\d+)\b")
-_WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
-# Words that do not say what a rule is about: two rules that share only these are unrelated.
-_GENERIC = words(
-    "a an the this that these those it its is are be been being was were do does did done has "
-    "have had i you we they he she my your our their me us them of to in on at by for from with "
-    "without into up down out off over as and or but if then than so too also not no never always "
-    "only any all each every must should shall will would can could may might now longer more "
-    "anymore instead rather please need needed require required rule rules use used using keep "
-    "make put take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
-    "forbidden forbid allowed allow avoid hold matter valid necessary obsolete der die das den "
-    "dem ein eine einen und oder ist sind nicht kein keine nie immer mehr ab jetzt sofort bitte "
-    "nur le la les un une de du des et ou est el los las y es"
-)
 
 
 async def constraints_of(log: RunLog) -> Constraints:
@@ -177,7 +129,7 @@ def read_constraints(
         stated = [_constraint(node, text) for text in required(user_words(message))]
         for one in (*stated, *by_node.get(node, ())):
             # Comparing every pair would take quadratic time, and few sentences end anything.
-            if _ENDS_SOMETHING.search(one.text):
+            if ends_something(one.text):
                 items = [each for each in items if not supersedes(one.text, each.text)]
             items.append(one)
     return merge_constraints(known, items, last)
@@ -310,51 +262,3 @@ def _is_constraint(sentence: str) -> bool:
     # By their shape, because a pasted log has thousands of lines that differ in numbers only.
     shape = sentence[:SENTENCE].translate(_ALIKE)
     return any(map(str.isalpha, shape)) and binds(shape)
-
-
-# Superseding
-
-
-def supersedes(new: str, old: str) -> bool:
-    """Return whether a constraint says that an older one no longer holds.
-
-    It has to say so ("no longer", "from now on … instead") and to name what ends.  If it is not
-    clear that it means the older one, both stay.
-    """
-    for ended in _ended(new):
-        named = _content(ended)
-        if named and named <= _content(old) and _all_in(verbatim_terms(ended), old):
-            return True
-    if not _FROM_NOW_ON.search(new) or not _INSTEAD.search(new) or _INSTEAD_OF.search(new):
-        return False
-    shared, ours, theirs = _content(new) & _content(old), _content(new), _content(old)
-    alike = bool(_NEGATED.search(new)) == bool(_NEGATED.search(old))
-    return alike and bool(shared) and 2 * len(shared) >= min(len(ours), len(theirs))
-
-
-def _ended(new: str) -> Iterator[str]:
-    """Yield the parts of a constraint that name what ends with it."""
-    for clause in _CLAUSE.split(new):
-        if _NO_LONGER.search(clause):
-            # The words in between name what ends, as in "not use tabs any more".
-            yield _NO_LONGER.sub(lambda said: f" {' '.join(filter(None, said.groups()))} ", clause)
-    if _FROM_NOW_ON.search(new):
-        yield from (match[1] for match in _INSTEAD_OF.finditer(new))
-
-
-@functools.lru_cache(8192)
-def _content(text: str) -> frozenset[str]:
-    """Return the stems of the words that say what a text is about."""
-    # "Rule 3" names a rule.  As separate words, "rule" is generic and 3 could be any number.
-    plain = _NUMBERED.sub(r"rule_\1", text.casefold())
-    words = (_stem(match[0]) for match in _WORD.finditer(plain))
-    return frozenset(word for word in words if word not in _GENERIC)
-
-
-def _stem(word: str) -> str:
-    # Only the plural: both texts are of the same person, and a stemmer would join unlike words.
-    return word[:-1] if len(word) > 3 and word.endswith("s") else word
-
-
-def _all_in(names: Iterable[str], text: str) -> bool:
-    return all(name in text for name in names)

@@ -7,6 +7,7 @@ the other is not.  Then context counts:
 
 - a short message says little alone, so it gets a share of its neighbours' scores, and more from
   those before it: answers follow their questions;
+- it counts more if its neighbours have words of the query that it lacks: together they say it;
 - a question that names a day, a month or a year is about what was said then or soon after;
 - people who ask about themselves ("my", "I") want what the user said, not the agent.
 
@@ -15,6 +16,7 @@ Candidates come from the store's indexes; only their outlines are read from the 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -32,6 +34,7 @@ from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
 from agent_runtime.memory.recall.relevance import READ, is_covered
 from agent_runtime.memory.recall.relevance import Place as _Place
 from agent_runtime_storage.contract.records.log import Outline
+from agent_runtime_storage.contract.records.search import TextHit
 from agent_runtime_storage.contract.store import UserStore
 
 SearchMode = Literal["hybrid", "text", "vectors"]
@@ -44,6 +47,8 @@ FROM_BEFORE, FROM_AFTER = (0.3, 0.15), (0.15, 0.07)
 """Shares of the neighbours' scores, the nearest neighbour first."""
 _TO_LATER = tuple(zip(FROM_BEFORE, FROM_AFTER, strict=True))
 _TO_EARLIER = tuple(zip(FROM_AFTER, FROM_BEFORE, strict=True))
+WORDS_BEFORE, WORDS_AFTER = (0.8, 0.64), (0.4,)
+"""How much a word of the query counts that only a neighbour has, the nearest neighbour first."""
 SHORT = 300
 """Messages of this many tokens get nothing from their neighbours; shorter ones get more."""
 SESSION_GAP = 3600.0
@@ -97,6 +102,60 @@ class Fitting(NamedTuple):
     least_similarity: float = math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class FoundWords:
+    """Which words of a query the nodes have.
+
+    Attributes:
+        of: the bits of the words, by node.
+        shares: of the query's weight, by a bit's place.
+    """
+
+    of: Mapping[tuple[str, int], int]
+    shares: Sequence[float]
+
+    @classmethod
+    def by_hits(cls, hits: Sequence[TextHit]) -> FoundWords:
+        """Return the words of a search's hits; those of a node and of its calls together."""
+        of: defaultdict[tuple[str, int], int] = defaultdict(int)
+        for hit in hits:
+            of[hit.thread_id, hit.node_id] |= hit.words
+        return cls(of, hits[0].shares if hits else ())
+
+    def gained(
+        self,
+        outlines: Sequence[Outline],
+        got: Sequence[float],
+        earlier: Sequence[int],
+        later: Sequence[int],
+    ) -> list[float]:
+        """Return the share of the query's weight that each node has by its neighbours alone.
+
+        0 for those that got nothing of their neighbours' scores.
+        """
+        weigh = functools.cache(self._weigh)
+        words = [self.of.get(outline[:2], 0) for outline in outlines]
+        gained = [0.0] * len(outlines)
+        for index, outline in enumerate(outlines):
+            if not got[index]:
+                continue
+            known, gain = words[index], 0.0
+            for links, shares in ((earlier, WORDS_BEFORE), (later, WORDS_AFTER)):
+                here = index
+                for share in shares:
+                    here = links[here]
+                    if here < 0:
+                        break
+                    if new := words[here] & ~known:
+                        known |= new
+                        gain += share * weigh(new)
+            gained[index] = gain * max(0.0, 1 - outline.tokens / SHORT)
+        return gained
+
+    def _weigh(self, words: int) -> float:
+        return sum(share for place, share in enumerate(self.shares) if words >> place & 1)
+
+
 async def retrieve(
     store: UserStore,
     query: str,
@@ -134,7 +193,7 @@ async def retrieve(
     if mode != "text" and vector is not None and model is not None:
         embedded = model, vector
     words = query if mode != "vectors" or embedded is None else None
-    scores, best = await _candidates(store, words, embedded, thread_id)
+    scores, best, found = await _candidates(store, words, embedded, thread_id)
     weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
     for place, score in _from_zero(best).items():
         scores[place] += weight * score
@@ -142,7 +201,9 @@ async def retrieve(
     outlines = await store.log.outlines({one[:2] for one in scores}, before=reach, after=reach)
     ranked: Mapping[_Place, float] = {**scores}
     if reach:
-        ranked = rank_in_context(query, scores, outlines, adds=bool(embedded), now=now, zone=zone)
+        ranked = rank_in_context(
+            query, scores, outlines, found, adds=bool(embedded), now=now, zone=zone
+        )
     # Outlines exist only for nodes on the heads' branches: the indexes know all branches.
     known = {one[:2] for one in outlines}
 
@@ -183,19 +244,23 @@ async def _candidates(
     query: str | None,
     embedded: tuple[str, Sequence[float]] | None,
     thread_id: str | None,
-) -> tuple[dict[HitPlace, float], dict[HitPlace, float]]:
+) -> tuple[dict[HitPlace, float], dict[HitPlace, float], FoundWords]:
     """Search texts and vectors at the same time.
 
-    Returns the scores of texts, relative to the best one, and the similarities of vectors.
+    Returns the scores of texts, relative to the best one, the similarities of vectors, and which
+    words of the query the nodes have.
     """
     scores: dict[HitPlace, float] = defaultdict(float)
     similarities: dict[HitPlace, float] = {}
+    found = FoundWords({}, ())
 
     async def find_texts(query: str) -> None:
+        nonlocal found
         hits = await store.search.find(query, thread_id=thread_id, limit=CANDIDATES)
         for hit in hits:
             # The scales of BM25 differ by database and query; relative to the best they are alike.
             scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
+        found = FoundWords.by_hits(hits)
 
     async def find_vectors(model: str, vector: Sequence[float]) -> None:
         near = await store.vectors.nearest(
@@ -211,7 +276,7 @@ async def _candidates(
             group.start_soon(find_texts, query)
         if embedded is not None:
             group.start_soon(find_vectors, *embedded)
-    return scores, similarities
+    return scores, similarities, found
 
 
 def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
@@ -240,6 +305,7 @@ def rank_in_context(
     query: str,
     scores: Mapping[HitPlace, float],
     outlines: Sequence[Outline],
+    found: FoundWords | None = None,
     *,
     adds: bool = True,
     now: float | None = None,
@@ -250,6 +316,7 @@ def rank_in_context(
     It holds up the event loop, so it makes few objects: there are thousands of neighbours.
 
     Args:
+        found: the words of the query that nodes have, if they are known.
         adds: whether neighbours of hits are added, which are no hits themselves.
         now, zone: see `retrieve`.
     """
@@ -258,14 +325,18 @@ def rank_in_context(
         address = place[:2]
         own[address] = max(own.get(address, 0.0), score)
     factor = _factors(query, now, zone)
+    earlier, later = _links(outlines)
+    got = _from_neighbours(outlines, own, earlier, later)
+    gained = found.gained(outlines, got, earlier, later) if found else itertools.repeat(0.0)
     of_hits: dict[tuple[str, int], tuple[float, float]] = {}
     ranked: dict[_Place, float] = {}
-    for outline, more in zip(outlines, _from_neighbours(outlines, own), strict=True):
+    for outline, more, gain in zip(outlines, got, gained, strict=False):
         address = outline[:2]
+        times = (1 + gain) * (factor(outline) if factor else 1.0)
         if address in own:
-            of_hits[address] = more, factor(outline) if factor else 1.0
+            of_hits[address] = more, times
         elif more and adds and outline[3] in _SPEAKERS:
-            ranked[*address, None] = more * factor(outline) if factor else more
+            ranked[*address, None] = more * times
     for place, score in scores.items():
         if found := of_hits.get(place[:2]):
             ranked[place] = (score + found[0]) * found[1]
@@ -285,15 +356,8 @@ def _factors(query: str, now: float | None, zone: tzinfo) -> Callable[[Outline],
     return factor
 
 
-def _from_neighbours(
-    outlines: Sequence[Outline], own: Mapping[tuple[str, int], float]
-) -> list[float]:
-    """Return what each node gets of the scores of its neighbours in the conversation.
-
-    All from the scores as they are: no neighbour passes on what it got from another.  A node stands
-    for its own missing neighbours, so that the first message of a conversation is not at a
-    disadvantage.
-    """
+def _links(outlines: Sequence[Outline]) -> tuple[list[int], list[int]]:
+    """Return the places of the nodes before and after each in its conversation; -1 for none."""
     indexes: defaultdict[str, dict[int | None, int]] = defaultdict(dict[int | None, int])
     for index, outline in enumerate(outlines):
         indexes[outline[0]][outline[1]] = index
@@ -302,9 +366,24 @@ def _from_neighbours(
         parent = indexes[thread_id].get(parent_id, -1)
         if parent >= 0 and abs(created_at - outlines[parent].created_at) <= SESSION_GAP:
             earlier[index], later[parent] = parent, index
+    return earlier, later
+
+
+def _from_neighbours(
+    outlines: Sequence[Outline],
+    own: Mapping[tuple[str, int], float],
+    earlier: Sequence[int],
+    later: Sequence[int],
+) -> list[float]:
+    """Return what each node gets of the scores of its neighbours in the conversation.
+
+    All from the scores as they are: no neighbour passes on what it got from another.  A node stands
+    for its own missing neighbours, so that the first message of a conversation is not at a
+    disadvantage.
+    """
     got = [0.0] * len(outlines)
-    for (thread_id, seq), score in own.items():
-        if (index := indexes[thread_id].get(seq)) is None:
+    for index, outline in enumerate(outlines):
+        if (score := own.get(outline[:2])) is None:
             continue
         # What comes after a node has it before itself.
         for links, shares in ((later, _TO_LATER), (earlier, _TO_EARLIER)):

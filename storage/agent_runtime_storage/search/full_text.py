@@ -48,6 +48,8 @@ _KEPT_FROM = 500
 """Smaller counts are made in every search: that takes less than a millisecond."""
 # Terms that are kept for each database.
 _MOST_KEPT = 10_000
+_MARKED = 62
+"""The words of a query that hits tell apart, the rarest first; they fit into an integer."""
 # BM25's k1 and b; `search.sql` holds constants that follow from them.
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
@@ -130,8 +132,10 @@ class SqlTextSearch:
         texts, length, counts = await self._count_texts(terms, every_word=every_word)
         if not counts:
             return []
+        words = _weights(groups, counts, texts)
+        shares = _shares(words)
         values: dict[str, Value] = {
-            "words": orjson.dumps(_weights(groups, counts, texts)).decode(),
+            "words": orjson.dumps(words).decode(),
             "per_word": _SATURATION * _LENGTH_SHARE * texts / length,
             "thread_id": thread_id,
             "limit": limit,
@@ -141,8 +145,15 @@ class SqlTextSearch:
         else:
             rows = await self._scope.read("search_any", **values)
         return [
-            TextHit(str(thread), int(node), None if call == _NO_CALL else int(call), float(score))
-            for thread, node, call, score in rows
+            TextHit(
+                str(thread),
+                int(node),
+                None if call == _NO_CALL else int(call),
+                float(score),
+                int(marks),
+                shares,
+            )
+            for thread, node, call, score, marks in rows
         ]
 
     async def _groups(self, query: str, *, every_word: bool) -> list[TermGroup]:
@@ -246,14 +257,14 @@ class _KeptCounts:
 
 def _weights(
     groups: Sequence[TermGroup], counts: Mapping[str, int], texts: int
-) -> list[tuple[str, float, int]]:
-    """Return the terms that are used, each with its group's weight and number.
+) -> list[tuple[str, float, int, int]]:
+    """Return the terms that are used, each with its group's weight, number and bit.
 
     The rarer a group is, in all its terms together, the more it weighs.  A group is too common if
     one of its terms is.  Whole words are used before what only resembles them.
     """
-    weights: list[tuple[str, float, int]] = []
-    room = POSTINGS
+    weights: list[tuple[str, float, int, int]] = []
+    room, used = POSTINGS, 0
     present = [[term for term in group.terms if term in counts] for group in groups]
     totals = [sum(counts[term] for term in terms) for terms in present]
     # Of equally rare groups the first one in the query comes first, so that every database uses the
@@ -264,10 +275,19 @@ def _weights(
         count = totals[number]
         # The rarest is used in any case, and a later, more frequent one never fits either; a weak
         # one may.
-        if weights and count > room:
+        if not count or (weights and count > room):
             continue
         room -= count
         rarity = math.log1p((max(texts - count, 0) + 0.5) / (count + 0.5))
         weight = rarity * groups[number].weight
-        weights += [(term, weight, number) for term in present[number]]
+        mark = 1 << used if used < _MARKED else 0
+        used += 1
+        weights += [(term, weight, number, mark) for term in present[number]]
     return weights
+
+
+def _shares(words: Sequence[tuple[str, float, int, int]]) -> tuple[float, ...]:
+    """Return what share of the weight of a query's words each marked one has."""
+    weights = {mark: weight for _, weight, _, mark in words if mark}
+    total = sum(weights.values())
+    return tuple(weight / total for weight in weights.values()) if total else ()

@@ -92,6 +92,24 @@ def test_notes_answer_by_what_they_say(
     assert not wrong or not is_right(TraceQuestion(form, about, frozenset([wrong])), given)
 
 
+def test_an_edit_that_only_removes_lines_is_an_edit_and_a_move_by_a_shell_is_none() -> None:
+    arguments = {"file_path": "src/cart.py", "old_string": OLD, "new_string": ""}
+    message = AssistantMessage("", (ToolCall(call_id(5, 0), "edit", arguments),))
+    entries = [*history(), Entry(5, 4, message, (ToolResult("ok"),), (None,))]
+    asked = {one.about: one.answers for one in questions_of(entries) if one.form == "edits"}
+    assert asked == {("src/cart.py",): frozenset(["2"]), (): frozenset(["1"])}
+    text = (
+        "<observed 1a2b nodes 1 to 6>\n"
+        "Changed:\n* src/cart.py (3): + total = price - discount # once\n* (5): - total = price\n"
+        "* src/cart.py (6): moved to src/shop.py\n* src/old.py (6): deleted\n</observed 1a2b>"
+    )
+    known = read_prompt([PromptMessage("user", text)], [])
+    assert all(
+        answer(TraceQuestion("edits", about, wanted), known) in wanted
+        for about, wanted in asked.items()
+    )
+
+
 def test_a_run_is_replayed_and_asked_about() -> None:
     steps = [
         Step(said, "", (RecordedCall(tool, _json(arguments), result),), (), None)

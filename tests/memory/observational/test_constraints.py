@@ -9,9 +9,9 @@ from agent_runtime.memory.observational.constraint_reader import (
     PIECE,
     read_constraints,
     required,
-    supersedes,
 )
 from agent_runtime.memory.observational.language.rules import binds
+from agent_runtime.memory.observational.superseding import supersedes
 from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, UserMessage
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.constraints import (

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from agent_runtime.memory.observational.constraint_reader import required, supersedes
+from agent_runtime.memory.observational.constraint_reader import required
 from agent_runtime.memory.observational.language.base import (
     CODES,
     Code,
@@ -21,6 +21,7 @@ from agent_runtime.memory.observational.language.statement import covers, read_s
 from agent_runtime.memory.observational.observer.notes_format import parse_notes
 from agent_runtime.memory.observational.observer.sentences import binding, sentences, weight_of
 from agent_runtime.memory.observational.observer.validate import NotesSource, validate_notes
+from agent_runtime.memory.observational.superseding import supersedes
 from agent_runtime.prompt.observation import ObservationNotes
 from tests.memory.observational.sentences_by_language import SENTENCES, STATEMENTS
 
@@ -215,6 +216,47 @@ def test_one_line_between_a_preamble_and_a_sign_off_is_accepted() -> None:
     notes = validate_notes(raw, NotesSource("Le port est 8443.", 1000))
     assert isinstance(notes, ObservationNotes)
     assert [line.text for line in notes.lines] == ["Le port est 8443."]
+
+
+_PORT = re.compile("port\\w*|puerto|poort|ポート|端口|포트|порт|पोर्ट|المنفذ", re.IGNORECASE)
+PORT_RULES = {
+    "de": ("Benutze niemals Port 8443.", "Port 8443 ist nicht mehr verboten."),
+    "fr": ("N'utilise jamais le port 8443.", "La règle du port 8443 ne vaut plus."),
+    "es": ("No uses nunca el puerto 8443.", "Ya no hace falta evitar el puerto 8443."),
+    "pt": ("Nunca use a porta 8443.", "A porta 8443 já não é proibida."),
+    "it": ("Non usare mai la porta 8443.", "La porta 8443 non è più vietata."),
+    "nl": ("Gebruik nooit poort 8443.", "Poort 8443 is niet meer verboden."),
+    "pl": ("Nigdy nie używaj portu 8443.", "Port 8443 już nie jest zabroniony."),
+    "ru": ("Никогда не используй порт 8443.", "Порт 8443 больше не запрещён."),
+    "ar": ("لا تستخدم المنفذ 8443 أبداً.", "لم يعد المنفذ 8443 ممنوعاً."),
+    "hi": ("पोर्ट 8443 का उपयोग कभी मत करो।", "पोर्ट 8443 अब मना नहीं है।"),
+    "zh": ("不要使用端口8443。", "不再禁止使用端口8443。"),
+    "ja": ("ポート8443を使わないでください。", "ポート8443はもう禁止ではありません。"),
+    "ko": ("포트 8443을 사용하지 마세요.", "포트 8443은 더 이상 금지가 아닙니다."),
+    "fi": ("Älä koskaan käytä porttia 8443.", "Portti 8443 ei ole enää kielletty."),
+}
+
+
+@pytest.mark.parametrize("code", PORT_RULES)
+def test_a_rule_ends_in_the_users_language_if_it_is_named(code: str) -> None:
+    old, new = PORT_RULES[code]
+    assert supersedes(new, old)
+    # Another port, another subject, and no word that ends it.
+    assert not supersedes(new, old.replace("8443", "9000"))
+    assert not supersedes(new, _PORT.sub("X", old))
+    assert not supersedes(old, new)
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Não use mais de três portas.", "Use três portas."),
+        ("Gebruik niet meer dan drie poorten.", "Gebruik drie poorten."),
+        ("ポート8443はもう開けてください。", "ポート8443を開けないでください。"),
+    ],
+)
+def test_more_and_already_end_no_rule(new: str, old: str) -> None:
+    assert not supersedes(new, old)
 
 
 def test_a_rule_ends_in_other_languages() -> None:

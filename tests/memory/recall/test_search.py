@@ -16,6 +16,7 @@ from agent_runtime.errors import DimensionMismatch, NotFound
 from agent_runtime.memory.recall.passages import passages
 from agent_runtime.memory.recall.search import (
     CANDIDATES,
+    FoundWords,
     HitPlace,
     SearchHit,
     SearchMode,
@@ -222,6 +223,32 @@ def test_short_messages_near_a_hit_get_a_share_and_later_ones_a_larger_one() -> 
 
 def test_a_long_message_gets_no_share() -> None:
     assert 3 not in scored("x", outline(2), outline(3, tokens=2000))
+
+
+def with_words(words: dict[int, int], *outlines: Outline) -> dict[int, float]:
+    """Return the scores where all nodes match alike, by these words of two that weigh the same."""
+    found = FoundWords({("t", node): bits for node, bits in words.items()}, (0.5, 0.5))
+    scores = {HitPlace("t", node, None): 1.0 for node in words}
+    ranked = rank_in_context("x", scores, outlines, found)
+    return {number: score for (_, number, _), score in ranked.items()}
+
+
+def test_a_short_message_counts_more_with_the_words_that_its_neighbours_have() -> None:
+    nodes = [outline(seq) for seq in (1, 2, 3, 4)]
+    alike = with_words({2: 1, 3: 1}, *nodes)
+    other = with_words({2: 1, 3: 2}, *nodes)
+    assert other[3] / alike[3] > other[2] / alike[2] > 1
+    # The node behind them has nothing of its own, and both words before it.
+    assert other[4] > alike[4]
+    # What both have counts once.
+    assert with_words({2: 3, 3: 3}, *nodes)[3] == with_words({2: 0, 3: 0}, *nodes)[3]
+
+
+def test_a_long_message_and_another_conversation_gain_no_words() -> None:
+    long = [outline(2), outline(3, tokens=2000)]
+    assert with_words({2: 1, 3: 2}, *long)[3] == with_words({2: 1, 3: 1}, *long)[3]
+    apart = [outline(2), outline(3, at=1000.0 + 7200)]
+    assert with_words({2: 1, 3: 2}, *apart)[3] == with_words({2: 1, 3: 1}, *apart)[3]
 
 
 def test_another_conversations_messages_are_not_near() -> None:

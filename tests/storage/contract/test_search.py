@@ -43,6 +43,23 @@ async def test_any_word_matches_and_rarer_words_weigh_more(user: UserStore) -> N
     assert hits[0] == TextHit("t1", 3, None, hits[0].score)
 
 
+async def test_hits_tell_which_words_of_the_query_they_have(user: UserStore) -> None:
+    await write_texts(user, "a lemon tree", "lemon, zebra", "zebra", "zebra", "lemons", "none")
+    hits = await user.search.find("lemon zebra")
+    words = {hit.node_id: hit.words for hit in hits}
+    assert words[1] & words[3] == 0
+    assert words[1] | words[3] == words[2]
+    assert words[3] == words[4] != 0
+    # Other forms share the word's bit; the form that was asked for has one of its own.
+    assert words[5] & words[1]
+    assert words[1] & ~words[5]
+    (shares,) = {hit.shares for hit in hits}
+    assert sum(shares) == pytest.approx(1)
+    every = await user.search.find("lemon zebra", every_word=True)
+    assert [hit.words for hit in every] == [3]
+    assert len(every[0].shares) == 2
+
+
 async def test_every_word_must_match_on_request(user: UserStore) -> None:
     await write_texts(user, "alpha beta", "beta gamma", "gamma alpha beta", "alpha")
     assert await find_nodes(user, "beta alpha", every_word=True) == [1, 3]

@@ -78,6 +78,8 @@ class Language:
         function_words: of a language that full text search keeps none of.
         letters: letters that few other languages of the script have.
         spaced: whether words are separated by spaces.
+        rule_words: words that say that something is a rule, holds, is forbidden, allowed or used,
+            but not what: a rule is not known by them.
         patterns: what sentences do, by name; see `PatternName`.
         numerals: a number and its words, as `2 two second`, one number a line; `*` ends a prefix.
         months: the twelve months; variants of one are separated by `/`.
@@ -91,6 +93,7 @@ class Language:
     letters: str = ""
     spaced: bool = True
     lead: str = ""
+    rule_words: str = ""
     patterns: Mapping[PatternName, str] = field(default_factory=dict[PatternName, str])
     numerals: str = ""
     months: str = ""

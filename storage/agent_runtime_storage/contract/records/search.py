@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +17,20 @@ class NodeText:
 
 @dataclass(frozen=True, slots=True)
 class TextHit:
-    """A node or a call's result that a search found; a higher score is a better hit."""
+    """A node or a call's result that a search found; a higher score is a better hit.
+
+    Attributes:
+        words: bits of those words of the query that the text has.
+        shares: of the query's weight that each of these words has, by its bit's place; the same
+            for all hits of a search.
+    """
 
     thread_id: str
     node_id: int
     call: int | None
     score: float
+    words: int = field(default=0, compare=False)
+    shares: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,15 +46,17 @@ FROM json_array_elements_text(:terms::json) AS t (term);
 -- name: search_scores_select
 -- The functions show the owner's rows only; see their migration.  OFFSET in the next block, as
 -- the planner cannot know how few texts are found and would read those of all owners.
-word (term, weight, number) AS MATERIALIZED (
-    SELECT value ->> 0, (value ->> 1)::double precision, (value ->> 2)::integer
+word (term, weight, number, mark) AS MATERIALIZED (
+    SELECT value ->> 0, (value ->> 1)::double precision, (value ->> 2)::integer,
+           (value ->> 3)::bigint
     FROM json_array_elements(:words::json)
-), posted (id, length, weight, n) AS MATERIALIZED (
-    SELECT m.id, min(m.length), min(w.weight), sum(m.times)
+), posted (id, length, weight, mark, n) AS MATERIALIZED (
+    SELECT m.id, min(m.length), min(w.weight), min(w.mark), sum(m.times)
     FROM word AS w CROSS JOIN LATERAL search_matches(w.term) AS m
     GROUP BY w.number, m.id
-), scored (id, score) AS MATERIALIZED (
-    SELECT id, sum(weight * n * 2.2 / (n + 0.3 + :per_word * length)) FROM posted GROUP BY id
+), scored (id, score, marks) AS MATERIALIZED (
+    SELECT id, sum(weight * n * 2.2 / (n + 0.3 + :per_word * length)), bit_or(mark)
+    FROM posted GROUP BY id
 )
 
 -- name: search_text_select
@@ -69,36 +71,36 @@ word (term, weight, number) AS MATERIALIZED (
 -- name: search_hits_select
 -- First of the best texts, ties with the last of them included.  One thread has, or hidden threads
 -- leave, only some of these, so more are taken then; the others follow if it was not enough.
-best (id, score) AS MATERIALIZED (
-    SELECT id, score FROM found ORDER BY round(score::numeric, 9) DESC
+best (id, score, marks) AS MATERIALIZED (
+    SELECT id, score, marks FROM found ORDER BY round(score::numeric, 9) DESC
     FETCH FIRST (
         SELECT CASE WHEN :thread_id::text IS NULL AND NOT EXISTS (
                         SELECT FROM threads WHERE user_id = :user_id AND hidden <> '')
                     THEN :limit::bigint ELSE 8 * least(:limit::bigint, 1000000) END
     ) ROWS WITH TIES
 ), likely AS MATERIALIZED (
-    SELECT t.thread_id, t.node_id, t.call, s.score
+    SELECT t.thread_id, t.node_id, t.call, s.score, s.marks
     FROM best AS s CROSS JOIN LATERAL {search_text_select} AS t
 ), hits AS (
-    SELECT thread_id, node_id, call, score FROM likely
+    SELECT thread_id, node_id, call, score, marks FROM likely
     UNION ALL
-    SELECT t.thread_id, t.node_id, t.call, s.score
+    SELECT t.thread_id, t.node_id, t.call, s.score, s.marks
     FROM (
-        SELECT id, score FROM found
+        SELECT id, score, marks FROM found
         WHERE (SELECT count(*) FROM likely) < :limit::bigint AND id NOT IN (SELECT id FROM best)
     ) AS s CROSS JOIN LATERAL {search_text_select} AS t
 )
 -- Rounded, so that equal scores stay equal in spite of the order in which they were summed.
-SELECT thread_id, node_id, call, score FROM hits
+SELECT thread_id, node_id, call, score, marks FROM hits
 ORDER BY round(score::numeric, 9) DESC, thread_id, node_id, call LIMIT :limit
 
 -- name: search_any
-WITH {search_scores_select}, found AS MATERIALIZED (SELECT id, score FROM scored),
+WITH {search_scores_select}, found AS MATERIALIZED (SELECT * FROM scored),
 {search_hits_select};
 
 -- name: search_all
-WITH {search_scores_select}, found (id, score) AS MATERIALIZED (
-    SELECT id, score FROM scored
+WITH {search_scores_select}, found AS MATERIALIZED (
+    SELECT * FROM scored
     WHERE id IN (SELECT search_holders(replace(:terms, ' ', ' & ')::tsquery))
 ),
 {search_hits_select};

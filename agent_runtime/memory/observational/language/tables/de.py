@@ -7,6 +7,12 @@ TABLE = Language(
     name="german",
     letters="äöüß",
     lead="bitte|und|also|dann|aber|ok|okay|nun|jetzt|auch|so|gut",
+    rule_words=(
+        "verboten untersagt erlaubt gestattet nötig notwendig erforderlich gültig regel "
+        "vorgabe gilt gelten brauchst braucht brauchen musst muss müssen darfst darf dürfen "
+        "sollst soll nie niemals immer jetzt benutze benutzen verwende verwenden nutze nutzen "
+        "vermeiden vermeide"
+    ),
     patterns={
         "binds": r"""
 (?:muss|müssen|musst|müsst|müsste|hat|haben|ist|sind)\b.{0,60} zu \w+en

@@ -7,6 +7,11 @@ TABLE = Language(
     name="spanish",
     letters="ñ¿¡áéíóú",
     lead="por favor|y|pero|entonces|ok|bueno|ahora|también|vale|pues|oye|favor de",
+    rule_words=(
+        "prohibido prohibida prohibidos permitido permitida necesario necesaria obligatorio "
+        "obligatoria válido vale aplica regla hace falta debes debe puedes puede nunca siempre "
+        "ahora evitar evita usar usa uses utilizar"
+    ),
     patterns={
         "binds": r"""
 (?<!¿)(?:debes|debe|deben|debéis|debería\w*|deberá\w*|deberás|habrá que)

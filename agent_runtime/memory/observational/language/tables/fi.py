@@ -7,6 +7,10 @@ TABLE = Language(
     name="finnish",
     letters="äö",
     lead="ja|mutta|niin|ok|no|nyt|sitten|ole hyvä|hei|siis|kiitos",
+    rule_words=(
+        "kielletty kiellettyä sallittu tarpeen pakollinen voimassa sääntö täytyy pitää saa voi "
+        "nyt koskaan aina välttää vältä käyttää käytä ole ei"
+    ),
     patterns={
         "binds": r"""
 (?:pitää|täytyy|on pakko|tulee|pitäisi|täytyisi|tulisi|kuuluu)(?= )

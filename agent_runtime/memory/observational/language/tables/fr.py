@@ -7,6 +7,11 @@ TABLE = Language(
     name="french",
     letters="éèêëçœùâàîïôû",
     lead="merci de|et|mais|alors|donc|ok|bon|puis|aussi|maintenant|svp|non",
+    rule_words=(
+        "interdit interdite interdits autorisé permis permise nécessaire obligatoire valable "
+        "vaut applique règle consigne faut dois doit devez peux peut pouvez jamais toujours "
+        "maintenant besoin éviter utilise utiliser utilisez"
+    ),
     patterns={
         "binds": r"""
 (?:dois|doit|doivent|devez|devra|devront|devras|devrez|devrait|devraient|devrais)

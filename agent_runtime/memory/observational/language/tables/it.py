@@ -7,6 +7,11 @@ TABLE = Language(
     name="italian",
     letters="àèìòù",
     lead="per favore|per piacere|e|ma|allora|ok|bene|ora|adesso|anche|quindi|poi|senti|guarda",
+    rule_words=(
+        "vietato vietata vietati permesso permessa consentito necessario necessaria "
+        "obbligatorio obbligatoria valido vale applica regola serve devi deve puoi può mai "
+        "sempre ora adesso evitare usare usa utilizzare"
+    ),
     patterns={
         "binds": r"""
 (?:devi|deve|devono|dovete|dovrà|dovranno|dovrai|dovrebbe|dovresti|dovrebbero|dobbiamo)

@@ -7,6 +7,10 @@ TABLE = Language(
     name="dutch",
     letters="ëï",
     lead="graag|en|dus|dan|maar|ok|oké|nu|ook|alsjeblieft|svp|nee",
+    rule_words=(
+        "verboden toegestaan nodig verplicht geldig geldt regel hoeft hoef moet mag nooit "
+        "altijd nu vermijden gebruiken gebruik"
+    ),
     patterns={
         "binds": r"""
 (?:moet|moeten|dient|dienen|hoort|horen|behoort)

@@ -7,6 +7,11 @@ TABLE = Language(
     name="polish",
     letters="ąęłńśźżćó",
     lead="proszę|i|ale|więc|ok|dobrze|teraz|a|no|to|też|nie",
+    rule_words=(
+        "zabronione zabroniony zabroniona zakazane zakazany dozwolone konieczne potrzebne "
+        "obowiązuje obowiązkowe ważne reguła zasada trzeba musisz możesz nigdy zawsze teraz "
+        "jest unikać unikaj używać używaj"
+    ),
     patterns={
         "binds": r"""
 (?:musi|musisz|muszą|musicie|należy|trzeba|powinien|powinna|powinno|powinny|powinni|powinieneś|powinnaś|masz|macie|ma być|mają być|winien|winny)

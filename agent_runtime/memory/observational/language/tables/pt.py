@@ -7,6 +7,11 @@ TABLE = Language(
     name="portuguese",
     letters="ãõáâêçéíóúà",
     lead="por favor|favor|e|mas|então|ok|bom|agora|também|aí|tá|olha",
+    rule_words=(
+        "proibido proibida proibidos permitido permitida necessário necessária obrigatório "
+        "obrigatória válido vale aplica regra preciso precisa precisas deve deves pode podes "
+        "nunca sempre agora evitar evite usar use usa utilizar"
+    ),
     patterns={
         "binds": r"""
 (?:deve|devem|deverá|deverão|deveria|deveriam|deves)

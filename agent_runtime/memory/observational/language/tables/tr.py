@@ -7,6 +7,10 @@ TABLE = Language(
     name="turkish",
     letters="ğşıçöü",
     lead="lütfen|ve|ama|peki|tamam|şimdi|bir de|ayrıca|hayır",
+    rule_words=(
+        "yasak yasaktır serbest izin gerekli gerek gerekmiyor zorunlu geçerli kural değil asla "
+        "hiçbir her zaman şimdi kullanma kullan kullanmak kullanabilirsin kaçın kaçınmak"
+    ),
     patterns={
         "binds": r"""
 \w+(?:meli|malı)(?:s[iı]n(?:iz|ız)?|y[iı]z|dır|dir|lar|ler)?
