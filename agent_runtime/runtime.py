@@ -31,6 +31,7 @@ from agent_runtime.plan.planner import Planner
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
 from agent_runtime.run import node_memory
+from agent_runtime.run.background_tasks import resuming_task
 from agent_runtime.run.budget import require_room, tree_budget
 from agent_runtime.run.control import RunControl, check_answered
 from agent_runtime.run.imported_threads import vouch_for
@@ -44,7 +45,6 @@ from agent_runtime.run.process.listener import OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.process.task_continuation import TaskContinuation, tasks_left_by
 from agent_runtime.run.process.tracing import traced, traced_again
-from agent_runtime.run.queue.background_tasks import resuming_task
 from agent_runtime.run.queue.control import cancel_tree
 from agent_runtime.run.queue.enqueue import Agents
 from agent_runtime.run.queue.tokens import carrier_of
