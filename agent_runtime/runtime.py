@@ -31,13 +31,13 @@ from agent_runtime.plan.planner import Planner
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
 from agent_runtime.run import node_memory
-from agent_runtime.run.background_tasks import resuming_task
 from agent_runtime.run.budget import require_room, tree_budget
 from agent_runtime.run.control import RunControl, check_answered
 from agent_runtime.run.imported_threads import vouch_for
 from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
+from agent_runtime.run.process.background_tasks import resuming_task
 from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.detached import starting
 from agent_runtime.run.process.host import RunHost
@@ -465,8 +465,7 @@ class Runtime(RunControl):
             delegation=DelegationServices.of(self.settings, resume, self.host.background, cancel),
             resume_child=resume,
             shell=self.host.shells.of(log.store, log.lease.thread_id, log.lease.run_id),
-            sources=setup.context.sources, hooks=setup.tools.hooks,
-            seen=seen or SeenFiles.of(log),
+            sources=setup.context.sources, hooks=setup.tools.hooks, seen=seen or SeenFiles.of(log),
         )  # fmt: skip
         return RunState.of(setup, tools, self.settings, self._contents, task=task, step_limit=limit)
 

@@ -174,7 +174,7 @@ async def _sweep(
     runtime: Runtime,
 ) -> tuple[Sweep, dict[str, ContinuationWay | None], dict[str, Run]]:
     """Sweep; return also how each run continues, and whose agent continues it."""
-    from agent_runtime.run.background_tasks import agent_run_of
+    from agent_runtime.run.process.background_tasks import agent_run_of
     from agent_runtime.run.sweep import continuation_of
 
     store = user_store(runtime)

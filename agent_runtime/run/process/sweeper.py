@@ -12,7 +12,7 @@ import anyio
 from agent_runtime.agent import Runnable
 from agent_runtime.concurrency import DetachedTasks
 from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound
-from agent_runtime.run.background_tasks import agent_run_of
+from agent_runtime.run.process.background_tasks import agent_run_of
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import sweep
 from agent_runtime_storage import Run, Store, UserStore

@@ -17,7 +17,7 @@ from agent_runtime.human.interruptions import Decisions
 from agent_runtime.human.waiting import asks_apart
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import delegation_record
-from agent_runtime.run.background_tasks import resuming_task
+from agent_runtime.run.process.background_tasks import resuming_task
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import end_if_dead, finish_on_error

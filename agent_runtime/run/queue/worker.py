@@ -26,7 +26,7 @@ from agent_runtime.log import leases
 from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import UserMessage, decode_message, encodable
-from agent_runtime.run.background_tasks import deliver_end
+from agent_runtime.run.process.background_tasks import deliver_end
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
 from agent_runtime.run.queue.children import child_agent

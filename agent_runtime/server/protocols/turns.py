@@ -126,8 +126,7 @@ class ClientTurns:
         finally:
             lock, waiting = self._locks[place]
             self._locks[place] = lock, waiting - 1
-            # Nobody else holds or awaits the lock; kept, the locks of all threads would fill the
-            # memory.
+            # Nobody else holds or awaits it; the locks of all threads would fill the memory.
             if waiting == 1:
                 del self._locks[place]
 
