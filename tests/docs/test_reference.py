@@ -23,7 +23,7 @@ from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime_config import docs as settings_page
 from docs.generate import __main__ as generate
 from docs.generate import api
-from docs.generate.events import resolved, schemas
+from docs.generate.events import schemas
 from docs.generate.page import PAGES, replaced
 
 API = PAGES / "reference" / "api"
@@ -112,7 +112,7 @@ async def test_events_have_the_fields_of_their_schema(tmp_path: Path) -> None:
         assert always <= set(event.data), (event.kind, always - set(event.data))
         assert bool(event.id) is not schema.live, event.kind
         # Raises if a value is of another type than the documented one.
-        TypeAdapter(resolved(schema.type)).validate_python(dict(event.data), strict=True)
+        TypeAdapter(schema.type).validate_python(dict(event.data), strict=True)
     expected = {"run-start", "answer", "tool-start", "tool-finish", "plan", "question"}
     expected |= {"run-suspend", "run-finish", "activation", "observation", "text-delta", "memory"}
     assert expected <= {event.kind for event in seen}

@@ -10,7 +10,8 @@ from agent_runtime_storage import Job, StoreError, open_store
 from agent_runtime_storage.urls import open_driver
 from benchmarks.proof.attack_cases.world import SECRET, World, play
 from benchmarks.proof.verdicts import Case
-from tests.storage.attacks import ATTACKS, Target, fill_other, fill_own, outcome
+from tests.storage.attacks import ATTACKS, outcome
+from tests.storage.owners import Target, fill_other, fill_own
 
 SHARED = ("schema_migrations", "rooms")
 """Tables without rows of owners."""
