@@ -177,7 +177,9 @@ async def _sweep(
     swept = await runtime.sweep()
     left = (*swept.resumable, *swept.tasks)
     found = (*swept.interrupted, *swept.ended, *left)
-    ways = {run.id: await continuation_of(store, run) for run in found}
+    ways: dict[str, ContinuationWay | None] = {}
+    for run in found:
+        ways[run.id] = await continuation_of(store, run)
     return swept, ways, {run.id: await agent_run_of(store, run) for run in left}
 
 
