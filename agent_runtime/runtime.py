@@ -37,16 +37,16 @@ from agent_runtime.run.imported_threads import vouch_for
 from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
-from agent_runtime.run.process.background_tasks import resuming_task
 from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.detached import starting
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
-from agent_runtime.run.process.task_continuation import TaskContinuation, tasks_left_by
 from agent_runtime.run.process.tracing import traced, traced_again
+from agent_runtime.run.queue.background_tasks import resuming_task
 from agent_runtime.run.queue.control import cancel_tree
 from agent_runtime.run.queue.enqueue import Agents
+from agent_runtime.run.queue.task_continuation import TaskContinuation, tasks_left_by
 from agent_runtime.run.queue.tokens import carrier_of
 from agent_runtime.run.queue.worker import Starter, Worker
 from agent_runtime.run.resolve import RunSetup, check_setup, resolve_run, with_servers
@@ -139,7 +139,7 @@ class Runtime(RunControl):
         runtime.host.reindex()
         runtime.host.share_limits()
         if settings.sweep:
-            runtime.host.sweep_every(settings.sweep, runtime._continue, runtime.left.start, agents)
+            runtime.host.sweep_every(settings.sweep, runtime._continue, runtime.left.swept, agents)
         try:
             yield runtime
         finally:
@@ -411,11 +411,9 @@ class Runtime(RunControl):
         await check_answered(store, run)
         decided = await decisions.of(store, run)
         tasks = await tasks_left_by(store, run)
-        kept = {*decisions.bound, *(task.id for task in tasks)}
         with leases.at_work(run.id), traced_again(run, agent.name, self.settings):
-            taken = await take_over(
-                store, run, setup, agent.name, on_event, decided=decided, kept=kept
-            )
+            taking = partial(take_over, store, run, setup, agent.name, on_event)
+            taken = await taking(decided=decided, kept={*decisions.bound, *tasks})
             await self.left.of_root(taken.log, tasks, agent, deps)
             state = self._state(
                 taken.log, setup, RunSpec.of(run), decisions,

@@ -2,8 +2,8 @@
 
 Each case tries what a malicious party of SECURITY.md would: imports that start something, approvals
 that hide what runs, rules that do not match, paths out of the workspace, commands that look for
-keys, slow patterns, forged notes, terminal sequences, inputs of any size, other owners' rows.  A
-case that needs a program that is missing says so.
+keys, slow patterns, forged notes, terminal sequences, inputs of any size, other owners' rows, late
+answers, changed archives.  A case that needs a program that is missing says so.
 """
 
 from __future__ import annotations
@@ -15,13 +15,22 @@ from pathlib import Path
 
 from benchmarks.backends import empty_databases
 from benchmarks.frame import Report
-from benchmarks.proof.attack_cases import approvals, commands, files, imports, inputs, owners, texts
+from benchmarks.proof.attack_cases import (
+    approvals,
+    commands,
+    doors,
+    files,
+    imports,
+    inputs,
+    owners,
+    texts,
+)
 from benchmarks.proof.attack_cases.world import World
 from benchmarks.proof.verdicts import Case, judged
 
 CASES: dict[str, Case[World]] = {
     case.__name__: case
-    for room in (imports, approvals, files, commands, texts, inputs, owners)
+    for room in (imports, approvals, files, commands, texts, inputs, owners, doors)
     for case in room.CASES
 }
 

@@ -170,4 +170,5 @@ async def elsewhere(
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:])
+    _, database_url, path, waits, how = sys.argv
+    anyio.run(main, database_url, path, waits, how)

@@ -130,7 +130,7 @@ async def _prepare(
     """Return the run to resume and its spec, after its questions are asked and it is stored."""
     import anyio.to_thread
 
-    from agent_runtime.run.process.background_tasks import agent_run_of
+    from agent_runtime.run.queue.background_tasks import agent_run_of
 
     settings = runtime.settings
     found = await _find(user_store(runtime), run_id, thread, imported=imported)
@@ -172,7 +172,7 @@ async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imp
         ConfigError: its agent is unknown here, or it is to be vouched for and was not imported.
     """
     from agent_runtime.errors import ConfigError
-    from agent_runtime.run.process.background_tasks import agent_run_of
+    from agent_runtime.run.queue.background_tasks import agent_run_of
     from agent_runtime.run.takeover import check_own
 
     found = await store.runs.get(run_id) if run_id else await _last(store, thread)

@@ -174,14 +174,16 @@ async def _sweep(
     runtime: Runtime,
 ) -> tuple[Sweep, dict[str, ContinuationWay | None], dict[str, Run]]:
     """Sweep; return also how each run continues, and whose agent continues it."""
-    from agent_runtime.run.process.background_tasks import agent_run_of
+    from agent_runtime.run.queue.background_tasks import agent_run_of
     from agent_runtime.run.sweep import continuation_of
 
     store = user_store(runtime)
     swept = await runtime.sweep()
     left = (*swept.resumable, *swept.tasks)
     found = (*swept.interrupted, *swept.ended, *left)
-    ways = {run.id: await continuation_of(store, run) for run in found}
+    ways: dict[str, ContinuationWay | None] = {}
+    for run in found:
+        ways[run.id] = await continuation_of(store, run)
     return swept, ways, {run.id: await agent_run_of(store, run) for run in left}
 
 

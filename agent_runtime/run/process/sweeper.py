@@ -12,7 +12,6 @@ import anyio
 from agent_runtime.agent import Runnable
 from agent_runtime.concurrency import DetachedTasks
 from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound
-from agent_runtime.run.process.background_tasks import agent_run_of
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import sweep
 from agent_runtime_storage import Run, Store, UserStore
@@ -20,7 +19,7 @@ from agent_runtime_storage import Run, Store, UserStore
 AgentFor: TypeAlias = Callable[[Run], Runnable[Any] | None]
 """Returns the agent or workflow that continues a run; None to leave the run to others."""
 ResumeRun: TypeAlias = Callable[[Run, Runnable[Any], str], Awaitable[RunResult[Any]]]
-StartTask: TypeAlias = Callable[[UserStore, Run, Runnable[Any]], object]
+StartTask: TypeAlias = Callable[[UserStore, Run, AgentFor], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
 
@@ -89,10 +88,9 @@ class Sweeper:
 
         for run in found.tasks:
             with _logged(f"No agent was found for task {run.id}"):
-                agent = agent_for(await agent_run_of(store, run))
                 # A root that is continued as well takes its tasks along.
-                if agent is not None and run.parent_run_id not in self._resuming:
-                    self._start_task(store, run, agent)
+                if run.parent_run_id not in self._resuming:
+                    await self._start_task(store, run, agent_for)
 
     async def _continue(self, run: Run, agent: Runnable[Any], owner: str) -> None:
         try:

@@ -1,16 +1,19 @@
-"""Sub-agents' runs in the queue: enqueue one below a run, and build its agent."""
+"""Sub-agents' runs in the queue: enqueue one below a run, build its agent, deliver its end."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from agent_runtime.agent import Agent
+from agent_runtime.delegation.background import deliver_results
 from agent_runtime.delegation.placed import ChildQueue, path_to
 from agent_runtime.delegation.request import sub_agent
 from agent_runtime.delegation.tool import delegator_of
+from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.log.run_spec import RunSpec, delegation_record
 from agent_runtime.messages import UserMessage, encodable, encode_message
 from agent_runtime.run.queue.enqueue import Agents
 from agent_runtime.run.resolve import agent_of_run, with_servers
@@ -20,9 +23,11 @@ from agent_runtime.tools.mcp.pool import McpConnections
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records.log import Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from agent_runtime_storage.contract.records.queue import NewQueuedRun
 from agent_runtime_storage.contract.store import UserStore
+
+_log = logging.getLogger(__name__)
 
 
 def child_queue(
@@ -80,3 +85,17 @@ async def child_agent(
         steps = settings.sub_agent_max_steps
         agent = sub_agent(assignment, one.thread_id, sources, agent.hooks, steps)
     return agent
+
+
+async def deliver_end(store: UserStore, run_id: str, max_bytes: int) -> None:
+    """Send the message about a background task that has ended; else whoever is next sends it."""
+    try:
+        run = await store.runs.get(run_id)
+        record = delegation_record(run)
+        if record is None or not record.background or run.status in ACTIVE:
+            return
+        parent = await store.runs.get(run.parent_run_id or "")
+        # Of others nothing: one whose process died may be about to be continued.
+        await deliver_results(store, parent.thread_id, max_bytes, only=run_id)
+    except AgentRuntimeError as error:
+        _log.warning("The message of task %s will be sent later: %s", run_id, type(error).__name__)

@@ -26,10 +26,9 @@ from agent_runtime.log import leases
 from agent_runtime.log.run_log import CLOSED, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import UserMessage, decode_message, encodable
-from agent_runtime.run.process.background_tasks import deliver_end
 from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
-from agent_runtime.run.queue.children import child_agent
+from agent_runtime.run.queue.children import child_agent, deliver_end
 from agent_runtime.run.queue.enqueue import Agents, limits_of
 from agent_runtime.run.queue.schedules import start_due
 from agent_runtime.run.results import RunResult

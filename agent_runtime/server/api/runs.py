@@ -13,8 +13,8 @@ from agent_runtime.errors import Conflict, NotFound
 from agent_runtime.files.references import file_id, ref_of
 from agent_runtime.log import branches
 from agent_runtime.messages import FileRef
-from agent_runtime.run.process.background_tasks import agent_run_of
 from agent_runtime.run.process.detached import StartedRun
+from agent_runtime.run.queue.background_tasks import agent_run_of
 from agent_runtime.server.access import runtime_of, store_of, user_of
 from agent_runtime.server.api.schemas import (
     Amounts,

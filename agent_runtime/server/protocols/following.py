@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 
@@ -19,7 +19,7 @@ WAITING = 4096
 """How many events may wait for a slow client; further live ones are left out."""
 
 
-Extra: TypeAlias = Callable[[Callable[[Event], None]], Awaitable[None]]
+Extra: TypeAlias = Callable[[Callable[[Event], None]], Coroutine[Any, Any, None]]
 """Tells of further live events until it is cancelled."""
 
 
@@ -56,6 +56,9 @@ async def following(
             # none.
             merge.lossy = True
 
+    def tell(event: Event) -> None:
+        put(LiveEvent(after, event))
+
     async def read_log() -> None:
         async with aclosing(runtime.threads.follow(thread, after=after, user=user)) as rows:
             async for row in rows:
@@ -71,7 +74,7 @@ async def following(
         async with single_error(), anyio.create_task_group() as group:
             group.start_soon(read_log)
             if extra is not None:
-                group.start_soon(extra, lambda event: put(LiveEvent(after, event)))
+                group.start_soon(extra, tell)
             async with aclosing(merged()) as events:
                 yield events
             group.cancel_scope.cancel()

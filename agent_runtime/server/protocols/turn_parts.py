@@ -41,6 +41,7 @@ class Turn:
     Attributes:
         after: the id of the thread's last event before it.
         steps: how many steps the run had made by then, unless its (re)start is part of the turn.
+        begun: whether the run is at work already, so that its (re)start is no part of the turn.
         waiting: whether nothing will happen: the run is over, or still waits for a person.
     """
 
@@ -50,6 +51,7 @@ class Turn:
     after: int
     steps: int = 0
     waiting: bool = False
+    begun: bool = False
 
 
 @asynccontextmanager
@@ -67,9 +69,22 @@ async def turn_parts(
         yield await translation.standing()
 
     async def of_events(events: AsyncIterator[Event]) -> AsyncGenerator[Part]:
+        begun, early = turn.begun, list[Part]()
+        if begun:
+            yield parts.Begun(turn.run_id, turn.thread_id, True)
         async for event in events:
             async for part in translation.of(event):
-                yield part
+                if isinstance(part, parts.Begun):
+                    # Clients take one beginning, and nothing before it.
+                    if not begun:
+                        begun = True
+                        yield part
+                        for one in early:
+                            yield one
+                elif not begun and isinstance(part, parts.Asked):
+                    early.append(part)
+                else:
+                    yield part
                 if isinstance(part, parts.Suspended | parts.Over):
                     return
 

@@ -353,7 +353,8 @@ class UserTurns:
         # The cursor before the steps: an event in between is then given, and none is missed.
         thread = await self.runtime.threads.get(run.thread_id, user=self.user)
         run = await self.run(run_id)
-        return run, Turn(self.user, run.thread_id, run.id, thread.last_event, run.steps)
+        begun, after = run.status in ("queued", "running"), thread.last_event
+        return run, Turn(self.user, run.thread_id, run.id, after, run.steps, begun=begun)
 
     async def question(self, question_id: str) -> Question:
         """Return a question. Raises `NotFound`."""

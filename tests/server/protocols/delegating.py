@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 from starlette.applications import Starlette
@@ -44,7 +45,7 @@ class Boss:
 
     url: str
     runtime: Runtime
-    agent: Agent = field(default_factory=Agent)
+    agent: Agent[Any] | None = None
     gate: anyio.Event = field(default_factory=anyio.Event)
 
     async def asked(self, thread: str) -> Question:

@@ -68,10 +68,11 @@ async def test_ag_ui_a_question_comes_while_the_run_works_and_is_answered_then(
     tmp_path: Path,
 ) -> None:
     async with boss(tmp_path) as world:
-        body = {"threadId": "t", "runId": "1", "state": {}, "tools": [], "context": [],
-                "forwardedProps": {}}  # fmt: skip
+        body: dict[str, Any] = {"threadId": "t", "runId": "1", "state": {}, "forwardedProps": {}}
+        body |= {"tools": [], "context": []}
         said = {"id": "u", "role": "user", "content": "background, hold"}
         shown: list[dict[str, Any]] = []
+        began = 0
         async for event in events(world, "/ag-ui/boss", {**body, "messages": [said]}):
             shown.append(event)
             if event["type"] == "CUSTOM" and event["name"] == "question":
@@ -83,8 +84,11 @@ async def test_ag_ui_a_question_comes_while_the_run_works_and_is_answered_then(
                     # The answer's turn is the rest of the run that works.
                     world.gate.set()
                     shown.append(other)
+                    began += other["type"] == "RUN_STARTED"
+                    # Its client takes nothing before.
+                    assert began
         ends = [one["outcome"] for one in shown if one["type"] == "RUN_FINISHED"]
-        assert ends == [{"type": "success"}] * 2
+        assert ends == [{"type": "success"}] * 2 and began == 1
         await erased()
 
 
@@ -211,8 +215,8 @@ async def test_an_answer_of_a_sub_agent_sent_again_is_the_turn_that_it_began(
     tmp_path: Path,
 ) -> None:
     async with boss(tmp_path) as world:
-        agents = {"boss": world.agent}
-        mine = UserTurns(Turns(agents), world.runtime, "ada")
+        assert world.agent is not None
+        mine = UserTurns(Turns({"boss": world.agent}), world.runtime, "ada")
         async with mine.parts(await mine.begin("boss", Message("wait"), "t")) as given:
             first = [one async for one in given]
         assert isinstance(first[-1], parts.Suspended)

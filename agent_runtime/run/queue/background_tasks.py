@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from agent_runtime.agent import Agent, Runnable
-from agent_runtime.delegation.background import deliver_results, require_delivery
+from agent_runtime.delegation.background import require_delivery
 from agent_runtime.delegation.request import sub_agent
 from agent_runtime.delegation.tool import delegator_of
-from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.log.run_spec import delegation_record
+from agent_runtime.run.queue.children import deliver_end
 from agent_runtime.run.resolve import agent_of_run, with_servers
 from agent_runtime.tools.context_sources.base import ContextSources
 from agent_runtime.tools.mcp.pool import McpConnections
 from agent_runtime.tools.toolset import Toolset
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records.log import ACTIVE, Run
+from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
-
-_log = logging.getLogger(__name__)
 
 
 async def agent_run_of(store: UserStore, run: Run) -> Run:
@@ -64,17 +61,3 @@ async def resuming_task(
     await require_delivery(store, thread_id, run.id)
     yield sub_agent(assignment, thread_id, sources, whole.hooks, steps)
     await deliver_end(store, run.id, settings.max_file_bytes)
-
-
-async def deliver_end(store: UserStore, run_id: str, max_bytes: int) -> None:
-    """Send the message about a background task that has ended; else whoever is next sends it."""
-    try:
-        run = await store.runs.get(run_id)
-        record = delegation_record(run)
-        if record is None or not record.background or run.status in ACTIVE:
-            return
-        parent = await store.runs.get(run.parent_run_id or "")
-        # Of others nothing: one whose process died may be about to be continued.
-        await deliver_results(store, parent.thread_id, max_bytes, only=run_id)
-    except AgentRuntimeError as error:
-        _log.warning("The message of task %s will be sent later: %s", run_id, type(error).__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import anyio
@@ -17,8 +17,8 @@ from agent_runtime.human.interruptions import Decisions
 from agent_runtime.human.waiting import asks_apart
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import delegation_record
-from agent_runtime.run.process.background_tasks import resuming_task
 from agent_runtime.run.process.host import RunHost
+from agent_runtime.run.queue.background_tasks import agent_run_of, resuming_task
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.takeover import end_if_dead, finish_on_error
 from agent_runtime_config import Settings
@@ -56,7 +56,7 @@ class TaskContinuation:
         self._begun: dict[str, anyio.Event] = {}
 
     async def of_root(
-        self, log: RunLog, tasks: Sequence[Run], agent: Runnable[Any], deps: Any
+        self, log: RunLog, tasks: Mapping[str, Run], agent: Runnable[Any], deps: Any
     ) -> None:
         """Continue the tasks of a run that was taken over, once each is at work, or waits.
 
@@ -71,7 +71,7 @@ class TaskContinuation:
         done = log.exchange.results if log.exchange else {}
         again = {call.id for index, call in enumerate(calls) if index not in done}
         async with finish_on_error(log.store, log.lease):
-            for run in tasks:
+            for run in tasks.values():
                 record = delegation_record(run)
                 if record is None or record.call not in again:
                     await self.start(log.store, run, agent, deps=deps).wait()
@@ -90,6 +90,13 @@ class TaskContinuation:
             begun = self._begun[run.id] = anyio.Event()
             self._host.background.start(self._work(store, run, agent, deps, begun))
         return begun
+
+    async def swept(
+        self, store: UserStore, run: Run, agent_for: Callable[[Run], Runnable[Any] | None]
+    ) -> None:
+        """Continue a task that a sweep found, if there is an agent for it."""
+        if (agent := agent_for(await agent_run_of(store, run))) is not None:
+            self.start(store, run, agent)
 
     async def _work(
         self, store: UserStore, run: Run, agent: Runnable[Any], deps: Any, begun: anyio.Event
@@ -134,6 +141,7 @@ class TaskContinuation:
             listener.close()
 
 
-async def tasks_left_by(store: UserStore, run: Run) -> list[Run]:
-    """Return the tasks that a root delegated and its dead process left."""
-    return [] if run.parent_run_id is not None else await left_tasks(store, run.id)
+async def tasks_left_by(store: UserStore, run: Run) -> dict[str, Run]:
+    """Return the tasks that a root delegated and its dead process left, by their ids."""
+    left = [] if run.parent_run_id is not None else await left_tasks(store, run.id)
+    return {task.id: task for task in left}
