@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_runtime.cli.display.diffs import CHANGING, change_of
 from agent_runtime.cli.display.figures import seconds_text
-from agent_runtime.cli.display.rows import Line
+from agent_runtime.cli.display.rows import Line, cut
 from agent_runtime.cli.terminal import shorten
 
 SHELLS = frozenset({"bash", "run_command"})
@@ -36,8 +36,10 @@ HEADLINES = {
     "search": re.compile(r"(?P<all>[\d,]+) matching lines in [\d,]+ of [\d,]+ files"),
     "glob": re.compile(r"(?P<all>[\d,]+) entries"),
 }
+LINE_WIDTH = 2_000
+"""Columns of a line that is shown on several rows."""
 LOOKED_AT = 64 << 10
-"""Characters at the end of an output that are looked at, however long it is."""
+"""Characters of an output that are looked at, however long it is."""
 INSET = 4
 """Columns before what a tool or a model wrote, which so never looks like a line of ours."""
 
@@ -206,12 +208,14 @@ class CallEnd:
 
 def _first(result: str | None, most: int, style: str) -> Iterator[Line]:
     """Yield the first lines of a result."""
-    lines = output_lines(result or "")
+    whole = result or ""
+    lines = output_lines(whole[:LOOKED_AT])
     left = len(lines) - most if len(lines) - most > 1 else 0
     for line in lines[: len(lines) - left]:
-        yield Line(line, indent=INSET, style=style, wrapped=True)
-    if left:
-        yield Line(f"… {left:,} more lines", indent=INSET, style="dim")
+        yield Line(cut(line, LINE_WIDTH), indent=INSET, style=style, wrapped=True)
+    if left or len(whole) > LOOKED_AT:
+        some = "more" if len(whole) > LOOKED_AT else f"{left:,} more"
+        yield Line(f"… {some} lines", indent=INSET, style="dim")
 
 
 def _headline(tool: str, result: str) -> str:

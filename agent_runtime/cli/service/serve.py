@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,9 +48,9 @@ def serve(
     from agent_runtime_config import load_settings
 
     with needs_extra("server", "The service"):
-        import uvicorn  # noqa: F401  # before anything is asked or loaded
-
-        import agent_runtime.server  # noqa: F401
+        # Before anything is asked or loaded.
+        for module in ("uvicorn", "agent_runtime.server"):
+            import_module(module)
     settings = load_settings()
     if app is not None:
         if options != RunOptions():
