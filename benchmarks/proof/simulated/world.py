@@ -439,8 +439,9 @@ class World:
             # Two polls after the time has come, it must have moved on.
             if row.id == name and not row.paused and row.next_at < self.database.now - 10.0:
                 await Pause(20.0)
-                left = [one.next_at for one in await store.list() if one.id == name]
-                if row.next_at in left:
+                # A pause may have been on its way for as long as the database was away.
+                left = [one for one in await store.list() if one.id == name and not one.paused]
+                if row.next_at in [one.next_at for one in left]:
                     self.judge.say(f"the schedule {name} is stuck at {row.next_at}")
         await store.remove(name)
 
