@@ -233,7 +233,12 @@ class MadeThread:
             "at": AT,
         }
 
-    def columns(self, after: int = 0) -> bytes:
+    def opening(self) -> bytes:
+        """Return what `GET opening` answers."""
+        last = self.node_page(len(self.nodes) - 29, len(self.nodes))["nodes"]
+        return self.columns(more={"summary": self.summary(), "last": last})
+
+    def columns(self, after: int = 0, more: Json | None = None) -> bytes:
         """Return what `GET steps` answers: rows whose node is above `after`."""
         steps = [step for step in self.steps if step["node"] > after]
         stepped = {step["node"]: step for step in steps}
@@ -249,7 +254,7 @@ class MadeThread:
                 )
         return _packed(
             {"version": 1, "thread": self.name, "head": len(self.nodes), "reset": not after}
-            | {"models": ["scripted/one" + self.words]},
+            | {"models": ["scripted/one" + self.words], **(more or {})},
             {"steps": (STEP_COLUMNS, steps), "nodes": (NODE_COLUMNS, nodes)},
         )
 

@@ -12,6 +12,7 @@ import pytest
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Row, Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from agent_runtime_storage.drivers.turns import MOST, Turns
+from tests.server.serving import until
 
 
 class TurnCounter:
@@ -94,13 +95,12 @@ async def test_what_is_durable_is_announced_before_the_turns_of_the_writers(tmp_
             await driver.batch_and_announce([insert], announce)
             order.append(("went on", number))
 
-        other = apsw.Connection(str(tmp_path / "a.db"))
+        other: Any = apsw.Connection(str(tmp_path / "a.db"))
         other.execute("BEGIN IMMEDIATE")
         first = asyncio.create_task(write(0))
         writer: Any = driver
         await asyncio.sleep(0)
-        while writer._writer.waiting:
-            await asyncio.sleep(0.001)
+        await until(lambda: not writer._writer.waiting)
         # The thread has begun with the first one; the others become one group.
         writers = asyncio.gather(first, *map(write, range(1, 40)))
         await asyncio.sleep(0)

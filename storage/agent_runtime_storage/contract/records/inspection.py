@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from agent_runtime_storage.contract.records.log import JsonObject
+
 
 class SkeletonNode(NamedTuple):
     """A node without its content; `tokens` counts its message alone."""
@@ -38,15 +40,15 @@ class Skeleton:
 
     Attributes:
         calls: for each call of a node, its tool and its outcome (None until it is done).
-        answers: for each answer with a node, the data of its `answer` event as JSON.
-        notes: the same for notes and their `note` events.
+        answers: the data of each answer's event, by its node; those without a node are left out.
+        notes: the same for notes.
         asked: the nodes that ask a person.
         parts: the token parts of each activation; None where an older version wrote the row.
     """
 
     calls: tuple[tuple[int, str, str | None], ...]
     usage: tuple[SkeletonUsage, ...]
-    answers: tuple[tuple[int, str], ...]
-    notes: tuple[tuple[int, str], ...]
+    answers: Mapping[int, JsonObject]
+    notes: Mapping[int, JsonObject]
     asked: tuple[int, ...]
     parts: Mapping[int, str | None]

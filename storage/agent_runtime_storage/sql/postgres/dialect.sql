@@ -25,6 +25,13 @@ jsonb_array_elements_text
 -- name: each_json
 jsonb_array_elements
 
+-- name: json_column
+json_agg
+
+-- name: json_texts
+-- The documents in `data`, with commas between.
+string_agg(data, ',')
+
 -- name: skip_locked
 FOR UPDATE OF r SKIP LOCKED
 

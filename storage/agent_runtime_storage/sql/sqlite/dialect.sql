@@ -25,6 +25,13 @@ json_each
 -- name: each_json
 json_each
 
+-- name: json_column
+json_group_array
+
+-- name: json_texts
+-- The documents in `data`, with commas between.
+group_concat(data, ',')
+
 -- name: skip_locked
 
 -- name: ordered_join
