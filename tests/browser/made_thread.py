@@ -190,7 +190,6 @@ class MadeThread:
     def summary(self) -> Json:
         """Return what `GET threads/T` answers."""
         run, last = self.run(), self.steps[-1] if self.steps else None
-        spent = {"calls": len(self.steps), "prompt": 1, "cached": 1, "completion": 1, "cost": 1}
         child = run | {"run": "child", "thread": "child", "parent": run["run"], "agent": "reviewer"}
         child |= {"status": "failed", "stop_reason": "max_steps", "task_key": "part-1" + self.words}
         return {
@@ -217,7 +216,6 @@ class MadeThread:
             }
             | {"cost": [2_440_000_000, 2_500_000_000], "reserved": {"tokens": 0, "cost": 0}}
             | {"unsettled": {"tokens": 0, "cost": 0}, "worked": 320.5},
-            "purposes": {"step": spent | {"unpriced": 0}},
         }
 
     def _plan(self) -> Json:

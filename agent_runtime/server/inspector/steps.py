@@ -9,9 +9,11 @@ from itertools import repeat
 from operator import sub
 from typing import Any, TypeAlias
 
+import anyio
 import anyio.to_thread
 import orjson
 
+from agent_runtime.concurrency import single_error
 from agent_runtime.delegation.tool import NAME as DELEGATE
 from agent_runtime.prompt.parts import FrontParts
 from agent_runtime.server.inspector.branches import Branch, branch_of
@@ -57,9 +59,15 @@ async def steps_of(
         CorruptThread: the branch is broken.
     """
     branch = await branch_of(store, thread_id, head, after=after)
-    added: Mapping[str, Any] = {} if more is None else await more(branch)
+    added: dict[str, Any] = {}
+
+    async def add() -> None:
+        added.update({} if more is None else await more(branch))
+
     # Nodes first: what is read later belongs to at least these.
-    skeleton = await store.inspection.skeleton(thread_id, after=0 if branch.reset else after)
+    async with single_error(), anyio.create_task_group() as group:
+        group.start_soon(add)
+        skeleton = await store.inspection.skeleton(thread_id, after=0 if branch.reset else after)
     stored = {
         one: FrontParts.from_row(orjson.loads(parts))
         for one, parts in skeleton.parts.items()
@@ -127,9 +135,8 @@ def _flags(skeleton: Skeleton) -> dict[int, int]:
         if tool == DELEGATE or (outcome is not None and outcome in _CALL_FLAGS):
             flag = DELEGATED * (tool == DELEGATE) | _CALL_FLAGS.get(outcome or "", 0)
             flags[node] = flags.get(node, 0) | flag
-    for node, data in skeleton.notes.items():
-        if data.get("source") == "steer":
-            flags[node] = flags.get(node, 0) | STEERED
+    for node in skeleton.steered:
+        flags[node] = flags.get(node, 0) | STEERED
     return flags
 
 
@@ -157,12 +164,10 @@ def _figures(
 
 
 def _timing(used: Sequence[SkeletonUsage], skeleton: Skeleton) -> dict[str, Sequence[int]]:
-    nothing: Mapping[str, Any] = {}
-    datas = [skeleton.answers.get(one.node_id, nothing) for one in used]
-    took = [data.get("seconds") for data in datas]
+    took = [skeleton.seconds.get(one.node_id) for one in used]
     return {
         "ms": [-1 if one is None else round(1000 * one) for one in took],
-        "retries": [data.get("retries", 0) for data in datas],
+        "retries": [skeleton.retries.get(one.node_id, 0) for one in used],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import anyio
 import orjson
 
 from agent_runtime_storage.contract.records.inspection import (
@@ -27,18 +28,26 @@ class SqlInspection:
         self._scope = scope
 
     async def skeleton(self, thread_id: str, *, after: int = 0) -> Skeleton:
-        key = {"thread_id": thread_id, "after": after}
         await self._scope.require_thread(thread_id)
-        nodes, kinds, texts = (await self._scope.read("skeleton_events", **key))[0]
-        events = list(
-            zip(_values(nodes), _values(kinds), orjson.loads(f"[{texts or ''}]"), strict=True)
-        )
-        asked = await self._scope.read("skeleton_questions", **key)
+        found: dict[str, list[list[Any]]] = {}
+
+        async def read(name: str) -> None:
+            found[name] = await self._columns(name, thread_id=thread_id, after=after)
+
+        # At once: each takes the database a while, and the program nearly none.
+        async with anyio.create_task_group() as group:
+            for name in ("skeleton_calls", "skeleton_usage", "skeleton_events"):
+                group.start_soon(read, name)
+        nodes, seconds, retries, sources = found["skeleton_events"]
+        asked = await self._scope.read("skeleton_questions", thread_id=thread_id, after=after)
         return Skeleton(
-            calls=tuple(zip(*await self._columns("skeleton_calls", **key), strict=True)),
-            usage=tuple(map(SkeletonUsage, *await self._columns("skeleton_usage", **key))),
-            answers={node: data for node, kind, data in events if kind == "answer"},
-            notes={node: data for node, kind, data in events if kind == "note"},
+            calls=tuple(zip(*found["skeleton_calls"], strict=True)),
+            usage=tuple(map(SkeletonUsage, *found["skeleton_usage"])),
+            seconds=dict(zip(nodes, seconds, strict=True)),
+            retries={node: count for node, count in zip(nodes, retries, strict=True) if count},
+            steered=tuple(
+                node for node, source in zip(nodes, sources, strict=True) if source == "steer"
+            ),
             asked=tuple(node for (node,) in asked),
             parts=await self.parts(thread_id),
         )

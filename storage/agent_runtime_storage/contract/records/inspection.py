@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent_runtime_storage.contract.records.log import JsonObject
-
 
 class SkeletonNode(NamedTuple):
     """A node without its content; `tokens` counts its message alone."""
@@ -40,15 +38,17 @@ class Skeleton:
 
     Attributes:
         calls: for each call of a node, its tool and its outcome (None until it is done).
-        answers: the data of each answer's event, by its node; those without a node are left out.
-        notes: the same for notes.
+        seconds: how long each model call took, by its answer's node; None where it is not known.
+        retries: how often a model call was tried again; those that were not are left out.
+        steered: the notes by which a person steered.
         asked: the nodes that ask a person.
         parts: the token parts of each activation; None where an older version wrote the row.
     """
 
     calls: tuple[tuple[int, str, str | None], ...]
     usage: tuple[SkeletonUsage, ...]
-    answers: Mapping[int, JsonObject]
-    notes: Mapping[int, JsonObject]
+    seconds: Mapping[int, float | None]
+    retries: Mapping[int, int]
+    steered: tuple[int, ...]
     asked: tuple[int, ...]
     parts: Mapping[int, str | None]

@@ -27,7 +27,12 @@ FROM usage
 WHERE user_id = :user_id AND thread_id = :thread_id AND purpose = 'step' AND node_id > :after;
 
 -- name: skeleton_events
-SELECT {json_column}(node_id), {json_column}(kind), {json_texts}
+-- Documents are decoded only for what they have: that takes most of the time.
+SELECT {json_column}(node_id), {json_column}(({json_data} ->> 'seconds'){as_double}),
+       {json_column}(
+           CASE WHEN data LIKE '%"retries"%' THEN ({json_data} ->> 'retries'){as_bigint} END
+       ),
+       {json_column}(CASE kind WHEN 'note' THEN {json_data} ->> 'source' END)
 FROM events
 WHERE user_id = :user_id AND thread_id = :thread_id AND kind IN ('answer', 'note')
   AND node_id > :after;

@@ -28,9 +28,8 @@ jsonb_array_elements
 -- name: json_column
 json_agg
 
--- name: json_texts
--- The documents in `data`, with commas between.
-string_agg(data, ',')
+-- name: json_data
+data::json
 
 -- name: skip_locked
 FOR UPDATE OF r SKIP LOCKED

@@ -28,9 +28,8 @@ json_each
 -- name: json_column
 json_group_array
 
--- name: json_texts
--- The documents in `data`, with commas between.
-group_concat(data, ',')
+-- name: json_data
+data
 
 -- name: skip_locked
 
