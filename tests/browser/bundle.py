@@ -12,12 +12,22 @@ INSPECTOR = Path(__file__).parents[2] / "agent_runtime/server/inspector"
 MODULES = INSPECTOR / "script"
 SCRIPT = INSPECTOR / "static/main.js"
 
+OWN = (
+    "activationAt activationBefore activationLine anchored askedKey callRow childRun "
+    "drawActivations drawAll drawBase drawMarks drawOver drawRows eventsOf followButton "
+    "following fronted inObservation partsAt promptPath rawRow readAll readFront readWindow "
+    "showBand showStep stepAfter stepOf stopFollowing toEnd toSeq wholeButton whereAt whereHere "
+    "between buttons details nodeOf outdate wanted windows"
+)
+"""Names of the page's own methods and fields, which no browser and no answer has."""
+
 
 def bundled() -> bytes:
     """Return the modules as one script without comments and long names. Raises `MissingPart`."""
     program = npm_package("esbuild", ESBUILD) / "node_modules/.bin/esbuild"
     flags = ["--bundle", "--minify", "--format=esm", "--charset=utf8"]
-    command = [str(program), str(MODULES / "main.js"), *flags]
+    own = f"--mangle-props=^({OWN.replace(' ', '|')})$"
+    command = [str(program), str(MODULES / "main.js"), *flags, own]
     return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
 
 

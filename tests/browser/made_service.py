@@ -91,6 +91,8 @@ class MadeService:
         match path.get("rest", ""):
             case "":
                 return JSONResponse(made.summary())
+            case "opening":
+                return Response(made.opening())
             case "steps":
                 return Response(made.columns(number.get("after", 0)))
             case "activations":

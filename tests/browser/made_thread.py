@@ -190,7 +190,6 @@ class MadeThread:
     def summary(self) -> Json:
         """Return what `GET threads/T` answers."""
         run, last = self.run(), self.steps[-1] if self.steps else None
-        spent = {"calls": len(self.steps), "prompt": 1, "cached": 1, "completion": 1, "cost": 1}
         child = run | {"run": "child", "thread": "child", "parent": run["run"], "agent": "reviewer"}
         child |= {"status": "failed", "stop_reason": "max_steps", "task_key": "part-1" + self.words}
         return {
@@ -217,7 +216,6 @@ class MadeThread:
             }
             | {"cost": [2_440_000_000, 2_500_000_000], "reserved": {"tokens": 0, "cost": 0}}
             | {"unsettled": {"tokens": 0, "cost": 0}, "worked": 320.5},
-            "purposes": {"step": spent | {"unpriced": 0}},
         }
 
     def _plan(self) -> Json:
@@ -233,7 +231,12 @@ class MadeThread:
             "at": AT,
         }
 
-    def columns(self, after: int = 0) -> bytes:
+    def opening(self) -> bytes:
+        """Return what `GET opening` answers."""
+        last = self.node_page(len(self.nodes) - 29, len(self.nodes))["nodes"]
+        return self.columns(more={"summary": self.summary(), "last": last})
+
+    def columns(self, after: int = 0, more: Json | None = None) -> bytes:
         """Return what `GET steps` answers: rows whose node is above `after`."""
         steps = [step for step in self.steps if step["node"] > after]
         stepped = {step["node"]: step for step in steps}
@@ -249,7 +252,7 @@ class MadeThread:
                 )
         return _packed(
             {"version": 1, "thread": self.name, "head": len(self.nodes), "reset": not after}
-            | {"models": ["scripted/one" + self.words]},
+            | {"models": ["scripted/one" + self.words], **(more or {})},
             {"steps": (STEP_COLUMNS, steps), "nodes": (NODE_COLUMNS, nodes)},
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import anyio
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.made_service import MadeService
 from tests.browser.made_thread import COMMAND, MadeThread
@@ -66,6 +66,55 @@ async def test_keys_move_through_messages_steps_and_activations(page: Page, star
     await expect(page.locator("#steer")).to_be_focused()
     await page.keyboard.type("gj")
     await expect(page.locator("#steer")).to_have_value("gj")
+
+
+async def test_the_strip_and_the_log_wait_for_nothing_else(page: Page, start: Start) -> None:
+    held = anyio.Event()
+    asked: list[str] = []
+
+    async def later(route: Route) -> None:
+        await held.wait()
+        await route.continue_()
+
+    page.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
+    await page.route(re.compile("/(activations|observations)"), later)
+    await page.goto(start(MadeThread(120)).url + THREAD)
+    await expect(page.locator("#plot")).to_have_attribute("aria-valuemax", "120")
+    await expect(page.locator("#lscroll article").last).to_contain_text("#122")
+    await expect(page.locator("#panel .sum")).to_contain_text("tokens")
+    # What is in view needs one request, which `ahead.js` has made.
+    assert [one for one in asked if one in ("opening", "made", "steps")] == ["opening"]
+    assert not any(one.startswith("nodes") for one in asked)
+    await page.keyboard.press("ArrowLeft")
+    await expect(page.locator(TITLE)).to_have_text("What the model saw at step 119")
+    await expect(page.locator("#panel .sk")).to_have_count(1)
+    held.set()
+    await expect(page.locator("#sec-raw li").first).to_be_visible()
+
+
+async def test_a_failed_run_says_why_at_once(page: Page, start: Start) -> None:
+    thread = MadeThread(20, asks=False, words=" The key was refused.")
+    thread.status = "failed"
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await page.goto(start(thread).url + THREAD)
+    await expect(page.locator("#note")).to_contain_text("The key was refused.")
+    # Of the newest step the number of its message is whole, however long the thread.
+    await page.goto("about:blank")
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await page.goto(start(MadeThread(10_010)).url + THREAD)
+    spans = page.locator("#lscroll article").last.locator(".g span")
+    await expect(spans.first).to_have_text("10,010")
+    step, message = [await span.bounding_box() for span in await spans.all()]
+    assert step and message and step["y"] == message["y"]
+
+
+async def test_a_phone_searches_from_home(page: Page, start: Start) -> None:
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await page.goto(start(MadeThread(20)).url)
+    await page.locator("#find").fill("walrus")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".home h2")).to_contain_text("“walrus”")
+    await expect(page.locator("#find")).to_be_visible()
 
 
 async def test_an_observation_opens_to_its_lines_and_messages(page: Page, start: Start) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_runtime import Agent
+from agent_runtime import Agent, ScriptedModel
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.server.protocols.live import live_of
@@ -210,6 +210,16 @@ async def test_answers_of_runs_that_the_api_begins_or_resumes_are_live(database_
             await service.client.post(f"/api/runs/{started['run_id']}/resume", json={})
             assert (await service.ended(started["run_id"]))["status"] == "succeeded"
         assert "text-delta" in seen
+
+
+async def test_what_is_found_in_a_call_is_shown(database_url: str) -> None:
+    script = [call("double", number=48_211), say("Done.")]
+    agent = Agent(ScriptedModel(script), tools=[double])
+    async with serving(database_url, agents={"worker": agent}) as service:
+        await service.ended((await service.start())["run_id"])
+        (hit,) = (await service.client.get("/api/search", params={"q": "48211"})).json()["hits"]
+        assert hit["call"] is None
+        assert hit["text"].split() == ["double", "number", "48211"]
 
 
 async def test_a_message_is_answered_again(database_url: str) -> None:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from agent_runtime.errors import NotFound
 from agent_runtime.log.branch import observation_of
 from agent_runtime.memory.recall.excerpts import excerpt
-from agent_runtime.messages import decode_message, decode_result
+from agent_runtime.messages import decode_message, decode_result, searchable
 from agent_runtime.prompt.observation import Observation, ObservationLine
 from agent_runtime.server.access import runtime_of, store_of, user_of
 from agent_runtime.server.api.schemas import Input, Name, Output
@@ -166,7 +166,7 @@ def _excerpts(hits: Sequence[TextHit], bodies: Sequence[bytes], words: Sequence[
     found: list[str] = []
     for hit, body in zip(hits, bodies, strict=True):
         of_call = hit.call is not None
-        text = decode_result(body).text if of_call else decode_message(body).text
+        text = decode_result(body).text if of_call else searchable(decode_message(body))
         found.append(excerpt(text, words, _EXCERPT_CHARS)[1])
     return found
 

@@ -44,6 +44,8 @@ def walk(nodes: Sequence[SkeletonNode], head: int | None, after: int) -> list[Sk
     Raises:
         CorruptThread: a node in between is missing.
     """
+    if (line := _line(nodes, head, after)) is not None:
+        return line
     known = {node.seq: node for node in nodes}
     found: list[SkeletonNode] = []
     seq = head
@@ -62,6 +64,21 @@ def walk(nodes: Sequence[SkeletonNode], head: int | None, after: int) -> list[Sk
     opened = next((n for n in reversed(nodes) if n.status == "open" and n.parent_id == head), None)
     found.reverse()
     return found if opened is None else [*found, opened]
+
+
+def _line(nodes: Sequence[SkeletonNode], head: int | None, after: int) -> list[SkeletonNode] | None:
+    """Return what `walk` does where each node follows the one before it; else None.
+
+    Nearly all threads are like that, and walking takes ten times as long.
+    """
+    seqs = [node.seq for node in nodes]
+    end = bisect_left(seqs, (head or 0) + 1)
+    if end < len(nodes) - 1 or (seqs[end - 1] if end else after or None) != head:
+        return None
+    above = [node.parent_id for node in nodes]
+    if above != [after or None, *seqs[:-1]] or (nodes and seqs[0] <= after):
+        return None
+    return None if any(node.status != "open" for node in nodes[end:]) else list(nodes)
 
 
 async def branch_of(

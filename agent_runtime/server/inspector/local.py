@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 import anyio
+import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -36,6 +37,7 @@ from agent_runtime.server.api.runs import (
 )
 from agent_runtime.server.api.threads import edit_thread, follow_thread, fork_thread
 from agent_runtime.server.guard import Guard
+from agent_runtime.server.inspector.pages import packed_files
 from agent_runtime.server.inspector.routes import inspector_routes
 from agent_runtime.server.limits import UserLimits
 from agent_runtime.server.operations import operation, routes_of
@@ -45,6 +47,8 @@ from agent_runtime.server.state import ServiceState
 from agent_runtime_storage import Run
 
 HOST = "127.0.0.1"
+_BROWSER_SECONDS = 1.0
+"""A browser that has to start takes longer to come."""
 _REFUSED = "Run `agent-runtime view` again: its address opens once, in one browser."
 
 
@@ -56,11 +60,13 @@ class LocalAccess:
         token: opens the page once.
         session: what the browser shows from then on.
         port: where the page is served.
+        entered: set once it was opened.
     """
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    entered: anyio.Event = field(default_factory=anyio.Event, repr=False)
 
     @property
     def cookie(self) -> str:
@@ -93,6 +99,7 @@ class LocalAccess:
         right = bool(self.token) and secrets.compare_digest(token.encode(), self.token.encode())
         if right:
             self.token = ""
+            self.entered.set()
         return right
 
 
@@ -192,6 +199,17 @@ def local_app(runtime: Runtime, access: LocalAccess) -> Starlette:
     return app
 
 
+async def _vocabulary(access: LocalAccess) -> None:
+    """Load the vocabulary while the browser starts; where it was quicker, the page comes first.
+
+    What counts tokens loads it by itself.
+    """
+    with anyio.move_on_after(_BROWSER_SECONDS):
+        await access.entered.wait()
+        return
+    await load_vocabulary()
+
+
 async def serve_page(
     runtime: Runtime, opened: Callable[[LocalAccess], None], *, port: int = 0
 ) -> None:
@@ -204,6 +222,7 @@ async def serve_page(
     Raises:
         OSError: the port is taken.
     """
+    await anyio.to_thread.run_sync(packed_files)
     with socket.socket() as listener:
         listener.bind((HOST, port))
         access = LocalAccess(listener.getsockname()[1])
@@ -212,6 +231,5 @@ async def serve_page(
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
         server = ServiceServer(config, app, lambda _: opened(access))
         async with anyio.create_task_group() as group:
-            # The first prompt that is shown would wait for it.
-            group.start_soon(load_vocabulary)
+            group.start_soon(_vocabulary, access)
             await server.serve(sockets=[listener])

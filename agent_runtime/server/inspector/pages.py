@@ -29,12 +29,14 @@ POLICY = (
 _KINDS = {
     "index.html": "text/html; charset=utf-8",
     "style.css": "text/css; charset=utf-8",
+    "ahead.js": "text/javascript; charset=utf-8",
     "main.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 """The files that are served, and their types."""
 _STYLE = re.compile(r'<link rel="stylesheet" href="[^"]*style\.css">')
 _ICON = re.compile(r'<link rel="icon" [^>]*>\n')
+_AHEAD = re.compile(r'<script src="[^"]*ahead\.js"></script>\n')
 _SCRIPT = re.compile(r'<script type="module" src="[^"]*main\.js"></script>')
 
 
@@ -77,7 +79,7 @@ async def _static(request: Request) -> Response:
 
 
 async def _served(request: Request, name: str) -> Response:
-    file = (await anyio.to_thread.run_sync(_files)).get(name)
+    file = (await anyio.to_thread.run_sync(packed_files)).get(name)
     if file is None:
         raise HTTPException(404)
     zipped = _takes_gzip(request.headers.get("accept-encoding", ""))
@@ -110,8 +112,8 @@ def _takes_gzip(accepted: str) -> bool:
 
 
 @functools.cache
-def _files() -> Mapping[str, _File]:
-    """Return the files that are served."""
+def packed_files() -> Mapping[str, _File]:
+    """Return the files that are served; the first call packs them."""
     folder = _folder()
     return {name: _File.of(kind, _read(folder, name).encode()) for name, kind in _KINDS.items()}
 
@@ -134,7 +136,8 @@ def joined_page(folder: Traversable | None = None) -> tuple[str, str]:
         ValueError: the files cannot be joined.
     """
     folder = _folder() if folder is None else folder
-    page = _ICON.sub("", _read(folder, "index.html"))
+    # A file has nothing to ask for.
+    page = _AHEAD.sub("", _ICON.sub("", _read(folder, "index.html")))
     style = _read(folder, "style.css")
     script = _read(folder, "main.js")
     if "</script" in script or "</style" in style:

@@ -13,7 +13,7 @@ import orjson
 from agent_runtime.errors import NotFound
 from agent_runtime.log.branch import read_branch, view_from
 from agent_runtime.messages import PromptMessage, call_place
-from agent_runtime.models.tokens import count_message, count_tools
+from agent_runtime.models.tokens import count_message, count_tools, load_vocabulary
 from agent_runtime.prompt.build import observations_start
 from agent_runtime.prompt.fences import masked_tools
 from agent_runtime.prompt.view import Entry, View
@@ -121,6 +121,7 @@ async def prompt_under(
         end = last_prompted(branch, activation) or rows[0].anchor
     found = await read_branch(store, thread_id, rows[0], end)
     view = await anyio.to_thread.run_sync(view_from, found)
+    await load_vocabulary()
     parts = await anyio.to_thread.run_sync(lambda: tuple(parts_of(view)))
     return SentPrompt(rows[0], view, parts)
 

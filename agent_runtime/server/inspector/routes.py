@@ -25,6 +25,7 @@ from agent_runtime.errors import (
 from agent_runtime.server.access import store_of
 from agent_runtime.server.inspector import activations, nodes, observations
 from agent_runtime.server.inspector.home import MOST_RECENT, home_of
+from agent_runtime.server.inspector.opening import opening_of
 from agent_runtime.server.inspector.pages import page_routes
 from agent_runtime.server.inspector.places import place_of
 from agent_runtime.server.inspector.prompts import prompt_under
@@ -75,6 +76,7 @@ def inspector_routes() -> list[Route]:
     thread = "/threads/{thread:path}"
     found: dict[str, Handler] = {
         "/home": _home,
+        f"{thread}/opening": _opening,
         f"{thread}/steps": _steps,
         f"{thread}/activations": _activations,
         f"{thread}/observations": _observations,
@@ -201,6 +203,11 @@ def _cursor(request: Request) -> tuple[float, str] | None:
 
 async def _thread(request: Request) -> Response:
     return await _answer(request, await thread_of(store_of(request), _thread_id(request)))
+
+
+async def _opening(request: Request) -> Response:
+    found = await opening_of(store_of(request), _thread_id(request), _number(request, "head"))
+    return await _answer(request, found, "application/octet-stream")
 
 
 async def _steps(request: Request) -> Response:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import repeat
+from operator import sub
 from typing import Any, TypeAlias
 
+import anyio
 import anyio.to_thread
 import orjson
 
+from agent_runtime.concurrency import single_error
 from agent_runtime.delegation.tool import NAME as DELEGATE
 from agent_runtime.prompt.parts import FrontParts
 from agent_runtime.server.inspector.branches import Branch, branch_of
-from agent_runtime.server.inspector.columns import encode_tables
+from agent_runtime.server.inspector.columns import Table, encode_tables
 from agent_runtime.server.inspector.front_parts import missing_parts
-from agent_runtime_storage.contract.records.inspection import (
-    Skeleton,
-    SkeletonUsage,
-)
+from agent_runtime_storage.contract.records.inspection import Skeleton, SkeletonUsage
 from agent_runtime_storage.contract.store import UserStore
 
-ERROR, QUESTION, STEERED, DELEGATED, OPEN, INTERRUPTED, RETRIED, PLANNED = (
-    1,
-    2,
-    4,
-    8,
-    32,
-    64,
-    128,
-    256,
-)
+ERROR, QUESTION, STEERED, DELEGATED, OPEN, INTERRUPTED = 1, 2, 4, 8, 32, 64
 """Flags of steps and nodes."""
 ROLES = {"user": 0, "assistant": 1, "note": 2}
 BANDS = ("system", "observed", "constraints", "state", "raw")
@@ -41,28 +34,40 @@ _CALL_FLAGS = {
     "interrupted": INTERRUPTED,
     "cancelled": INTERRUPTED,
 }
-_TOOL_FLAGS = {DELEGATE: DELEGATED, "plan": PLANNED}
 
 
 async def steps_of(
-    store: UserStore, thread_id: str, head: int | None = None, *, after: int = 0
+    store: UserStore,
+    thread_id: str,
+    head: int | None = None,
+    *,
+    after: int = 0,
+    more: Callable[[Branch], Awaitable[Mapping[str, Any]]] | None = None,
 ) -> bytes:
     """Return the steps and nodes of a branch as tables; see `encode_tables`.
 
-    Of a step: its node, its activation, the tokens of its bands, its figures and when it was;
-    unknown ones are -1.  Times are in milliseconds.
+    Of a step: its node, its activation, the tokens of its bands, its figures; unknown ones are -1.
+    Times are in milliseconds.
 
     Args:
         head: the branch's last closed node; None for the thread's own.
         after: leave out this node and those before it.
+        more: returns what else stands in the header.
 
     Raises:
         NotFound: there is no such thread or closed node.
         CorruptThread: the branch is broken.
     """
     branch = await branch_of(store, thread_id, head, after=after)
+    added: dict[str, Any] = {}
+
+    async def add() -> None:
+        added.update({} if more is None else await more(branch))
+
     # Nodes first: what is read later belongs to at least these.
-    skeleton = await store.inspection.skeleton(thread_id, after=0 if branch.reset else after)
+    async with single_error(), anyio.create_task_group() as group:
+        group.start_soon(add)
+        skeleton = await store.inspection.skeleton(thread_id, after=0 if branch.reset else after)
     stored = {
         one: FrontParts.from_row(orjson.loads(parts))
         for one, parts in skeleton.parts.items()
@@ -70,43 +75,46 @@ async def steps_of(
     }
     used = {node.activation_id for node in branch.nodes if node.activation_id}
     parts = stored | await missing_parts(store, thread_id, used - stored.keys())
-    return await anyio.to_thread.run_sync(_tables, branch, skeleton, parts)
+    return await anyio.to_thread.run_sync(_tables, branch, skeleton, parts, added)
 
 
-def _tables(branch: Branch, skeleton: Skeleton, parts: Mapping[int, FrontParts]) -> bytes:
-    # By columns: a tuple for each row takes twice as long.
-    known, usage = _flags(skeleton), {one.node_id: one for one in skeleton.usage}
+def _tables(
+    branch: Branch,
+    skeleton: Skeleton,
+    parts: Mapping[int, FrontParts],
+    more: Mapping[str, Any],
+) -> bytes:
+    # By whole columns: what is done for each row of ten thousand takes several times as long.
+    found = list(zip(*branch.nodes, strict=True)) or [()] * 7
+    seqs, _, status, role, activation, _, created = found
     calls = Counter(node for node, _, _ in skeleton.calls)
-    flags = [known.get(one.seq, 0) | OPEN * (one.status == "open") for one in branch.nodes]
-    places: list[int] = []
-    steered: list[int] = []
-    before = 0
-    for place, node in enumerate(branch.nodes):
-        if node.seq in usage:
-            places.append(place)
-            steered.append(flags[place] | before)
-            before = 0
-        else:
-            before |= flags[place] & STEERED
-    nodes = {
-        "node": [one.seq for one in branch.nodes],
-        "role": [ROLES.get(one.role, 2) for one in branch.nodes],
-        "tokens": [one.tokens for one in branch.nodes],
-        "calls": [calls[one.seq] for one in branch.nodes],
-        "at": [round(one.created_at * 1000) for one in branch.nodes],
-        "flags": flags,
-        "activation": [one.activation_id for one in branch.nodes],
+    nodes: dict[str, Sequence[int]] = {
+        "node": seqs,
+        "role": [ROLES.get(one, 2) for one in role],
+        "calls": list(map(calls.__getitem__, seqs)),
+        "at": [int(1000 * one) for one in created],
     }
-    used = [usage[nodes["node"][place]] for place in places]
+    known = _flags(skeleton)
+    flags = list(map(known.get, seqs, repeat(0)))
+    if status and status[-1] == "open":
+        flags[-1] |= OPEN
+    usage = {one.node_id: one for one in skeleton.usage}
+    places = [place for place, seq in enumerate(seqs) if seq in usage]
+    used = [usage[seqs[place]] for place in places]
+    stepped = [flags[place] for place in places]
+    for place, flag in enumerate(flags):
+        # What the user said meanwhile is a mark of the step that read it.
+        if flag & STEERED and (step := bisect_left(places, place)) < len(places):
+            stepped[step] |= STEERED
     models = {name: number for number, name in enumerate(dict.fromkeys(one.model for one in used))}
-    steps = {
-        **{name: [nodes[name][place] for place in places] for name in ("node", "activation")},
-        **_bands(used, [branch.nodes[place].activation_id for place in places], parts),
-        **_figures(used),
-        "at": [nodes["at"][place] for place in places],
+    under = [activation[place] for place in places]
+    steps: dict[str, Sequence[int]] = {
+        "node": [seqs[place] for place in places],
+        "activation": under,
+        **_figures(used, under, parts),
         **_timing(used, skeleton),
         "model": [models[one.model] for one in used],
-        "flags": steered,
+        "flags": stepped,
     }
     header = {
         "version": 1,
@@ -114,71 +122,53 @@ def _tables(branch: Branch, skeleton: Skeleton, parts: Mapping[int, FrontParts])
         "head": branch.head,
         "reset": branch.reset,
         "models": list(models),
+        **more,
     }
-    return encode_tables(header, {"steps": steps, "nodes": nodes})
+    tables: Mapping[str, Table] = {"steps": steps, "nodes": {**nodes, "flags": flags}}
+    return encode_tables(header, tables)
 
 
 def _flags(skeleton: Skeleton) -> dict[int, int]:
     """Return the flags of the nodes that have any."""
     flags: dict[int, int] = dict.fromkeys(skeleton.asked, QUESTION)
     for node, tool, outcome in skeleton.calls:
-        flag = _TOOL_FLAGS.get(tool, 0) | _CALL_FLAGS.get(outcome or "", 0)
-        if flag:
+        if tool == DELEGATE or (outcome is not None and outcome in _CALL_FLAGS):
+            flag = DELEGATED * (tool == DELEGATE) | _CALL_FLAGS.get(outcome or "", 0)
             flags[node] = flags.get(node, 0) | flag
-    for node, data in skeleton.notes:
-        if orjson.loads(data).get("source") == "steer":
-            flags[node] = flags.get(node, 0) | STEERED
-    for node, data in skeleton.answers:
-        # Few have it, and decoding all of them takes much longer.
-        if '"retries"' in data and orjson.loads(data).get("retries"):
-            flags[node] = flags.get(node, 0) | RETRIED
+    for node in skeleton.steered:
+        flags[node] = flags.get(node, 0) | STEERED
     return flags
 
 
-def _bands(
-    used: Sequence[SkeletonUsage], activations: Sequence[int], parts: Mapping[int, FrontParts]
+def _figures(
+    used: Sequence[SkeletonUsage], under: Sequence[int], parts: Mapping[int, FrontParts]
 ) -> dict[str, Sequence[int]]:
+    found = list(zip(*used, strict=True)) or [()] * 8
+    _, _, prompt, cached, answer, counted, cost, reported = found
+    known = all(reported)
+    sent = (
+        prompt
+        if known
+        else [n if by_provider else -1 for n, by_provider in zip(prompt, reported, strict=True)]
+    )
     ends = {one: ends_of(front) for one, front in parts.items()}
-    rows = [
-        bands(ends.get(activation, _NO_ENDS), one.counted_tokens, _reported(one))
-        for one, activation in zip(used, activations, strict=True)
-    ]
-    return dict(zip(BANDS, zip(*rows, strict=True) if rows else [()] * len(BANDS), strict=True))
-
-
-def _figures(used: Sequence[SkeletonUsage]) -> dict[str, Sequence[int]]:
+    fronts = [ends.get(one, _NO_ENDS) for one in under]
     return {
-        "prompt": [_reported(one) for one in used],
-        "counted": [one.counted_tokens for one in used],
-        "cached": [one.cached_tokens for one in used],
-        "answer": [one.completion_tokens for one in used],
-        "cost": [-1 if one.cost is None else one.cost for one in used],
+        **dict(zip(BANDS, bands(fronts, counted, sent), strict=True)),
+        "prompt": sent,
+        "counted": counted,
+        "cached": cached,
+        "answer": answer,
+        "cost": [-1 if one is None else one for one in cost],
     }
-
-
-def _reported(one: SkeletonUsage) -> int:
-    return one.prompt_tokens if one.reported else -1
 
 
 def _timing(used: Sequence[SkeletonUsage], skeleton: Skeleton) -> dict[str, Sequence[int]]:
-    # One document, because decoding thousands of small ones takes several times as long.
-    read = orjson.loads(f"[{','.join(data for _, data in skeleton.answers)}]")
-    known = dict(zip((node for node, _ in skeleton.answers), read, strict=True))
-    datas: list[Mapping[str, Any]] = [known.get(one.node_id, {}) for one in used]
+    took = [skeleton.seconds.get(one.node_id) for one in used]
     return {
-        "ms": [_milliseconds(data.get("seconds")) for data in datas],
-        "first": [
-            _milliseconds(max(data["first_token_at"] - data["began_at"], 0))
-            if data.get("first_token_at") is not None and data.get("began_at") is not None
-            else -1
-            for data in datas
-        ],
-        "retries": [data.get("retries", 0) for data in datas],
+        "ms": [-1 if one is None else round(1000 * one) for one in took],
+        "retries": [skeleton.retries.get(one.node_id, 0) for one in used],
     }
-
-
-def _milliseconds(seconds: float | None) -> int:
-    return -1 if seconds is None else round(seconds * 1000)
 
 
 def ends_of(front: FrontParts) -> Ends:
@@ -189,20 +179,27 @@ def ends_of(front: FrontParts) -> Ends:
     return system, observed, constraints, constraints + front.state
 
 
-def bands(ends: Ends, counted: int, reported: int) -> tuple[int, int, int, int, int]:
-    """Return the tokens of a prompt's five bands: system, observed, constraints, state, raw.
+def bands(
+    fronts: Sequence[Ends], counted: Sequence[int], reported: Sequence[int]
+) -> list[list[int]]:
+    """Return the tokens of prompts' five bands, by band: system, observed, constraints, state, raw.
 
-    Our count is stretched or shrunk to what the provider reported, so that the bands add up to it
-    exactly; to our count if it reported nothing (-1).
+    Our count is stretched or shrunk to what the provider reported, so that the bands of a prompt
+    add up to it exactly; to our count if it reported nothing (-1).
     """
-    a, b, c, d = ends
-    whole = max(counted, d)
-    total = whole if reported < 0 else reported
-    if whole and whole != total:
-        # The ends are rounded, not the sizes, so the sum is exact.
-        twice = 2 * whole
-        a = (2 * a * total + whole) // twice
-        b = (2 * b * total + whole) // twice
-        c = (2 * c * total + whole) // twice
-        d = (2 * d * total + whole) // twice
-    return a, b - a, c - b, d - c, total - d
+    whole = [max(own, front[-1]) for own, front in zip(counted, fronts, strict=True)]
+    total = [
+        own if sent_count < 0 else sent_count
+        for own, sent_count in zip(whole, reported, strict=True)
+    ]
+    below = [0] * len(whole)
+    found: list[list[int]] = []
+    # The ends are rounded, not the sizes, so the sum is exact.
+    for ends in zip(*fronts, strict=True) if fronts else ((),) * len(_NO_ENDS):
+        rounded = [
+            (2 * end * sent + own) // (2 * own) if own else 0
+            for end, sent, own in zip(ends, total, whole, strict=True)
+        ]
+        found.append(list(map(sub, rounded, below)))
+        below = rounded
+    return [*found, list(map(sub, total, below))]

@@ -57,17 +57,6 @@ async def thread_of(store: UserStore, thread_id: str) -> dict[str, Any]:
         },
         "window": started.get("window"),
         "budgets": await _budgets(store, tree, root),
-        "purposes": {
-            purpose: {
-                "calls": one.calls,
-                "prompt": one.prompt_tokens,
-                "cached": one.cached_tokens,
-                "completion": one.completion_tokens,
-                "cost": one.cost,
-                "unpriced": one.unpriced_calls,
-            }
-            for purpose, one in (await store.spending.usage_by_purpose(thread_id=thread_id)).items()
-        },
         "at": time.time(),
     }
 

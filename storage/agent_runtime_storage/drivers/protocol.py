@@ -11,7 +11,7 @@ Batches that share a lock run one after another, and each sees the one before; o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -101,6 +101,26 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """Finish accepted work, then release everything; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """A driver whose callers may have to wait for their turn after their batch is durable."""
+
+    async def batch_and_announce(
+        self,
+        statements: Sequence[Statement],
+        announce: Callable[[list[list[Row]]], None],
+        *,
+        owner: str | None,
+    ) -> list[list[Row]]:
+        """Run a batch that takes no locks, as `Driver.batch`.
+
+        Args:
+            announce: called on the event loop with the rows as soon as the batch is durable, before
+                the caller's turn, and also if the caller was cancelled meanwhile.
+        """
         ...
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import anyio
 import orjson
 
 from agent_runtime_storage.contract.records.inspection import (
@@ -26,23 +28,40 @@ class SqlInspection:
         self._scope = scope
 
     async def skeleton(self, thread_id: str, *, after: int = 0) -> Skeleton:
-        read, key = self._scope.read, {"thread_id": thread_id, "after": after}
         await self._scope.require_thread(thread_id)
-        events = await read("skeleton_events", **key)
+        found: dict[str, list[list[Any]]] = {}
+
+        async def read(name: str) -> None:
+            found[name] = await self._columns(name, thread_id=thread_id, after=after)
+
+        # At once: each takes the database a while, and the program nearly none.
+        async with anyio.create_task_group() as group:
+            for name in ("skeleton_calls", "skeleton_usage", "skeleton_events"):
+                group.start_soon(read, name)
+        nodes, seconds, retries, sources = found["skeleton_events"]
+        asked = await self._scope.read("skeleton_questions", thread_id=thread_id, after=after)
         return Skeleton(
-            calls=tuple((n, tool, end) for n, tool, end in await read("skeleton_calls", **key)),
-            usage=tuple(map(SkeletonUsage._make, await read("skeleton_usage", **key))),
-            answers=tuple((node, data) for node, kind, data in events if kind == "answer"),
-            notes=tuple((node, data) for node, kind, data in events if kind == "note"),
-            asked=tuple(node for (node,) in await read("skeleton_questions", **key)),
+            calls=tuple(zip(*found["skeleton_calls"], strict=True)),
+            usage=tuple(map(SkeletonUsage, *found["skeleton_usage"])),
+            seconds=dict(zip(nodes, seconds, strict=True)),
+            retries={node: count for node, count in zip(nodes, retries, strict=True) if count},
+            steered=tuple(
+                node for node, source in zip(nodes, sources, strict=True) if source == "steer"
+            ),
+            asked=tuple(node for (node,) in asked),
             parts=await self.parts(thread_id),
         )
 
     async def nodes(self, thread_id: str, *, after: int = 0) -> list[SkeletonNode]:
-        rows = await self._scope.read("skeleton_nodes", thread_id=thread_id, after=after)
-        if not rows:
+        columns = await self._columns("skeleton_nodes", thread_id=thread_id, after=after)
+        if not columns[0]:
             await self._scope.require_thread(thread_id)
-        return list(map(SkeletonNode._make, rows))
+        return list(map(SkeletonNode, *columns))
+
+    async def _columns(self, name: str, **key: str | int) -> list[list[Any]]:
+        """Answer a query whose one row has a JSON array for each column."""
+        (row,) = await self._scope.read(name, **key)
+        return [_values(column) for column in row]
 
     async def activations(self, thread_id: str, ids: Sequence[int]) -> list[Activation]:
         rows = await self._scope.read(
@@ -85,3 +104,8 @@ class SqlInspection:
     async def last_model(self, thread_id: str, run_id: str) -> str:
         rows = await self._scope.read("last_model", thread_id=thread_id, run_id=run_id)
         return rows[0][0] if rows else ""
+
+
+def _values(column: str | None) -> list[Any]:
+    """Return the values of a column; without rows, some databases return none."""
+    return orjson.loads(column or "[]")

@@ -92,8 +92,9 @@ class SqlRuns:
         batch += self._statements.append_events(run.thread_id, run.id, run.events)
         batch += await self._statements.index_new(run.thread_id, run.nodes)
         lease = Lease(run.id, run.thread_id, root, run.epoch or 1, queued=run.epoch is not None)
+        news = functools.partial(self._announce, run.thread_id, batch)
         try:
-            rows = await self._scope.batch(batch, thread=run.thread_id, tree=root)
+            rows = await self._scope.batch(batch, thread=run.thread_id, tree=root, announce=news)
         except StoreInDoubt:
             # The run's id is new, or its lease this process's own, so only this batch can have
             # written it.
@@ -106,7 +107,6 @@ class SqlRuns:
             # A missing thread breaks the run's foreign key before its own statement can miss.
             await self._scope.require_thread(run.thread_id)
             raise error
-        self._announce(run.thread_id, batch, rows)
         # For whoever follows the tree, and does not know this thread yet.
         self._scope.announce(tree_topic(root))
         return lease, int(rows[thread_at][0][0])
@@ -139,26 +139,23 @@ class SqlRuns:
         # Written to the run's row, to recognise this commit there if its answer is lost.
         own = secrets.token_hex(8)
         guard, *batch = self._commit_batch(lease, commit, bodies, own)
-        news: Callable[[], Sequence[object]] | None = None
         batch += await self._statements.index_new(lease.thread_id, commit.nodes, commit.done)
         write: _WriteBatch = functools.partial(
             self._scope.batch,
             thread=lease.thread_id,
             tree=lease.root_run_id,
             spending=_needs_spending_lock(commit),
+            announce=lambda rows: self._announce(lease.thread_id, batch, rows[1:]),
         )
         try:
             try:
                 rows = await write([guard, *batch])
                 last_event = int(rows[1][0][0])
-                news = functools.partial(
-                    self._statements.appended, lease.thread_id, batch, rows[1:]
-                )
             except StoreInDoubt:
                 last_event = await self._recommit(lease, own, write, guard, batch)
+                self._scope.announce(lease.thread_id)
         except BatchMissed as error:
             raise await self._misses.why_not_committed(lease, commit, error.label) from error
-        self._scope.announce(lease.thread_id, news)
         if commit.finish is not None and lease.queued:
             announce_work(self._scope.driver)
         return last_event

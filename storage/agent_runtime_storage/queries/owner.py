@@ -16,6 +16,7 @@ from agent_runtime_storage.contract.errors import (
     ThreadArchived,
 )
 from agent_runtime_storage.drivers.protocol import (
+    Announcing,
     ConstraintFailed,
     Driver,
     LimitedValues,
@@ -101,6 +102,7 @@ class OwnerScope:
         tree: str | None = None,
         spending: bool = False,
         repeatable: bool = False,
+        announce: Callable[[list[list[Row]]], None] | None = None,
     ) -> list[list[Row]]:
         """Run a batch; batches on the same threads or the same run tree run one after another.
 
@@ -109,6 +111,7 @@ class OwnerScope:
             tree: the root of the runs whose rows it writes.
             spending: whether it makes a reservation that depends on the spending of all runs.
             repeatable: as for `Driver.batch`.
+            announce: called with the rows once they are durable; see `Announcing`.
 
         Raises:
             BatchMissed, StoreInDoubt: as `Driver.batch`.
@@ -121,7 +124,11 @@ class OwnerScope:
         if spending:
             locks.append("spending")
         try:
-            return await self.driver.batch(
+            if announce is not None and isinstance(self.driver, Announcing):
+                return await self.driver.batch_and_announce(
+                    statements, announce, owner=self.user_id
+                )
+            rows = await self.driver.batch(
                 statements, owner=self.user_id, locks=locks, repeatable=repeatable
             )
         except ConstraintFailed as error:
@@ -129,6 +136,9 @@ class OwnerScope:
                 f"The write breaks a rule of the store: {error}.",
                 cure="Read the thread again; an id may be taken, or may not exist.",
             ) from error
+        if announce is not None:
+            announce(rows)
+        return rows
 
     def announce(self, thread_id: str, news: Callable[[], Sequence[object]] | None = None) -> None:
         """Wake the listeners of the thread; see `Signals.announce`."""

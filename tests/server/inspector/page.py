@@ -44,7 +44,11 @@ class Page:
 
     async def steps(self, thread: str, **query: Any) -> tuple[dict[str, Any], Tables]:
         """Return the header and the tables of a thread's steps."""
-        response = await self.client.get(f"threads/{quote(thread, safe='')}/steps", params=query)
+        return await self.tables(thread, "steps", **query)
+
+    async def tables(self, thread: str, rest: str, **query: Any) -> tuple[dict[str, Any], Tables]:
+        """Return the header and the tables of a route of a thread."""
+        response = await self.client.get(f"threads/{quote(thread, safe='')}/{rest}", params=query)
         assert response.status_code == 200, response.text
         return decode_tables(response.content)
 

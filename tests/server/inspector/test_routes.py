@@ -122,6 +122,27 @@ async def test_new_rows_are_asked_for_after_the_head(runtime: Runtime) -> None:
         assert rest["nodes"]["node"] == tables["nodes"]["node"][:11]
 
 
+async def test_the_opening_has_the_summary_the_steps_and_the_end_of_the_log(
+    runtime: Runtime,
+) -> None:
+    async with page_of(runtime) as page:
+        for head in ({}, {"head": 11}):
+            header, tables = await page.steps("a/b", **head)
+            opened, same = await page.tables("a/b", "opening", **head)
+            assert same == tables
+            summary = await page.get("threads/a/b")
+            assert opened.pop("summary") | {"at": 0} == summary | {"at": 0}
+            last = opened.pop("last")
+            assert opened == header
+            nodes = tables["nodes"]["node"][-30:]
+            query = {"from": nodes[0], "to": nodes[-1], **head}
+            assert last == (await page.get("threads/a/b/nodes", **query))["nodes"]
+        assert (await page.client.get("threads/none/opening")).status_code == 404
+        await runtime.store_of().threads.ensure("empty")
+        opened, tables = await page.tables("empty", "opening")
+        assert (opened["last"], tables["nodes"]["node"]) == ([], [])
+
+
 async def test_rows_of_older_versions_get_their_parts_from_the_log(runtime: Runtime) -> None:
     async with page_of(runtime) as page:
         whole = await page.client.get("threads/a/b/steps")

@@ -384,3 +384,26 @@ async def test_usage_can_be_recorded_after_the_end_of_its_run(user: UserStore) -
     await user.upkeep.delete_thread("t1")
     with pytest.raises(NotFound):
         await user.spending.record_late(lease, [usage])
+
+
+async def test_a_skeleton_has_the_figures_of_steps_and_the_marks_of_notes(user: UserStore) -> None:
+    lease = await begin(user, events=(NewEvent("run-start"),))
+    answered = NewEvent("answer", 2, {"seconds": 0.25, "retries": 2, "text": '50% "retries"'})
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),), events=(answered,)))
+    noted = (NewEvent("note", 3, {"source": "steer"}), NewEvent("answer", 4, {"seconds": 1.5}))
+    closing = Commit(
+        done=(done(2, 0),), close=(2,), nodes=(message(3, 2, b"x"), message(4, 3, b"y")), head=4,
+        events=noted,
+    )  # fmt: skip
+    await user.runs.commit(lease, closing)
+    found = await user.inspection.skeleton("t1")
+    assert found.calls == ((2, "shell", "ok"),)
+    assert (found.seconds[2], found.seconds[4]) == (0.25, 1.5)
+    assert (found.retries, found.steered) == ({2: 2}, (3,))
+    nodes = await user.inspection.nodes("t1")
+    assert [(one.seq, one.parent_id, one.status) for one in nodes] == [
+        (1, None, "closed"), (2, 1, "closed"), (3, 2, "closed"), (4, 3, "closed")
+    ]  # fmt: skip
+    later = await user.inspection.skeleton("t1", after=4)
+    assert (later.calls, later.usage, later.seconds, later.steered) == ((), (), {}, ())
+    assert await user.inspection.nodes("t1", after=4) == []

@@ -47,6 +47,8 @@ export class Log {
   stack() {
     this.top = new Float64Array(this.count + 1);
     for (let i = 0; i < this.count; i++) this.top[i + 1] = this.top[i] + this.height[i];
+    // Before the list is scrolled: else it would show its beginning first.
+    this.space.style.setProperty("height", this.top[this.count] + "px");
   }
 
   find(y) { return Math.max(0, Math.min(this.count - 1, lastAtMost(this.top, y, this.count))); }
@@ -107,7 +109,6 @@ export class Log {
       row.style.setProperty("transform", `translateY(${this.top[i]}px)`);
       this.mark(i, row);
     }
-    this.space.style.setProperty("height", this.top[this.count] + "px");
   }
 
   get chosen() { return place.msg ?? this.thread.steps.node[chosenStep(this.thread.count)]; }

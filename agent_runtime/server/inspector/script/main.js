@@ -33,6 +33,17 @@ class ThreadView {
     if (first) this.build();
     else if (waits.some(q => !this.told.has(q.id))) say(`The run waits for you: ${waits.at(-1).text}`);
     this.told = new Set(waits.map(q => q.id));
+    const {run} = this.thread;
+    if (first && run?.status === "failed") notice(run.detail, "bad");
+    this.renew(first);
+    if (this.thread.fronted) return;
+    // What is in view first is painted first.
+    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+    await this.thread.readFront();
+    if (view === this) this.renew();
+  }
+
+  renew(first) {
     this.strip.renew();
     this.log.renew();
     this.show(first);

@@ -46,7 +46,7 @@ export class PromptPane {
       tab.tabIndex = chosen ? 0 : -1;
     }
     this.panel.setAttribute("aria-labelledby", "tab-" + place.tab);
-    fill(this.panel, this.summary(i), place.tab === "left" ? leftOut(this.thread, i) : place.tab === "compare" ? compared(this.thread, i) : this.sections(i));
+    fill(this.panel, this.summary(i), !this.thread.fronted ? missing(null) : place.tab === "left" ? leftOut(this.thread, i) : place.tab === "compare" ? compared(this.thread, i) : this.sections(i));
     if (this.y) this.box.scrollTop = this.y;
     if (kept) (this.panel.querySelector(`[data-k="${CSS.escape(kept)}"]`) || this.box).focus({preventScroll: true});
   }

@@ -21,8 +21,15 @@ let asked = () => {};
 // `callback` is called when the service wants to know who asks.
 export function onUnknown(callback) { asked = callback; }
 
+// What the page opens with was asked for before this script was there: by `ahead.js`.
+function asking(path, options) {
+  const {ahead} = window;
+  window.ahead = null;
+  return ahead?.path === path ? ahead.answer : fetch("api/" + path, options);
+}
+
 async function request(path, options) {
-  const answer = await fetch("api/" + path, options).catch(() => {
+  const answer = await asking(path, options).catch(() => {
     throw new Problem(0, "The service cannot be reached.", "Check that it runs; the page tries again by itself.");
   });
   if (answer.ok) return answer;

@@ -122,7 +122,7 @@ export class Strip {
   }
 
   drawActivations(c, bottom) {
-    const dense = this.thread.activations.size / this.thread.count / this.step > 0.1;
+    const {activation} = this.thread.steps, dense = (activation.at(-1) - activation[0]) / this.thread.count / this.step > 0.1;
     c.strokeStyle = c.fillStyle = this.color("ink");
     c.globalAlpha = 0.7;
     for (let i = Math.max(1, this.from), last = -9; i < this.to; i++) {

@@ -1,7 +1,8 @@
 // One thread as the page knows it: all steps as columns, the rest when it is looked at.
 import {file, get, getTables} from "./service.js";
 
-const WINDOW = 200, AGAIN = 3000;
+// An exported file has its messages in blocks of 200.
+const WINDOW = file ? 200 : 50, AGAIN = 3000;
 
 // The index of the last value that is at most `value`, or -1.
 export function lastAtMost(values, value, count = values.length) {
@@ -53,21 +54,27 @@ export class Thread {
 
   // Asks for what is new. Nothing that the page shows is dropped before its successor is there.
   async refresh() {
-    const after = this.closed, first = this.steps === undefined;
-    const front = () => Promise.all([this.readAll("activations"), this.readAll("observations")]);
-    const [summary, rows] = await Promise.all([get(this.path("")), getTables(this.path("steps", {after})), first && front()]);
+    const after = this.closed, whole = file || this.steps;
+    const [rows, summary] = await Promise.all([getTables(this.path(whole ? "steps" : "opening", {after})), whole && get(this.path(""))]);
     const known = rows.reset ? {} : this;
     // Most steps bring no activation, and nothing else makes an observation count.
-    if (!first && rows.steps.count && !this.activations.has(rows.steps.activation.at(-1))) await front();
-    Object.assign(this, {summary, models: rows.models, closed: rows.head, steps: joined(known.steps, rows.steps, after), nodes: joined(known.nodes, rows.nodes, after)});
+    if (this.fronted && rows.steps.count && !this.activations.has(rows.steps.activation.at(-1))) await this.readFront();
+    Object.assign(this, {summary: rows.summary || summary, models: rows.models, closed: rows.head, steps: joined(known.steps, rows.steps, after), nodes: joined(known.nodes, rows.nodes, after)});
     if (rows.reset) {
       this.windows.clear();
       this.wanted.clear();
     } else if (rows.nodes.count && after !== undefined) this.outdate(this.position(rows.nodes.node[0]));
+    for (const node of rows.last || []) this.window(this.position(node.seq)).nodes.set(node.seq, node);
+  }
+
+  // What stood before the raw messages of each prompt: the strip and the log are there without it.
+  async readFront() {
+    await Promise.all([this.readAll("activations"), this.readAll("observations")]);
+    this.fronted = true;
   }
 
   outdate(position) {
-    for (const [k, window] of this.windows) if ((k + 1) * WINDOW > position) window.stale = true;
+    for (const window of this.windows.values()) if ((window.k + 1) * WINDOW > position) window.stale = true;
     const prompt = this.newest && this.wanted.get(this.promptPath(this.newest.id));
     if (prompt) prompt.stale = true;
   }
@@ -101,11 +108,17 @@ export class Thread {
     return Array.from(node.subarray(lastAtMost(node, first - 1) + 1, lastAtMost(node, last) + 1));
   }
 
-  // The node at a position of the branch, if its window is there; else the window is asked for.
+  window(position) {
+    const k = Math.floor(position / WINDOW);
+    if (!this.windows.has(k)) this.windows.set(k, {k, nodes: new Map(), failed: 0});
+    return this.windows.get(k);
+  }
+
+  // The node at a position of the branch, if it is there; else its window is asked for.
   node(position) {
-    const k = Math.floor(position / WINDOW), window = this.windows.get(k);
-    if (!window || window.stale && !window.loading) this.readWindow(k);
-    return window?.nodes.get(this.nodes.node[position]);
+    const window = this.window(position), node = window.nodes.get(this.nodes.node[position]);
+    if ((window.stale || !node && !window.whole) && !window.loading) this.readWindow(window);
+    return node;
   }
 
   nodeOf(seq) {
@@ -113,9 +126,9 @@ export class Thread {
     return at < 0 ? undefined : this.node(at);
   }
 
-  async readWindow(k) {
-    const window = this.windows.get(k) || {nodes: new Map(), failed: 0};
-    this.windows.set(k, Object.assign(window, {loading: true, stale: false}));
+  async readWindow(window) {
+    const {k} = window;
+    Object.assign(window, {loading: true, stale: false});
     const seqs = this.nodes.node.subarray(k * WINDOW, (k + 1) * WINDOW), nodes = new Map();
     try {
       for (let from = seqs[0]; from != null;) {
@@ -132,7 +145,7 @@ export class Thread {
       setTimeout(() => { window.loading = false; this.loaded(error); }, Math.min(8000, 500 * 2 ** ++window.failed));
       return;
     }
-    Object.assign(window, {nodes, loading: false, failed: 0});
+    Object.assign(window, {nodes, whole: true, loading: false, failed: 0});
     this.loaded();
   }
 
@@ -186,7 +199,7 @@ export class Thread {
   whereAt(seq, i) {
     const own = this.steps.node[i], a = this.activationAt(i);
     if (seq >= own) return {kind: "future", text: seq === own ? "What the model answered at the selected step" : "Not yet said at the selected step"};
-    if (!a) return {kind: "gone", text: "Unknown"};
+    if (!a) return {kind: this.fronted && "gone", text: "Unknown"};
     if (a.first === null || seq >= a.first) return {kind: "raw", text: "In the prompt as it was"};
     const by = a.observed.find(id => this.way(id, seq));
     if (seq === a.task) return {kind: "state", by, text: "Stands in the state note, as the task"};

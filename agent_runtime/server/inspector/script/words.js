@@ -16,8 +16,7 @@ export const NAMES = {system: "System and tools", observed: "Observations", cons
   state: "State note", raw: "Raw messages"};
 export const MARKS = {critical: "‼", important: "!", info: "·", done: "✓"};
 export const PLAN_MARKS = {completed: "✓", in_progress: "▸", failed: "✕", skipped: "–"};
-export const FLAG = {error: 1, question: 2, steered: 4, delegated: 8, open: 32, interrupted: 64,
-  retried: 128, plan: 256};
+export const FLAG = {error: 1, question: 2, steered: 4, delegated: 8};
 
 export const causeOf = activation => CAUSES[activation.cause] || activation.cause;
 export const hasFailed = call => call.outcome !== null && call.outcome !== "ok";

@@ -38,15 +38,17 @@ class Skeleton:
 
     Attributes:
         calls: for each call of a node, its tool and its outcome (None until it is done).
-        answers: for each answer with a node, the data of its `answer` event as JSON.
-        notes: the same for notes and their `note` events.
+        seconds: how long each model call took, by its answer's node; None where it is not known.
+        retries: how often a model call was tried again; those that were not are left out.
+        steered: the notes by which a person steered.
         asked: the nodes that ask a person.
         parts: the token parts of each activation; None where an older version wrote the row.
     """
 
     calls: tuple[tuple[int, str, str | None], ...]
     usage: tuple[SkeletonUsage, ...]
-    answers: tuple[tuple[int, str], ...]
-    notes: tuple[tuple[int, str], ...]
+    seconds: Mapping[int, float | None]
+    retries: Mapping[int, int]
+    steered: tuple[int, ...]
     asked: tuple[int, ...]
     parts: Mapping[int, str | None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agent_runtime_storage.contract.errors import StoreUnavailable
@@ -128,6 +128,16 @@ class SqliteDriver:
             ConstraintFailed: a statement broke a constraint; nothing was written.
         """
         return await self._writer.write(statements)
+
+    async def batch_and_announce(
+        self,
+        statements: Sequence[Statement],
+        announce: Callable[[list[list[Row]]], None],
+        *,
+        owner: str | None = None,
+    ) -> list[list[Row]]:
+        """Run a batch, and announce its rows before the caller's turn; see `Announcing`."""
+        return await self._writer.write(statements, announce=announce)
 
     async def purge(
         self, statements: Sequence[Statement], *, owner: str | None, locks: Sequence[str] = ()

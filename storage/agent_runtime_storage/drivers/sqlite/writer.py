@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import math
 import queue
 import threading
@@ -54,11 +55,22 @@ _OPENING_SECONDS = 5.0
 _STATEMENT_BYTES = 256
 
 
+_log = logging.getLogger(__name__)
+
+
 class _Job:
     """A queued batch; `started` and `withdrawn` change under the writer's lock."""
 
     __slots__ = (
-        "deadline", "future", "kind", "result", "size", "started", "statements", "withdrawn"
+        "announce",
+        "deadline",
+        "future",
+        "kind",
+        "result",
+        "size",
+        "started",
+        "statements",
+        "withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -68,8 +80,10 @@ class _Job:
         future: asyncio.Future[_Result],
         kind: _Kind,
         deadline: float,
+        announce: Callable[[_Result], None] | None,
     ) -> None:
         self.kind = kind
+        self.announce = announce
         self.deadline = deadline
         self.statements = statements
         self.size = size
@@ -141,11 +155,20 @@ class Writer:
                 self._opened.exception()
             raise
 
-    async def write(self, statements: Sequence[Statement], kind: _Kind = "batch") -> _Result:
+    async def write(
+        self,
+        statements: Sequence[Statement],
+        kind: _Kind = "batch",
+        *,
+        announce: Callable[[_Result], None] | None = None,
+    ) -> _Result:
         """Run a batch and return once it is durable.
 
         Waits while the queue is full.  Cancelling withdraws a batch that has not started; one that
         has started is awaited first.
+
+        Args:
+            announce: called with the result once it is durable, before the caller's turn comes.
         """
         size = sum(_size(statement) for statement in statements)
         await self._admit(size)
@@ -154,7 +177,7 @@ class Writer:
             self._release(size)
             raise sqlite_closed_error(self._path)
         deadline = time.monotonic() + self._patience
-        job = _Job(statements, size, self._loop.create_future(), kind, deadline)
+        job = _Job(statements, size, self._loop.create_future(), kind, deadline, announce)
         with self._lock:
             self._unbegun += 1
         self._queue.put(job)
@@ -225,6 +248,9 @@ class Writer:
         return True
 
     def _acknowledge(self, jobs: Sequence[_Job]) -> None:
+        # Whoever follows what was written waits for no turn: that is little work.
+        for job in jobs:
+            _announce(job)
         for job in jobs:
             self._turns.call(_settle, job)
         self._release(sum(job.size for job in jobs))
@@ -420,6 +446,16 @@ def _size(statement: Statement) -> int:
         if isinstance(value, (bytes, str)):
             size += len(value)
     return size
+
+
+def _announce(job: _Job) -> None:
+    if job.announce is None or job.result is None or isinstance(job.result, Exception):
+        return
+    try:
+        job.announce(job.result)
+    except Exception:
+        # It is written all the same.
+        _log.exception("What was written could not be announced.")
 
 
 def _settle(job: _Job) -> None:

@@ -1,22 +1,39 @@
 -- What the inspector reads of a thread: keys and figures, no contents.
 
+-- The rows of a skeleton come as one, of a JSON array for each column: thousands of rows take the
+-- database as long, and a program many times as long.
+
 -- name: skeleton_nodes
-SELECT id, parent_id, status, role, activation_id, tokens, created_at FROM nodes
-WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after ORDER BY id;
+SELECT {json_column}(id), {json_column}(parent_id), {json_column}(status), {json_column}(role),
+       {json_column}(activation_id), {json_column}(tokens), {json_column}(created_at)
+FROM (
+    SELECT id, parent_id, status, role, activation_id, tokens, created_at FROM nodes
+    WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after ORDER BY id
+) AS found;
 
 -- name: skeleton_calls
-SELECT node_id, tool, outcome FROM calls
-WHERE user_id = :user_id AND thread_id = :thread_id AND node_id > :after ORDER BY node_id;
+SELECT {json_column}(node_id), {json_column}(tool), {json_column}(outcome)
+FROM (
+    SELECT node_id, tool, outcome FROM calls
+    WHERE user_id = :user_id AND thread_id = :thread_id AND node_id > :after ORDER BY node_id
+) AS found;
 
 -- name: skeleton_usage
 -- An answer without content has no node.
-SELECT node_id, model, prompt_tokens, cached_tokens, completion_tokens, counted_tokens, cost,
-       reported
+SELECT {json_column}(node_id), {json_column}(model), {json_column}(prompt_tokens),
+       {json_column}(cached_tokens), {json_column}(completion_tokens),
+       {json_column}(counted_tokens), {json_column}(cost), {json_column}(reported)
 FROM usage
 WHERE user_id = :user_id AND thread_id = :thread_id AND purpose = 'step' AND node_id > :after;
 
 -- name: skeleton_events
-SELECT node_id, kind, data FROM events
+-- Documents are decoded only for what they have: that takes most of the time.
+SELECT {json_column}(node_id), {json_column}(({json_data} ->> 'seconds'){as_double}),
+       {json_column}(
+           CASE WHEN data LIKE '%"retries"%' THEN ({json_data} ->> 'retries'){as_bigint} END
+       ),
+       {json_column}(CASE kind WHEN 'note' THEN {json_data} ->> 'source' END)
+FROM events
 WHERE user_id = :user_id AND thread_id = :thread_id AND kind IN ('answer', 'note')
   AND node_id > :after;
 

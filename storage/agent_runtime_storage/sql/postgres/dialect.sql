@@ -25,6 +25,12 @@ jsonb_array_elements_text
 -- name: each_json
 jsonb_array_elements
 
+-- name: json_column
+json_agg
+
+-- name: json_data
+data::json
+
 -- name: skip_locked
 FOR UPDATE OF r SKIP LOCKED
 

@@ -25,6 +25,12 @@ json_each
 -- name: each_json
 json_each
 
+-- name: json_column
+json_group_array
+
+-- name: json_data
+data
+
 -- name: skip_locked
 
 -- name: ordered_join

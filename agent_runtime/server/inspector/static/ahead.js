@@ -1,0 +1,1 @@
+"use strict";(()=>{const[p,q]=location.hash.slice(2).split("?"),h=/(?:^|&)head=(\d+)/.exec(q),path="inspector/"+p+"/opening"+(h?"?head="+h[1]:"");if(/^threads\/[^/]+$/.test(p))window.ahead={path,answer:fetch("api/"+path,{signal:AbortSignal.timeout(6e4)})};window.ahead?.answer.catch(()=>{})})();
