@@ -91,7 +91,7 @@ def test_what_a_tool_counted_is_shown(tool: str, result: str, fact: str) -> None
 def test_results_are_shown_at_length_if_they_are_asked_for() -> None:
     ended = CallEnd(ShownCall("fetch"), "ok", "\n".join(f"line {n}" for n in range(30)))
     lines = [line.plain() for line in ended.lines("7", VERBOSE)]
-    [_, long, *_] = Ended(Call("fetch"), "ok", "x" * 200_000).lines("7", VERBOSE)
+    [_, long, *_] = CallEnd(ShownCall("fetch"), "ok", "x" * 200_000).lines("7", VERBOSE)
     assert len(long.plain()) < 2_010
     assert lines[0] == "✓ 7 fetch · 30 lines" and lines[20:] == [
         "    line 19",
