@@ -58,7 +58,7 @@ from agent_runtime.run.tool_context import ToolContexts, child_resumption
 from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
 from agent_runtime.workflow.definition import Workflow, check_kind, checked_runnable, loop_of
 from agent_runtime.workflow.values import to_plain_json
-from agent_runtime_config import Settings, load_settings
+from agent_runtime_config import Settings
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Budget, Lease, Run
@@ -127,7 +127,7 @@ class Runtime(RunControl):
             ConfigError: a setting is not usable.
             StoreError: the database cannot be opened.
         """
-        settings, own = memory_roles.choose_memory(settings or load_settings(), observer, reflector)
+        settings, own = memory_roles.choose_memory(settings, observer, reflector)
         recall, connect = RecallService.of(settings, embedder), store_connector(settings)
         if model is not None:
             # Before the store is open: loading takes more memory than all that follows.

@@ -51,6 +51,23 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     return settings
 
 
+def given_or_loaded(settings: object) -> Settings:
+    """Return settings that a program gave, or those of the environment if it gave None.
+
+    Raises:
+        ConfigError: what it gave is something else, such as the URL of a database.
+    """
+    if settings is None:
+        return load_settings()
+    if isinstance(settings, Settings):
+        return settings
+    # The value may be a URL with a password.
+    raise ConfigError(
+        f"A runtime is opened with Settings, and not with {type(settings).__name__}.",
+        cure='Write `Runtime.open(Settings(database_url="file:work.db"))`.',
+    )
+
+
 def settings_of(sources: Sources) -> Settings:
     """Return the settings that sources give.
 

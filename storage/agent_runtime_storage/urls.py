@@ -67,7 +67,7 @@ def file_path(url: str) -> Path:
     if path == ":memory:":
         raise StoreError(
             "A database in memory cannot be shared by the store's connections.",
-            cure="Use a file in a temporary folder.",
+            cure="Use a file in a temporary folder, as `tempfile.TemporaryDirectory()` makes one.",
         )
     # Every call on such a path raises a bare ValueError.
     if not url_scheme(url) and is_misspelt(url):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from agent_runtime import Runtime
 from agent_runtime.models import model_from_name
 from agent_runtime_config import ConfigError, Settings, default_database_url, load_settings
 from agent_runtime_config.groups.model_settings import RoleSettings
@@ -493,3 +494,10 @@ def test_no_url_shows_its_credentials_where_settings_are_logged() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         load_settings({}).max_steps = 3  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_a_runtime_is_opened_with_settings_only() -> None:
+    with pytest.raises(ConfigError, match="with Settings, and not with str") as error:
+        async with Runtime.open("postgresql://ada:secret@h/d"):  # pyright: ignore[reportArgumentType]
+            pass
+    assert "secret" not in str(error.value)

@@ -10,6 +10,7 @@ from agent_runtime.memory.observational.observer.base import Observer
 from agent_runtime.memory.observational.reflector.base import Reflector
 from agent_runtime.models.base import Model
 from agent_runtime_config import Settings
+from agent_runtime_config.environment import given_or_loaded
 from agent_runtime_config.urls import is_not_a_model
 
 ObserverChoice: TypeAlias = Model | Observer | str
@@ -27,14 +28,18 @@ class MemoryModels:
 
 
 def choose_memory(
-    settings: Settings, observer: ObserverChoice | None, reflector: ReflectorChoice | None
+    given: Settings | None, observer: ObserverChoice | None, reflector: ReflectorChoice | None
 ) -> tuple[Settings, MemoryModels]:
     """Return the settings with those that are names, and those that are not.
 
+    Args:
+        given: None for the settings of the environment.
+
     Raises:
-        ConfigError: one is neither a name nor a model nor an Observer or Reflector.
+        ConfigError: the settings are something else, or one of the others is neither a name nor a
+            model nor an Observer or Reflector.
     """
-    names: dict[str, str] = {}
+    settings, names = given_or_loaded(given), dict[str, str]()
     if isinstance(observer, str):
         names["observer_model"], observer = _name("observer", observer), None
     elif observer is not None:
