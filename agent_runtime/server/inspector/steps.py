@@ -64,10 +64,17 @@ async def steps_of(
     async def add() -> None:
         added.update({} if more is None else await more(branch))
 
+    read: list[Skeleton] = []
+
+    async def look() -> None:
+        first = 0 if branch.reset else after
+        read.append(await store.inspection.skeleton(thread_id, after=first))
+
     # Nodes first: what is read later belongs to at least these.
     async with single_error(), anyio.create_task_group() as group:
         group.start_soon(add)
-        skeleton = await store.inspection.skeleton(thread_id, after=0 if branch.reset else after)
+        group.start_soon(look)
+    (skeleton,) = read
     stored = {
         one: FrontParts.from_row(orjson.loads(parts))
         for one, parts in skeleton.parts.items()
