@@ -278,16 +278,10 @@ class _BackgroundRun:
             self.begun.set()
 
     async def _send(self) -> None:
-        store, thread_id = self.context.store, self.context.thread_id
-        for _ in range(TRIES if self.job_key else 0):
-            job = await store.jobs.claim(
-                JOB, seconds=CLAIM_SECONDS, thread_id=thread_id, key=self.job_key
-            )
-            if job is not None:
-                await _deliver(store, job, self.context.max_file_bytes)
-                return
-            # A run that begins on the thread holds the job while it looks at it.
-            await anyio.sleep(0.1)
+        if self.job_key:
+            context = self.context
+            parts = context.store, context.thread_id, self.job_key, context.max_file_bytes
+            await deliver_result(*parts)
 
 
 # Tasks that wait, and those that nobody works on
@@ -350,16 +344,20 @@ async def queue_delivery(store: UserStore, thread_id: str, run_id: str) -> str:
     return f"{run_id}/{number}"
 
 
-async def require_delivery(store: UserStore, thread_id: str, run_id: str) -> None:
-    """Record that a thread is owed a message about a run's end, unless one is owed already."""
+async def require_delivery(store: UserStore, thread_id: str, run_id: str) -> str:
+    """Record that a thread is owed a message about a run's end, unless one is owed already.
+
+    Returns the job's key.
+    """
     number = 1
     while not await store.jobs.enqueue(thread_id, JOB, f"{run_id}/{number}", b""):
         key = f"{run_id}/{number}"
         job = await store.jobs.claim(JOB, seconds=CLAIM_SECONDS, thread_id=thread_id, key=key)
         if job is not None:
             await store.jobs.fail(job, retry_after=0, detail="It is resumed.")
-            return
+            return key
         number += 1
+    return f"{run_id}/{number}"
 
 
 @asynccontextmanager
@@ -396,20 +394,25 @@ async def _deliver_owed(context: ToolContext) -> bool:
     return True
 
 
-async def deliver_results(
-    store: UserStore, thread_id: str, max_bytes: int, *, only: str = ""
-) -> None:
-    """Send the messages owed for a thread's tasks that have ended.  Raises `StoreError`.
+async def deliver_result(store: UserStore, thread_id: str, key: str, max_bytes: int) -> None:
+    """Send the message of one job, if its task has ended.  Raises `StoreError`."""
+    for _ in range(TRIES):
+        job = await store.jobs.claim(JOB, seconds=CLAIM_SECONDS, thread_id=thread_id, key=key)
+        if job is not None:
+            if not await _deliver(store, job, max_bytes):
+                await store.jobs.fail(job, retry_after=0, detail="It is running.")
+            return
+        # A run that begins on the thread holds the job while it looks at it.
+        await anyio.sleep(0.1)
 
-    Args:
-        only: the run of the only task whose messages to send.
-    """
+
+async def deliver_results(store: UserStore, thread_id: str, max_bytes: int) -> None:
+    """Send the messages owed for a thread's tasks that have ended.  Raises `StoreError`."""
     alive: list[Job] = []
     while (
         job := await store.jobs.claim(JOB, seconds=CLAIM_SECONDS, thread_id=thread_id)
     ) is not None:
-        other = only and job.key.partition("/")[0] != only
-        if other or not await _deliver(store, job, max_bytes):
+        if not await _deliver(store, job, max_bytes):
             # Held until the end: given back at once, the loop would claim it again and never end.
             alive.append(job)
     for job in alive:

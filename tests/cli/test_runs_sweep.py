@@ -49,6 +49,24 @@ def test_a_killed_run_is_listed_swept_and_resumed(machine: Machine) -> None:
     assert "No stopped run can be resumed" in machine.invoke("runs", "sweep").stderr
 
 
+def test_a_killed_runs_background_task_continues_with_the_sweep(machine: Machine) -> None:
+    order = {"role": "worker", "instructions": "Work.", "task_key": "k", "background": True}
+    machine.script = lambda request, n: STALL if n else Reply(calls=(("delegate", order),))
+    with machine.process("run", "Begin.", "--workspace", ".") as process:
+        # The task's first one, and the second one of the run that delegated it.
+        machine.wait_for_requests(3)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    machine.script = lambda request, n: HELLO
+
+    done = machine.invoke("runs", "sweep", "--resume")
+
+    assert done.exit_code == 0, done.stderr
+    found = [json.loads(line) for line in machine.invoke("runs", "--json").stdout.splitlines()]
+    assert [one["status"] for one in found] == ["succeeded"] * 2, found
+    assert "No stopped run can be resumed" in machine.invoke("runs", "sweep").stderr
+
+
 def test_sweep_resumes_runs_with_expired_questions_and_reports_failures(
     machine: Machine,
 ) -> None:

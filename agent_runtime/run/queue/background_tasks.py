@@ -58,6 +58,6 @@ async def resuming_task(
     assignment, _ = delegator.placed(built)
     sources, steps = ContextSources(tuple(whole.context)), settings.sub_agent_max_steps
     # The message of the process that began it may have been sent already.
-    await require_delivery(store, thread_id, run.id)
+    key = await require_delivery(store, thread_id, run.id)
     yield sub_agent(assignment, thread_id, sources, whole.hooks, steps)
-    await deliver_end(store, run.id, settings.max_file_bytes)
+    await deliver_end(store, run.id, settings.max_file_bytes, key)

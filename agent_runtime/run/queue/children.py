@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_runtime.agent import Agent
-from agent_runtime.delegation.background import deliver_results
+from agent_runtime.delegation.background import deliver_result
 from agent_runtime.delegation.placed import ChildQueue, path_to
 from agent_runtime.delegation.request import sub_agent
 from agent_runtime.delegation.tool import delegator_of
@@ -87,8 +87,12 @@ async def child_agent(
     return agent
 
 
-async def deliver_end(store: UserStore, run_id: str, max_bytes: int) -> None:
-    """Send the message about a background task that has ended; else whoever is next sends it."""
+async def deliver_end(store: UserStore, run_id: str, max_bytes: int, key: str = "") -> None:
+    """Send the message about a background task that has ended; else whoever is next sends it.
+
+    Args:
+        key: of the job that owes it; by default the first.
+    """
     try:
         run = await store.runs.get(run_id)
         record = delegation_record(run)
@@ -96,6 +100,6 @@ async def deliver_end(store: UserStore, run_id: str, max_bytes: int) -> None:
             return
         parent = await store.runs.get(run.parent_run_id or "")
         # Of others nothing: one whose process died may be about to be continued.
-        await deliver_results(store, parent.thread_id, max_bytes, only=run_id)
+        await deliver_result(store, parent.thread_id, key or f"{run_id}/1", max_bytes)
     except AgentRuntimeError as error:
         _log.warning("The message of task %s will be sent later: %s", run_id, type(error).__name__)
