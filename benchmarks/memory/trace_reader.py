@@ -211,7 +211,8 @@ def _commands(known: Known) -> Iterator[tuple[int, str, ToolResult]]:
 
 def _output(name: str, known: Known) -> str:
     for _, command, result in _commands(known):
-        if flat(command).startswith(name):
+        # Not those that only begin alike: `pytest -v | tail` is another command than `pytest -v`.
+        if flat(command)[: 2 * START] == name:
             lines = [flat(line) for line in result.text.splitlines() if len(flat(line)) > 10]
             return lines[-1] if lines else ""
     for _, text in known.lines:

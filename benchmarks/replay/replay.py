@@ -37,10 +37,10 @@ POLICIES = (
 )
 # The most dollars for prompts and observer, as a share of the full history's.
 WANTED = {
-    ("claude_code_traces", "memory 1:10"): 0.58,
-    ("claude_code_traces", "memory 1:10, price"): 0.51,
+    ("claude_code_traces", "memory 1:10"): 0.42,
+    ("claude_code_traces", "memory 1:10, price"): 0.40,
     ("swebench_mini_traces", "memory 1:10"): 0.92,
-    ("swebench_mini_traces", "memory 1:10, price"): 0.85,
+    ("swebench_mini_traces", "memory 1:10, price"): 0.79,
 }
 LONGEST = 10
 """One in this many runs counts as long."""

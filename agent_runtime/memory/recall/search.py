@@ -7,7 +7,7 @@ the other is not.  Then context counts:
 
 - a short message says little alone, so it gets a share of its neighbours' scores, and more from
   those before it: answers follow their questions;
-- it counts more if its neighbours have words of the query that it lacks: together they say it;
+- it counts more the more of the query's words it has together with its neighbours, each word once;
 - a question that names a day, a month or a year is about what was said then or soon after;
 - people who ask about themselves ("my", "I") want what the user said, not the agent.
 
@@ -47,8 +47,9 @@ FROM_BEFORE, FROM_AFTER = (0.3, 0.15), (0.15, 0.07)
 """Shares of the neighbours' scores, the nearest neighbour first."""
 _TO_LATER = tuple(zip(FROM_BEFORE, FROM_AFTER, strict=True))
 _TO_EARLIER = tuple(zip(FROM_AFTER, FROM_BEFORE, strict=True))
-WORDS_BEFORE, WORDS_AFTER = (0.8, 0.64), (0.4,)
-"""How much a word of the query counts that only a neighbour has, the nearest neighbour first."""
+OWN_SHARE, WORDS_BEFORE, WORDS_AFTER = 0.5, (1.2, 0.96), (0.6,)
+"""How much the share of the query's words raises a score that a short message has itself, and that
+only a neighbour has, the nearest neighbour first."""
 SHORT = 300
 """Messages of this many tokens get nothing from their neighbours; shorter ones get more."""
 SESSION_GAP = 3600.0
@@ -129,17 +130,15 @@ class FoundWords:
         earlier: Sequence[int],
         later: Sequence[int],
     ) -> list[float]:
-        """Return the share of the query's weight that each node has by its neighbours alone.
-
-        0 for those that got nothing of their neighbours' scores.
-        """
+        """Return by how much of itself the score of each node rises for the words near it."""
         weigh = functools.cache(self._weigh)
         words = [self.of.get(outline[:2], 0) for outline in outlines]
         gained = [0.0] * len(outlines)
         for index, outline in enumerate(outlines):
-            if not got[index]:
+            if not (got[index] or words[index]) or outline.tokens >= SHORT:
                 continue
-            known, gain = words[index], 0.0
+            known = words[index]
+            gain = OWN_SHARE * weigh(known)
             for links, shares in ((earlier, WORDS_BEFORE), (later, WORDS_AFTER)):
                 here = index
                 for share in shares:
@@ -149,7 +148,7 @@ class FoundWords:
                     if new := words[here] & ~known:
                         known |= new
                         gain += share * weigh(new)
-            gained[index] = gain * max(0.0, 1 - outline.tokens / SHORT)
+            gained[index] = gain * (1 - outline.tokens / SHORT)
         return gained
 
     def _weigh(self, words: int) -> float:
@@ -189,9 +188,7 @@ async def retrieve(
         InvalidVector, DimensionMismatch: the vector cannot be compared with those of its model.
         StoreError: the database cannot be read.
     """
-    embedded = None
-    if mode != "text" and vector is not None and model is not None:
-        embedded = model, vector
+    embedded = (model, vector) if model and vector is not None and mode != "text" else None
     words = query if mode != "vectors" or embedded is None else None
     scores, best, found = await _candidates(store, words, embedded, thread_id)
     weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
@@ -338,8 +335,8 @@ def rank_in_context(
         elif more and adds and outline[3] in _SPEAKERS:
             ranked[*address, None] = more * times
     for place, score in scores.items():
-        if found := of_hits.get(place[:2]):
-            ranked[place] = (score + found[0]) * found[1]
+        if near := of_hits.get(place[:2]):
+            ranked[place] = (score + near[0]) * near[1]
     return ranked
 
 

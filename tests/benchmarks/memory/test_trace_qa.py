@@ -110,6 +110,26 @@ def test_an_edit_that_only_removes_lines_is_an_edit_and_a_move_by_a_shell_is_non
     )
 
 
+def test_a_command_is_not_taken_for_one_that_begins_alike() -> None:
+    calls = [
+        ("pytest tests/cart.py --verbose | tail -5", "the end of a long output"),
+        ("pytest tests/cart.py --verbose", "1 passed in 0.1 seconds"),
+    ]
+    entries = [
+        Entry(
+            seq,
+            seq - 1 or None,
+            AssistantMessage("", (ToolCall(call_id(seq, 0), "bash", {"command": command}),)),
+            (ToolResult(result),),
+            (None,),
+        )
+        for seq, (command, result) in enumerate(calls, 1)
+    ]
+    asked = [one for one in questions_of(entries) if one.form == "output"]
+    assert len(asked) == 2
+    assert all(is_right(one, answer(one, Known(entries=entries))) for one in asked)
+
+
 def test_a_run_is_replayed_and_asked_about() -> None:
     steps = [
         Step(said, "", (RecordedCall(tool, _json(arguments), result),), (), None)

@@ -241,7 +241,8 @@ def test_a_short_message_counts_more_with_the_words_that_its_neighbours_have() -
     # The node behind them has nothing of its own, and both words before it.
     assert other[4] > alike[4]
     # What both have counts once.
-    assert with_words({2: 3, 3: 3}, *nodes)[3] == with_words({2: 0, 3: 0}, *nodes)[3]
+    both = with_words({2: 3, 3: 3}, *nodes)
+    assert both[3] == with_words({2: 0, 3: 3}, *nodes)[3]
 
 
 def test_a_long_message_and_another_conversation_gain_no_words() -> None:
