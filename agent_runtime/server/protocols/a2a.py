@@ -29,6 +29,7 @@ from agent_runtime.human.questions import Question
 from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described
+from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.streams import (
     ProtocolStream,
     Write,
@@ -38,7 +39,7 @@ from agent_runtime.server.protocols.streams import (
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
-from agent_runtime.server.protocols.turns import ClientTurns, Message, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, UserTurns
 from agent_runtime_storage.contract.records.log import Run
 
 CARD_PATH = AGENT_CARD_WELL_KNOWN_PATH

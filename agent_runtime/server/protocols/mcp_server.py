@@ -17,9 +17,10 @@ from pydantic import Field
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described
+from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.parts import news_of
 from agent_runtime.server.protocols.streams import text_of
-from agent_runtime.server.protocols.turns import Message, UserTurns
+from agent_runtime.server.protocols.turns import UserTurns
 
 MAX_WAIT = 3600
 """The most seconds that `task_result` waits."""

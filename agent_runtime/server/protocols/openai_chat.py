@@ -24,6 +24,7 @@ from starlette.routing import Route
 from agent_runtime.human.questions import Question
 from agent_runtime.server.protocols import parts
 from agent_runtime.server.protocols.answers import described
+from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
     ProtocolStream,
@@ -36,7 +37,7 @@ from agent_runtime.server.protocols.streams import (
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
-from agent_runtime.server.protocols.turns import ClientTurns, Message, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, UserTurns
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
 THREAD = "x-thread-id"

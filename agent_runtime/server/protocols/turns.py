@@ -14,12 +14,7 @@ from starlette.requests import HTTPConnection
 
 from agent_runtime.agent import Agent
 from agent_runtime.concurrency import single_error
-from agent_runtime.errors import (
-    Conflict,
-    InvalidFile,
-    NotFound,
-    RuntimeClosed,
-)
+from agent_runtime.errors import Conflict, NotFound, RuntimeClosed
 from agent_runtime.human.questions import Question
 from agent_runtime.human.waiting import resumed_by_itself
 from agent_runtime.log import branches
@@ -31,6 +26,7 @@ from agent_runtime.runtime import Runtime
 from agent_runtime.server.access import runtime_of, user_of
 from agent_runtime.server.protocols.answers import answer_of
 from agent_runtime.server.protocols.asked import asked_below
+from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.live import LiveEvents, Place, live_of
 from agent_runtime.server.protocols.turn_parts import Part, Turn, turn_parts
 from agent_runtime.server.state import ServiceState, start_within_limits
@@ -40,38 +36,10 @@ from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Run, Thread
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
-MAX_FILES = 20
-"""How many files a message of a client may have."""
 _RECENT = 20
 """How many of a thread's newest runs are searched for a request that came before."""
 _REQUEST, _AFTER, _AGENT = "request", "after", "served_as"
 """Keys of a run's spec: the client's id of the request, the cursor, the agent's name here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What a client's user says.
-
-    Attributes:
-        files: URLs that begin with http(s):// or data:.
-    """
-
-    text: str
-    files: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if len(self.files) > MAX_FILES:
-            raise InvalidFile(
-                f"The message has {len(self.files)} files.",
-                cure=f"Attach at most {MAX_FILES} to a message.",
-            )
-        for url in self.files:
-            # Anything else would name a file of the server.
-            if not url.startswith(("https://", "http://", "data:")):
-                raise InvalidFile(
-                    "A file of the message is neither a URL nor data.",
-                    cure="Give an http(s) URL, or a data URL with the content.",
-                )
 
 
 class ClientTurns:

@@ -14,8 +14,9 @@ from mcp import Client
 
 from agent_runtime.delegation import background
 from agent_runtime.server.protocols import asked, parts
+from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.openai_chat import ANSWERED
-from agent_runtime.server.protocols.turns import Message, Turns, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, UserTurns
 from tests.server.protocols.delegating import ERASED, Boss, boss, erased
 
 
@@ -216,7 +217,7 @@ async def test_an_answer_of_a_sub_agent_sent_again_is_the_turn_that_it_began(
 ) -> None:
     async with boss(tmp_path) as world:
         assert world.agent is not None
-        mine = UserTurns(Turns({"boss": world.agent}), world.runtime, "ada")
+        mine = UserTurns(ClientTurns({"boss": world.agent}), world.runtime, "ada")
         async with mine.parts(await mine.begin("boss", Message("wait"), "t")) as given:
             first = [one async for one in given]
         assert isinstance(first[-1], parts.Suspended)

@@ -19,9 +19,10 @@ from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.server.protocols import following, parts
 from agent_runtime.server.protocols.answers import answer_of
+from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.live import LiveEvents
 from agent_runtime.server.protocols.turn_parts import Turn, turn_parts
-from agent_runtime.server.protocols.turns import ClientTurns, Message, UserTurns
+from agent_runtime.server.protocols.turns import ClientTurns, UserTurns
 from tests.server.protocols.serving import desk
 
 USER = "ada"
