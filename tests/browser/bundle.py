@@ -10,7 +10,9 @@ from tests.services.npm import npm_package
 ESBUILD = "0.28.2"
 INSPECTOR = Path(__file__).parents[2] / "agent_runtime/server/inspector"
 MODULES = INSPECTOR / "script"
-SCRIPT = INSPECTOR / "static/main.js"
+STATIC = INSPECTOR / "static"
+SCRIPTS = {"ahead.js": "iife", "main.js": "esm"}
+"""The scripts that browsers get, and their formats."""
 
 OWN = (
     "activationAt activationBefore activationLine anchored askedKey callRow childRun "
@@ -22,15 +24,21 @@ OWN = (
 """Names of the page's own methods and fields, which no browser and no answer has."""
 
 
-def bundled() -> bytes:
-    """Return the modules as one script without comments and long names. Raises `MissingPart`."""
+def bundled(name: str) -> bytes:
+    """Return a module with those it needs, without comments and long names.
+
+    Raises:
+        MissingPart: npm or its registry cannot be reached.
+    """
     program = npm_package("esbuild", ESBUILD) / "node_modules/.bin/esbuild"
-    flags = ["--bundle", "--minify", "--format=esm", "--charset=utf8"]
+    flags = ["--bundle", "--minify", f"--format={SCRIPTS[name]}", "--charset=utf8"]
     own = f"--mangle-props=^({OWN.replace(' ', '|')})$"
-    command = [str(program), str(MODULES / "main.js"), *flags, own]
+    command = [str(program), str(MODULES / name), *flags, own]
     return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
 
 
 if __name__ == "__main__":
-    SCRIPT.write_bytes(bundled())
-    print(f"wrote {SCRIPT}: {SCRIPT.stat().st_size / 1000:.1f} KB")
+    for script in SCRIPTS:
+        made = STATIC / script
+        made.write_bytes(bundled(script))
+        print(f"wrote {made}: {made.stat().st_size / 1000:.1f} KB")

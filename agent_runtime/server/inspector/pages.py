@@ -1,6 +1,6 @@
 """The page's own files: packed once, and served; or joined into one for an exported thread.
 
-`static/main.js` is made from the modules in `script/` by `python -m tests.browser.bundle`.
+Its scripts are made from the modules in `script/` by `python -m tests.browser.bundle`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"use strict";(()=>{const[p,q]=location.hash.slice(2).split("?"),h=/(?:^|&)head=(\d+)/.exec(q),path="inspector/"+p+"/opening"+(h?"?head="+h[1]:"");if(/^threads\/[^/]+$/.test(p))window.ahead={path,answer:fetch("api/"+path,{signal:AbortSignal.timeout(6e4)})};window.ahead?.answer.catch(()=>{})})();
+(()=>{var[e,h]=location.hash.slice(2).split("?"),t=/(?:^|&)head=(\d+)/.exec(h);if(/^threads\/[^/]+$/.test(e)){let a=`inspector/${e}/opening${t?"?head="+t[1]:""}`;window.ahead={path:a,answer:fetch("api/"+a,{signal:AbortSignal.timeout(6e4)})},window.ahead.answer.catch(()=>{})}})();

@@ -1,0 +1,8 @@
+// Asks for what a thread's page opens with, while the page's own script is loaded.
+const [path, query] = location.hash.slice(2).split("?"), head = /(?:^|&)head=(\d+)/.exec(query);
+if (/^threads\/[^/]+$/.test(path)) {
+  const asked = `inspector/${path}/opening${head ? "?head=" + head[1] : ""}`;
+  window.ahead = {path: asked, answer: fetch("api/" + asked, {signal: AbortSignal.timeout(60000)})};
+  // Who takes the answer hears of a failure.
+  window.ahead.answer.catch(() => {});
+}
