@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> Report:
                 unit = "pages" if backend == "postgres" else "instructions"
                 title = f"Work of the database, {backend}"
                 page = lines(title, unit, points, across="rows of what grows")
-                    args.write.mkdir(parents=True, exist_ok=True)
+                args.write.mkdir(parents=True, exist_ok=True)
                 (args.write / f"growth-{backend}.svg").write_text(page)
     return Report("growth", rows, targets)
 
