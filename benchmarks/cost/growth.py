@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> Report:
                 title = f"Work of the database, {backend}"
                 page = lines(title, unit, points, across="rows of what grows")
                 args.write.mkdir(parents=True, exist_ok=True)
-            (args.write / f"growth-{backend}.svg").write_text(page)
+                (args.write / f"growth-{backend}.svg").write_text(page)
     return Report("growth", rows, targets)
 
 

@@ -353,7 +353,8 @@ async def _end_with_all(store: UserStore, picked: PickedRun, finish: Finish) -> 
         await end_picked(store, picked.lease, finish)
     except (LeaseLost, StoreUnavailable):
         raise
-    except AgentRuntimeError as error:
+    except Exception as error:
+        # Its thread may be what brings the workers down.
         _log.warning("Run %s ends as it is: %s", picked.lease.run_id, type(error).__name__)
         return finish
     return None
