@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,15 +15,17 @@ NOTE_CHARS = 300
 _NOTE = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
 _LISTED = re.compile(r"([\d,]+) entries for .*?: ([\d,]+) files of ([\d,]+) bytes")
-_STOPPED = re.compile(r"\. It was stopped after [^ ]+ s, so entries are missing\.")
+_STOPPED = " It was stopped after "
 _NOT_LISTED = re.compile(r" ((?:Left out|In \.gitignore|Not readable): .+)$")
 _ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
 _READ = re.compile(r": (?:many|([\d,]+)) lines, ([\d,]+) bytes")
 _SEARCHED = re.compile(r"([\d,]+) matching lines in ([\d,]+) of ")
 _NUMBER = re.compile(r"^\d+\|", re.MULTILINE)
-_MATCH = re.compile(r"(\d+):(.*)")
-_DOCSTRING = re.compile(r'^(?:#[^\n]*\n|\s*\n)*[rR]?("""|\'\'\')\s*(.+?)\s*(?:\n|\1)')
-_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
+_TITLE = re.compile(
+    r"""^\s*(?:\#+!?|//+|/\*+|<!--|[rR]?\"{3}|[rR]?'{3})?\s*   # The mark of a heading or comment.
+    (\S.*?)\s*(?:\"{3}|'{3}|\*/|-->)?\s*$""",
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class FolderListing:
     """A page of a listing, and the counts of the whole folder.
 
     Attributes:
+        more: whether entries follow after the page.
         stopped: whether the folder was listed for as long as a call may take, so entries are
             missing.
         note: what was left out or not readable.
@@ -50,6 +52,7 @@ class FolderListing:
     files: int
     bytes: int
     entries: list[ListedEntry]
+    more: bool
     stopped: bool
     note: str
 
@@ -65,12 +68,11 @@ class FileSummary:
 
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
-    """The counts of a search, and its first matching lines."""
+    """The counts of a search."""
 
     matches: int
     files: int
     stopped: bool
-    examples: list[str]
 
 
 def without_notes(text: str) -> str:
@@ -92,11 +94,12 @@ def parse_listing(text: str) -> FolderListing | None:
     note = _NOT_LISTED.search(header)
     entries = [entry for line in lines if (entry := _entry(line)) is not None]
     total, files, size = map(_number, found.groups())
-    stopped = _STOPPED.search(header) is not None
-    return FolderListing(total, files, size, entries, stopped, note[1][:NOTE_CHARS] if note else "")
+    more, stopped = "; next: offset=" in header, _STOPPED in header
+    left_out = note[1][:NOTE_CHARS] if note else ""
+    return FolderListing(total, files, size, entries, more, stopped, left_out)
 
 
-def parse_file(path: str, text: str) -> FileSummary | None:
+def parse_file(text: str) -> FileSummary | None:
     """Return what a result of `read_file` says of a file; None for any other text."""
     header, _, body = text.partition("\n")
     found = _READ.search(header)
@@ -104,50 +107,29 @@ def parse_file(path: str, text: str) -> FileSummary | None:
         return None
     lines = None if found[1] is None else _number(found[1])
     shown = _NUMBER.sub("", _CUT.split(body, maxsplit=1)[0])
-    return FileSummary(lines, _number(found[2]), title(path, shown))
+    return FileSummary(lines, _number(found[2]), title(shown))
 
 
 def parse_search(text: str) -> SearchSummary | None:
     """Return what a search counted; None for any other text."""
-    header, *lines = text.split("\n")
+    header = text.partition("\n")[0]
     found = _SEARCHED.match(header)
     if found is None:
         return None
-    examples = [] if is_cut(text) else _matches(lines)
-    stopped = " It was stopped after " in header
-    return SearchSummary(_number(found[1]), _number(found[2]), stopped, examples)
+    return SearchSummary(_number(found[1]), _number(found[2]), _STOPPED in header)
 
 
-def _matches(lines: Sequence[str]) -> list[str]:
-    """Return the matching lines with their files, which stand above them."""
-    found: list[str] = []
-    path = ""
-    for line in lines:
-        if match := _MATCH.fullmatch(line):
-            found.append(f"{path}:{match[1]}: {match[2]}")
-        else:
-            path = line
-    return found
-
-
-def title(path: str, text: str) -> str:
-    """Return the line that describes a file: of its docstring, its heading, or its first line."""
-    wanted: re.Match[str] | None = None
-    if path.endswith((".py", ".pyi")):
-        wanted = _DOCSTRING.match(text)
-    elif path.endswith((".md", ".markdown")):
-        wanted = _HEADING.search(text)
-    if wanted is not None:
-        line = wanted[wanted.lastindex or 0]
-    else:
-        line = next((line.strip() for line in text.split("\n") if line.strip()), "")
-    printable = "".join(char if char.isprintable() else " " for char in line)
-    return printable if len(printable) <= TITLE_CHARS else printable[: TITLE_CHARS - 1] + "…"
+def title(text: str) -> str:
+    """Return a file's first line, without the marks of a docstring, a heading or a comment."""
+    found = _TITLE.search(text)
+    return one_line(found[1]) if found else ""
 
 
 def one_line(text: str) -> str:
-    """Return an error's text on one line, short enough to quote."""
-    return title("", " ".join(text.split()))
+    """Return a text on one line, short enough to quote."""
+    line = " ".join(text.split())
+    printable = "".join(char if char.isprintable() else " " for char in line)
+    return printable if len(printable) <= TITLE_CHARS else printable[: TITLE_CHARS - 1] + "…"
 
 
 def code(text: str) -> str:
@@ -173,9 +155,9 @@ def _entry(line: str) -> ListedEntry | None:
         path = json.JSONDecoder().raw_decode(path)[0].encode(errors="backslashreplace").decode()
     if what == "-":
         return ListedEntry("folder", path.removesuffix("/"))
-    return (
-        ListedEntry("special", path) if what == "special" else ListedEntry("file", path, int(what))
-    )
+    if what == "special":
+        return ListedEntry("special", path)
+    return ListedEntry("file", path, int(what))
 
 
 def _number(text: str) -> int:
