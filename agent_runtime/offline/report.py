@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agent_runtime.messages import PromptMessage
 from agent_runtime.offline.reader import OTHER, Findings
-from agent_runtime.offline.tool_output import FolderListing, code, counted, one_line, parse_search
+from agent_runtime.offline.tool_output import FolderListing, code, search_counts
 
 SEARCHES = (
     ("lines with TODO or FIXME", r"\b(TODO|FIXME)\b", "*"),
@@ -21,11 +21,8 @@ def beginning(
     folder: str, report: str, listing: FolderListing, results: Sequence[PromptMessage]
 ) -> str:
     """Return the first part; `results` are those of the searches."""
-    notes = [listing.note] if listing.note else []
-    if listing.stopped:
-        notes.insert(
-            0, "Listing the folder took too long, so entries are missing everywhere below."
-        )
+    late = "Listing the folder took too long, so entries are missing everywhere below."
+    notes = [late] * listing.stopped + [listing.note] * bool(listing.note)
     lines = [
         f"# Survey of {code(folder)}",
         "",
@@ -39,12 +36,7 @@ def beginning(
         "",
     ]
     for (label, _, _), result in zip(SEARCHES, results, strict=True):
-        found = parse_search(result.text)
-        if found is None:
-            lines.append(f"- {label}: not known ({one_line(result.text)})")
-            continue
-        early = " (stopped early)" if found.stopped else ""
-        lines.append(f"- {label}: {found.matches:,} in {counted(found.files, 'file')}{early}")
+        lines.append(f"- {label}: {search_counts(result.text)}")
     return "\n".join([*lines, "", "## Files read", "", ""])
 
 

@@ -157,7 +157,7 @@ def _begin(task: str, tools: Sequence[ToolSpec], *, again: bool) -> ModelAnswer:
     survey.planned, survey.delegated = PLAN in names, {"delegate", "recall"} <= names
     words = f"I survey {survey.folder} and write {survey.report}. First I list and search it."
     if again:
-        # Its state has another form.  Starting over costs nothing, and the report stays true.
+        # Starting over costs nothing, and the report stays true.
         words = f"Another version began this survey, so I start it over. {words}"
     # The searches must not find what an earlier survey wrote.
     without = f",!./{posixpath.relpath(survey.report, survey.folder)}"
@@ -205,7 +205,8 @@ def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
         name, handle = survey.outcomes[0]
         opened = raw_call("recall", handle=handle, limit=OUTCOME_CHARS)
         return _ask(survey, "outcome", f"I open the outcome of {name}.", opened)
-    left = {name: part for name, part in survey.parts.items() if not part.done}
+    # What was found of a part that is done may still have to be written.
+    left = {name: one for name, one in survey.parts.items() if not one.done or one.found.counts}
     if not left:
         return _end(survey)
     if survey.delegated:
@@ -222,11 +223,8 @@ def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
 
 
 def _read(survey: Survey, turn: LastTurn) -> ModelAnswer:
-    ((name, part),) = survey.parts.items()
-    if problem := part.take(turn.calls, turn.results):
+    if problem := survey.parts["part-1"].take(turn.calls, turn.results):
         return say(f"The folder {survey.folder} cannot be listed any more: {problem}")
-    if part.done:
-        return _write(survey, "write", "I note the last files.", _take(survey, name, part))
     return _read_on(survey, turn)
 
 
@@ -281,9 +279,9 @@ def _end(survey: Survey) -> ModelAnswer:
     ]
     if (stride := survey.parts["part-1"].stride) > 1:
         lines.append(f"- Of every {stride} entries, only one was chosen.")
-    if survey.attempts:
-        tried = counted(survey.attempts, "attempt")
-        lines.append(f"- By sub-agents: {counted(len(parts), 'part')}, {tried}.")
+    if tried := sum(part.attempts for part in parts):
+        parts_tried = f"{counted(len(parts), 'part')}, {counted(tried, 'attempt')}"
+        lines.append(f"- By sub-agents: {parts_tried}.")
     lines += [f"- {code(name)}: {part.stop}." for name, part in survey.parts.items() if part.stop]
     # What sub-agents read, the runtime notes in the plan.
     done = () if survey.delegated else update_plan(survey, *survey.parts)
@@ -315,8 +313,6 @@ def _checked(survey: Survey, turn: LastTurn) -> ModelAnswer:
         f"{counts['read']:,} of {counts['opened']:,} files opened could be read "
         f"({counts['lines']:,} lines)."
     )
-    if survey.attempts:
-        text += f" Sub-agents read them, in {counted(survey.attempts, 'attempt')}."
     for recalled in turn.results[1:]:
         about, _, listing = recalled.text.partition("\n")
         if recalled.outcome == "ok":

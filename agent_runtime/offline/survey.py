@@ -43,11 +43,6 @@ class Survey:
     outcomes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     found: Findings = field(default_factory=Findings)
 
-    @property
-    def attempts(self) -> int:
-        """How many attempts sub-agents made."""
-        return sum(part.attempts for part in self.parts.values())
-
 
 def create_plan(survey: Survey, listed: str) -> Sequence[RawCall]:
     """Return the call that makes the plan; none without the tool `plan`."""

@@ -66,15 +66,6 @@ class FileSummary:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSummary:
-    """The counts of a search."""
-
-    matches: int
-    files: int
-    stopped: bool
-
-
 def without_notes(text: str) -> str:
     """Return a message without the runtime's notes in it."""
     return _NOTE.sub("", text)
@@ -110,13 +101,13 @@ def parse_file(text: str) -> FileSummary | None:
     return FileSummary(lines, _number(found[2]), title(shown))
 
 
-def parse_search(text: str) -> SearchSummary | None:
-    """Return what a search counted; None for any other text."""
+def search_counts(text: str) -> str:
+    """Return what a search counted, as the report says it; for any other text, why not."""
     header = text.partition("\n")[0]
-    found = _SEARCHED.match(header)
-    if found is None:
-        return None
-    return SearchSummary(_number(found[1]), _number(found[2]), _STOPPED in header)
+    if (found := _SEARCHED.match(header)) is None:
+        return f"not known ({one_line(text)})"
+    early = " (stopped early)" if _STOPPED in header else ""
+    return f"{found[1]} in {counted(_number(found[2]), 'file')}{early}"
 
 
 def title(text: str) -> str:
