@@ -153,7 +153,7 @@ def _begin(task: str, tools: Sequence[ToolSpec], *, again: bool) -> ModelAnswer:
             f"The offline model needs file tools for a survey; missing are {', '.join(missing)}.",
             cure="Give the agent `workspace_tools(folder)`, or on the command line --workspace.",
         )
-    survey = Survey("look", wanted.folder, wanted.report)
+    survey = Survey("look", *wanted)
     survey.planned, survey.delegated = PLAN in names, {"delegate", "recall"} <= names
     words = f"I survey {survey.folder} and write {survey.report}. First I list and search it."
     if again:

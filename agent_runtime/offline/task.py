@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agent_runtime.messages import PromptMessage
 from agent_runtime.offline.tool_output import without_notes
@@ -28,21 +27,11 @@ _INTO = re.compile(rf"\b(?:to|into|in|as|called|named|write)\s+[`'\"]?{_FILE}", 
 _ANY_FILE = re.compile(_FILE, re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyTask:
-    """What a survey is asked for.
+def read_task(text: str) -> tuple[str, str] | None:
+    """Return the folder, `.` for all of the workspace, and the report's file.
 
-    Attributes:
-        folder: relative to the workspace; `.` for all of it.
-        report: the file to write.
+    None if the task does not ask for the survey of a folder.
     """
-
-    folder: str
-    report: str
-
-
-def read_task(text: str) -> SurveyTask | None:
-    """Return what a task asks for; None if it does not ask for the survey of a folder."""
     if not (_SURVEY.search(text) and _ABOUT_FILES.search(text)):
         return None
     # The last one: a file to read first, such as a README, is named before the one to write.
@@ -50,7 +39,7 @@ def read_task(text: str) -> SurveyTask | None:
     report = names[-1] if names else DEFAULT_REPORT
     paths = (quoted or path for _, quoted, path in _FOLDER.findall(text))
     folder = next((path for path in paths if path != report), ".")
-    return SurveyTask(folder.rstrip("/") or folder, report)
+    return folder.rstrip("/") or folder, report
 
 
 def find_task(messages: Sequence[PromptMessage]) -> tuple[int, str]:

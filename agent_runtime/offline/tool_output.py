@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,7 @@ _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", r
 _LISTED = re.compile(r"([\d,]+) entries for .*?: ([\d,]+) files of ([\d,]+) bytes")
 _STOPPED = " It was stopped after "
 _NOT_LISTED = re.compile(r" ((?:Left out|In \.gitignore|Not readable): .+)$")
+_KINDS: Mapping[str, ListedKind] = {"-": "folder", "link": "link", "special": "special"}
 _ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
 _READ = re.compile(r": (?:many|([\d,]+)) lines, ([\d,]+) bytes")
 _SEARCHED = re.compile(r"([\d,]+) matching lines in ([\d,]+) of ")
@@ -30,7 +32,10 @@ _TITLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListedEntry:
-    """One entry of a listing; `size` is that of a file, in bytes."""
+    """One entry of a listing; `size` is that of a file, in bytes.
+
+    The path of a folder ends with `/`, that of a link with its target.
+    """
 
     kind: ListedKind
     path: str
@@ -139,16 +144,11 @@ def _entry(line: str) -> ListedEntry | None:
     if match is None:
         return None
     what, path = match.groups()
-    if what == "link":
-        return ListedEntry("link", path)
     if path.startswith('"'):
         # A name that is not UTF-8 becomes one that no tool opens.
         path = json.JSONDecoder().raw_decode(path)[0].encode(errors="backslashreplace").decode()
-    if what == "-":
-        return ListedEntry("folder", path.removesuffix("/"))
-    if what == "special":
-        return ListedEntry("special", path)
-    return ListedEntry("file", path, int(what))
+    kind = _KINDS.get(what, "file")
+    return ListedEntry(kind, path, int(what) if kind == "file" else 0)
 
 
 def _number(text: str) -> int:

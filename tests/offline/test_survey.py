@@ -115,6 +115,16 @@ async def test_a_second_survey_excludes_the_first_report_from_its_figures(tmp_pa
     assert (tmp_path / "REPORT.md").read_text() == first
 
 
+async def test_another_file_of_the_reports_name_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "REPORT.md").write_text("TODO\n")
+    for _ in range(2):
+        await drive(tmp_path)
+        report = Report((tmp_path / "REPORT.md").read_text())
+        check_searches(tmp_path, report)
+        assert set(report.read) == {"src/REPORT.md"}
+
+
 async def test_another_folder_yields_another_report(tmp_path: Path) -> None:
     fill_small(tmp_path)
     await drive(tmp_path)
