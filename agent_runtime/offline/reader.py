@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from agent_runtime.delegation.assignment import ASKING_PROTOCOL, PROTOCOL
 from agent_runtime.messages import PromptMessage, ToolCall
@@ -173,6 +174,32 @@ class FolderPart:
         self.found.notes.append(
             f"- {code(path)}: {lines}, {counted(summary.bytes, 'byte')}{quoted}"
         )
+
+
+def delegate_call(name: str, part: FolderPart, steps: int) -> RawCall:
+    """Return the call that hands a part over; `steps` are those of a first attempt."""
+    known: dict[str, Any] = {}
+    if part.stop:
+        fix = f"Begin at entry {part.offset}, with the files of the queue, and more steps."
+        known = {"diagnosis": part.stop, "fix_applied": fix}
+    words = (
+        "The part lies in the recursive listing of `folder`: its entries from `offset` on and "
+        "before `end`. `queue` has files to read first. A file is read if its place in the "
+        "listing is a multiple of `stride`. `report` is passed over."
+    )
+    return raw_call(
+        "delegate",
+        role=ROLE,
+        instructions=INSTRUCTIONS,
+        # A path may look like the tag of a block, which briefings escape; in JSON it means the
+        # same.
+        briefing=answer(words, part).text.replace("<", "\\u003c"),
+        tools=list(TOOLS),
+        task_key=name,
+        # More for each attempt: the estimate was too low for this part.
+        max_steps=steps << min(part.attempts, 3),
+        **known,
+    )
 
 
 def is_reader(messages: Sequence[PromptMessage]) -> bool:

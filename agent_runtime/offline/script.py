@@ -24,15 +24,13 @@ from agent_runtime.models.scripted import ScriptedModel, raw_call, say
 from agent_runtime.offline import report
 from agent_runtime.offline.answers import STATE, answer, read_state, repeat, was_stopped
 from agent_runtime.offline.reader import (
-    INSTRUCTIONS,
     PAGE,
     QUEUE,
-    ROLE,
     TOGETHER,
     TOGETHER_BYTES,
-    TOOLS,
     Findings,
     FolderPart,
+    delegate_call,
     is_reader,
     list_call,
     next_reader_answer,
@@ -40,13 +38,7 @@ from agent_runtime.offline.reader import (
 )
 from agent_runtime.offline.survey import Phase, Survey, create_plan, update_plan
 from agent_runtime.offline.task import find_task, read_task
-from agent_runtime.offline.tool_output import (
-    code,
-    counted,
-    one_line,
-    parse_file,
-    parse_listing,
-)
+from agent_runtime.offline.tool_output import code, counted, one_line, parse_file, parse_listing
 from agent_runtime.plan.planner import PLAN
 
 NAME = "offline"
@@ -210,7 +202,7 @@ def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
     if not left:
         return _end(survey)
     if survey.delegated:
-        calls = [_delegate(survey, name, part) for name, part in left.items()]
+        calls = [delegate_call(name, part, survey.steps) for name, part in left.items()]
         words = f"I hand over {counted(len(calls), 'part')} to readers."
         return _ask(survey, "delegate", words, *calls)
     # Without sub-agents there is one part, which is read here.
@@ -361,31 +353,6 @@ def _take(survey: Survey, name: str, part: FolderPart) -> str:
     survey.found.add(part.found)
     survey.parts[name] = replace(part, found=Findings())
     return "".join(f"{line}\n" for line in part.found.notes)
-
-
-def _delegate(survey: Survey, name: str, part: FolderPart) -> RawCall:
-    known: dict[str, Any] = {}
-    if part.stop:
-        fix = f"Begin at entry {part.offset}, with the files of the queue, and more steps."
-        known = {"diagnosis": part.stop, "fix_applied": fix}
-    words = (
-        "The part lies in the recursive listing of `folder`: its entries from `offset` on and "
-        "before `end`. `queue` has files to read first. A file is read if its place in the "
-        "listing is a multiple of `stride`. `report` is passed over."
-    )
-    return raw_call(
-        "delegate",
-        role=ROLE,
-        instructions=INSTRUCTIONS,
-        # A path may look like the tag of a block, which briefings escape; in JSON it means the
-        # same.
-        briefing=answer(words, part).text.replace("<", "\\u003c"),
-        tools=list(TOOLS),
-        task_key=name,
-        # More for each attempt: the estimate was too low for this part.
-        max_steps=survey.steps << min(part.attempts, 3),
-        **known,
-    )
 
 
 def _counts(listing: str) -> str:
