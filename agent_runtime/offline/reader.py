@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from agent_runtime.delegation.assignment import ASKING_PROTOCOL, PROTOCOL
 from agent_runtime.messages import PromptMessage, ToolCall
@@ -19,7 +21,6 @@ from agent_runtime.models.scripted import raw_call, say
 from agent_runtime.offline.answers import answer, read_state, repeat, was_stopped
 from agent_runtime.offline.tool_output import (
     ListedEntry,
-    ListedKind,
     code,
     counted,
     is_cut,
@@ -32,7 +33,7 @@ from agent_runtime.offline.tool_output import (
 ROLE = "reader"
 INSTRUCTIONS = (
     "Read the files of the part that the briefing names. Answer with one line for each: its lines, "
-    "its bytes and the line that describes it best, or why it could not be read."
+    "its bytes and its title, or why it could not be read."
 )
 TOOLS = ("glob", "read_file")
 READ_LINES = 60
@@ -45,71 +46,59 @@ QUEUE = 12
 PAGE = 400
 FOUND_CHARS = 5500
 """Length of findings at which a sub-agent ends; a longer outcome would come as a file."""
-MOST_EXTENSIONS = 40
-OTHERS = "others"
-MOST_BIG = 5
-PATH_CHARS = 80
+EXTENSION = re.compile(
+    r"\.(avi|bat|bin|bmp|c|cc|cfg|conf|cpp|cs|css|csv|cu|dart|db|docx?|f90|gif|go|gz|h|hpp|html?|ini|"
+    r"ipynb|java|jl|jpe?g|jsx?|jsonl?|kt|lock|log|lua|m|md|mjs|mp[34]|npy|odt|parquet|pdf|php|pkl|pl|"
+    r"png|pptx?|proto|ps1|pyi?|r|rb|rs|rst|scala|scss|sh|sql|sqlite|svg|swift|tar|tex|tf|tgz|toml|"
+    r"tsv|tsx?|txt|vue|wav|webp|xlsx?|xml|xz|ya?ml|zig|zip|zst)"
+)
+"""Extensions that are counted by name; the counts are in each answer, so they have to stay few."""
+OTHER = "other"
 
 
 @dataclass(slots=True)
 class Findings:
-    """What was found: the lines of files that were opened, and the counts of all listed entries.
+    """What was found.
 
     Attributes:
-        extensions: files and bytes by extension.
-        biggest: sizes and paths, the biggest first.
+        notes: a line of the report for each file that was opened.
+        counts: entries by kind, files `opened` and `read`, and the `lines` of those read.
+        files, sizes: all listed files and their bytes, by extension.
     """
 
-    opened: int = 0
-    read: int = 0
-    lines: int = 0
-    text: list[str] = field(default_factory=list[str])
-    entries: Counter[ListedKind] = field(default_factory=Counter[ListedKind])
-    extensions: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    biggest: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    notes: list[str] = field(default_factory=list[str])
+    counts: Counter[str] = field(default_factory=Counter[str])
+    files: Counter[str] = field(default_factory=Counter[str])
+    sizes: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, other: Findings) -> None:
-        """Add what another reader found, but for its lines of text."""
-        self.opened += other.opened
-        self.read += other.read
-        self.lines += other.lines
-        self.entries += other.entries
-        for name, (files, size) in other.extensions.items():
-            self._add_files(name, files, size)
-        self._add_biggest(other.biggest)
+        """Add the figures of another; its notes are for the report only."""
+        self.counts += other.counts
+        self.files += other.files
+        self.sizes += other.sizes
 
     def count(self, entry: ListedEntry) -> None:
         """Count an entry of the listing."""
-        self.entries[entry.kind] += 1
+        self.counts[entry.kind] += 1
         if entry.kind == "file":
             suffix = posixpath.splitext(entry.path)[1].lower()
-            self._add_files(suffix if 1 < len(suffix) <= 12 else "none", 1, entry.size)
-            path = entry.path
-            shown = path if len(path) <= PATH_CHARS else f"{path[: PATH_CHARS - 1]}…"
-            self._add_biggest([(entry.size, shown)])
-
-    def _add_files(self, name: str, files: int, size: int) -> None:
-        # The counts are in each answer too.
-        if name not in self.extensions and len(self.extensions) >= MOST_EXTENSIONS:
-            name = OTHERS
-        known, total = self.extensions.get(name, (0, 0))
-        self.extensions[name] = (known + files, total + size)
-
-    def _add_biggest(self, files: Sequence[tuple[int, str]]) -> None:
-        ordered = sorted([*self.biggest, *files], key=lambda file: (-file[0], file[1]))
-        self.biggest = ordered[:MOST_BIG]
+            name = suffix if EXTENSION.fullmatch(suffix) else OTHER if suffix else "none"
+            self.files[name] += 1
+            self.sizes[name] += entry.size
 
 
 @dataclass(slots=True)
-class Reader:
-    """Reads a part of a folder's listing.
+class FolderPart:
+    """A part of a folder's listing: what is left of it to read, and what was found.
 
     Attributes:
         report: the file to pass over.
         stride: a file is read if its place in the listing is a multiple of this.
         offset, end: the next entry to list, and the entry before which the part ends.
         queue: paths and sizes of the files to read next.
-        reading: how many of these are being read.
+        attempts: how many sub-agents have ended.
+        stop: why the last of them that did not finish ended.
+        given_up: whether no other is tried.
     """
 
     folder: str
@@ -119,38 +108,36 @@ class Reader:
     end: int
     page: int = PAGE
     queue: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    reading: int = 0
     found: Findings = field(default_factory=Findings)
+    attempts: int = 0
+    stop: str = ""
+    given_up: bool = False
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to read."""
-        return self.offset >= self.end and not self.queue
-
-    def rest(self) -> Reader:
-        """Return a reader of what is left."""
-        return replace(self, reading=0, found=Findings())
+        """Whether nothing is left to do."""
+        return self.given_up or (self.offset >= self.end and not self.queue)
 
     def next_calls(self, chars: int) -> list[RawCall]:
-        """Return the next calls; none if all is read, or if the findings are this long."""
-        self.reading = 0
-        if self.done or sum(map(len, self.found.text)) > chars:
+        """Return the next calls; none if all is read, or if the notes are this long."""
+        if self.done or sum(map(len, self.found.notes)) > chars:
             return []
         if not self.queue:
             # The queue is in each answer, so it has to stay short.
             limit = min(self.page, QUEUE * self.stride, self.end - self.offset)
             return [list_call(self.folder, self.offset, limit)]
         sizes = itertools.accumulate(size for _, size in self.queue[:TOGETHER])
-        self.reading = max(1, sum(size <= TOGETHER_BYTES for size in sizes))
-        chosen = self.queue[: self.reading]
-        return [raw_call("read_file", path=path, limit=READ_LINES) for path, _ in chosen]
+        count = max(1, sum(size <= TOGETHER_BYTES for size in sizes))
+        return [
+            raw_call("read_file", path=path, limit=READ_LINES) for path, _ in self.queue[:count]
+        ]
 
     def take(self, calls: Sequence[ToolCall], results: Sequence[PromptMessage]) -> str:
         """Take the results of the last calls; return why the folder cannot be listed."""
-        if self.reading:
-            for (path, _), result in zip(self.queue[: self.reading], results, strict=True):
-                self._note(path, result)
-            del self.queue[: self.reading]
+        if calls[0].name == "read_file":
+            for call, result in zip(calls, results, strict=True):
+                self._note(call.arguments["path"], result)
+            del self.queue[: len(calls)]
             return ""
         text, limit = results[0].text, int(calls[0].arguments["limit"])
         page = parse_listing(text)
@@ -166,28 +153,53 @@ class Reader:
                 if entry.kind == "file" and place % self.stride == 0:
                     self.queue.append((entry.path, entry.size))
         if page.stopped:
-            first, last = self.offset + 1, self.offset + limit
-            self.found.text.append(
-                f"- Entries {first:,} to {last:,}: "
-                "the listing took too long, so some may be missing."
-            )
-        # A page has a limit of its own, too.
-        self.offset += len(page.entries) or limit
+            why = "the listing took too long, so some may be missing"
+            self.found.notes.append(f"- Entries from {self.offset + 1:,} on: {why}.")
+        # The folder may have fewer entries than were expected.
+        self.offset = self.offset + (len(page.entries) or 1) if page.more else self.end
         return ""
 
     def _note(self, path: str, result: PromptMessage) -> None:
-        summary = parse_file(path, result.text) if result.outcome == "ok" else None
-        self.found.opened += 1
+        summary = parse_file(result.text) if result.outcome == "ok" else None
+        self.found.counts["opened"] += 1
         if summary is None:
             # An image is read as a file, which the result names.
             why = one_line(result.text.removesuffix("; it is attached."))
-            self.found.text.append(f"- {code(path)}: not read: {why}")
+            self.found.notes.append(f"- {code(path)}: not read: {why}")
             return
-        self.found.read += 1
-        self.found.lines += summary.lines or 0
+        self.found.counts["read"] += 1
+        self.found.counts["lines"] += summary.lines or 0
         quoted = f"; “{summary.title}”" if summary.title else ""
         lines = "many lines" if summary.lines is None else counted(summary.lines, "line")
-        self.found.text.append(f"- {code(path)}: {lines}, {counted(summary.bytes, 'byte')}{quoted}")
+        self.found.notes.append(
+            f"- {code(path)}: {lines}, {counted(summary.bytes, 'byte')}{quoted}"
+        )
+
+
+def delegate_call(name: str, part: FolderPart, steps: int) -> RawCall:
+    """Return the call that hands a part over; `steps` are those of a first attempt."""
+    known: dict[str, Any] = {}
+    if part.stop:
+        fix = f"Begin at entry {part.offset}, with the files of the queue, and more steps."
+        known = {"diagnosis": part.stop, "fix_applied": fix}
+    words = (
+        "The part lies in the recursive listing of `folder`: its entries from `offset` on and "
+        "before `end`. `queue` has files to read first. A file is read if its place in the "
+        "listing is a multiple of `stride`. `report` is passed over."
+    )
+    return raw_call(
+        "delegate",
+        role=ROLE,
+        instructions=INSTRUCTIONS,
+        # A path may look like the tag of a block, which briefings escape; in JSON it means the
+        # same.
+        briefing=answer(words, part).text.replace("<", "\\u003c"),
+        tools=list(TOOLS),
+        task_key=name,
+        # More for each attempt: the estimate was too low for this part.
+        max_steps=steps << min(part.attempts, 3),
+        **known,
+    )
 
 
 def is_reader(messages: Sequence[PromptMessage]) -> bool:
@@ -202,17 +214,17 @@ def next_reader_answer(messages: Sequence[PromptMessage]) -> ModelAnswer:
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     if last < 0:
         tasks = [one.text for one in messages if one.role == "user"]
-        reader = next(filter(None, (read_state(text, Reader) for text in tasks)), None)
-        return _answer(reader) if reader else say("The briefing names no part to read.")
-    reader, calls = read_state(messages[last].text, Reader), messages[last].calls
+        part = next(filter(None, (read_state(text, FolderPart) for text in tasks)), None)
+        return _answer(part) if part else say("The briefing names no part to read.")
+    part, calls = read_state(messages[last].text, FolderPart), messages[last].calls
     results = results_of(messages[last + 1 :])
-    if reader is None:
+    if part is None:
         return say("The last answer says nothing of what was read.")
     if any(map(was_stopped, results)):
-        return answer("I was stopped, and do this again.", reader, *map(repeat, calls))
-    if problem := reader.take(calls, results):
-        return answer(f"The folder could not be listed: {one_line(problem)}", reader)
-    return _answer(reader)
+        return answer("I was stopped, and do this again.", part, *map(repeat, calls))
+    if problem := part.take(calls, results):
+        return answer(f"The folder could not be listed: {one_line(problem)}", part)
+    return _answer(part)
 
 
 def results_of(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
@@ -226,7 +238,7 @@ def list_call(folder: str, offset: int, limit: int) -> RawCall:
     return raw_call("glob", pattern="**", path=folder, by_path=True, offset=offset, limit=limit)
 
 
-def _answer(reader: Reader) -> ModelAnswer:
-    calls = reader.next_calls(FOUND_CHARS)
-    words = f"{counted(reader.found.opened, 'file')} read in this attempt."
-    return answer(words, reader, *calls)
+def _answer(part: FolderPart) -> ModelAnswer:
+    calls = part.next_calls(FOUND_CHARS)
+    words = f"{counted(part.found.counts['opened'], 'file')} read in this attempt."
+    return answer(words, part, *calls)

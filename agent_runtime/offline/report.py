@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_runtime.messages import PromptMessage
-from agent_runtime.offline.reader import MOST_EXTENSIONS, OTHERS, READ_LINES, Findings
-from agent_runtime.offline.tool_output import FolderListing, code, counted, one_line, parse_search
-
-STUB = "This survey is in progress.\n"
-"""The report's text while the folder is searched; no search matches it."""
-EXAMPLES = 3
-"""Matching lines of a search to quote."""
-
+from agent_runtime.offline.reader import OTHER, Findings
+from agent_runtime.offline.tool_output import FolderListing, code, search_counts
 
 SEARCHES = (
     ("lines with TODO or FIXME", r"\b(TODO|FIXME)\b", "*"),
@@ -27,59 +21,46 @@ def beginning(
     folder: str, report: str, listing: FolderListing, results: Sequence[PromptMessage]
 ) -> str:
     """Return the first part; `results` are those of the searches."""
-    notes = [listing.note] if listing.note else []
-    if listing.stopped:
-        notes.insert(
-            0, "Listing the folder took too long, so entries are missing everywhere below."
-        )
+    late = "Listing the folder took too long, so entries are missing everywhere below."
+    notes = [late] * listing.stopped + [listing.note] * bool(listing.note)
     lines = [
         f"# Survey of {code(folder)}",
         "",
         "Written by the offline model of the agent runtime, which lists, searches and reads; no "
         f"language model was used. No figure includes this report, {code(report)}. Of each file "
-        f"that was read, the first {READ_LINES} lines were looked at, and the line that describes "
-        "it best is quoted: the first of its docstring, its heading, or its first line.",
+        "that was read, the first line is quoted, without the marks of a docstring, a heading or "
+        "a comment.",
         "",
         *(line for note in notes for line in (note, "")),
         "## Searches",
         "",
     ]
     for (label, _, _), result in zip(SEARCHES, results, strict=True):
-        found = parse_search(result.text)
-        if found is None:
-            lines.append(f"- {label}: not known ({one_line(result.text)})")
-            continue
-        early = " (stopped early)" if found.stopped else ""
-        lines.append(f"- {label}: {found.matches:,} in {counted(found.files, 'file')}{early}")
-        lines += [f"  - {code(example)}" for example in found.examples[:EXAMPLES]]
+        lines.append(f"- {label}: {search_counts(result.text)}")
     return "\n".join([*lines, "", "## Files read", "", ""])
 
 
-def figures(found: Findings, listed: int, total: int) -> list[str]:
-    """Return the lines of the figures; `listed` of `total` entries were counted."""
-    entries = found.entries
+def figures(found: Findings, total: int, *, partial: bool) -> list[str]:
+    """Return the lines of the figures; if partial, of a folder with `total` entries."""
+    counts = found.counts
     lines = [
         "",
         "## Figures",
         "",
-        f"- Files: {entries['file']:,}",
-        f"- Folders: {entries['folder']:,}",
-        f"- Symbolic links (not followed): {entries['link']:,}",
-        f"- Special files: {entries['special']:,}",
-        f"- Bytes: {sum(size for _, size in found.extensions.values()):,}",
+        f"- Files: {counts['file']:,}",
+        f"- Folders: {counts['folder']:,}",
+        f"- Symbolic links (not followed): {counts['link']:,}",
+        f"- Special files: {counts['special']:,}",
+        f"- Bytes: {found.sizes.total():,}",
     ]
-    if listed < total:
+    if partial:
+        listed = sum(counts[kind] for kind in ("file", "folder", "link", "special"))
         lines.append(
             f"- Only {listed:,} of {total:,} entries were listed; the figures are of these."
         )
     lines += ["", "## By extension", "", "| extension | files | bytes |", "|---|---|---|"]
-    for name, (files, size) in sorted(
-        found.extensions.items(), key=lambda row: (-row[1][1], row[0])
-    ):
-        cell = code(name).replace("|", "\\|")
-        lines.append(f"| {cell} | {files:,} | {size:,} |")
-    if OTHERS in found.extensions:
-        lines += ["", f"`{OTHERS}`: where a part has more than {MOST_EXTENSIONS} extensions."]
-    lines += ["", "## Biggest files", ""]
-    lines += [f"- {code(path)}: {size:,} bytes" for size, path in found.biggest] or ["None."]
+    for name, files in sorted(found.files.items(), key=lambda row: (-row[1], row[0])):
+        lines.append(f"| `{name}` | {files:,} | {found.sizes[name]:,} |")
+    if OTHER in found.files:
+        lines += ["", f"`{OTHER}`: all extensions that have no row."]
     return lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agent_runtime.messages import PromptMessage
 from agent_runtime.offline.tool_output import without_notes
@@ -17,55 +16,30 @@ _ABOUT_FILES = re.compile(
     rf"\b{_PLACE}\b|(?:^|\s)[`'\"]?\.{{0,2}}/|\w/|\s\.(?:\s|$)", re.IGNORECASE
 )
 _CALLED = r"\s+(?:(?:at|in|called|named)\s+)?"
-_QUOTED = re.compile(rf"\b{_PLACE}{_CALLED}([`'\"])([^`'\"\n]+)\1", re.IGNORECASE)
-_PATH = re.compile(
+# A name in quotes, or a path with a slash: a mere word, as in "large folder", may be no name.
+_FOLDER = re.compile(
     rf"\b(?:{_PLACE}{_CALLED}|(?:of|on|survey|describe)\s+(?:the\s+)?)"
-    r"[`'\"]?(\.?[\w.-]*/[\w./-]*|\.)(?=[`'\"\s,;.]|$)",
+    r"(?:([`'\"])([^`'\"\n]+)\1|(\.?[\w.-]*/[\w./-]*|\.)(?=[\s,;.]|$))",
     re.IGNORECASE,
 )
-_BEFORE = re.compile(r"[`'\"]?([\w./-]+)[`'\"]?\s+(?:folder|directory)\b", re.IGNORECASE)
-_NO_NAMES = frozenset({"the", "this", "a", "an", "my", "our", "your", "whole", "entire", "current"})
 _FILE = r"([\w./-]*\w\.(?:md|markdown|txt))\b"
 _INTO = re.compile(rf"\b(?:to|into|in|as|called|named|write)\s+[`'\"]?{_FILE}", re.IGNORECASE)
 _ANY_FILE = re.compile(_FILE, re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyTask:
-    """What a survey is asked for.
+def read_task(text: str) -> tuple[str, str] | None:
+    """Return the folder, `.` for all of the workspace, and the report's file.
 
-    Attributes:
-        folder: relative to the workspace; `.` for all of it.
-        report: the file to write.
-        sure: whether the task named the folder as one; else it may be just a word before "folder".
+    None if the task does not ask for the survey of a folder.
     """
-
-    folder: str
-    report: str
-    sure: bool
-
-
-def read_task(text: str) -> SurveyTask | None:
-    """Return what a task asks for; None if it does not ask for the survey of a folder."""
     if not (_SURVEY.search(text) and _ABOUT_FILES.search(text)):
         return None
     # The last one: a file to read first, such as a README, is named before the one to write.
     names = _INTO.findall(text) or _ANY_FILE.findall(text)
     report = names[-1] if names else DEFAULT_REPORT
-    if quoted := _QUOTED.search(text):
-        return SurveyTask(_folder(quoted[2]), report, sure=True)
-    for path in _PATH.findall(text):
-        if path != report:
-            return SurveyTask(_folder(path), report, sure=True)
-    # "The docs folder" names one, "this large folder" does not; the listing decides.
-    for word in _BEFORE.findall(text):
-        if word.lower() not in _NO_NAMES:
-            return SurveyTask(_folder(word), report, sure=False)
-    return SurveyTask(".", report, sure=True)
-
-
-def _folder(path: str) -> str:
-    return path.rstrip("/") or path
+    paths = (quoted or path for _, quoted, path in _FOLDER.findall(text))
+    folder = next((path for path in paths if path != report), ".")
+    return folder.rstrip("/") or folder, report
 
 
 def find_task(messages: Sequence[PromptMessage]) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,20 +16,26 @@ NOTE_CHARS = 300
 _NOTE = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
 _LISTED = re.compile(r"([\d,]+) entries for .*?: ([\d,]+) files of ([\d,]+) bytes")
-_STOPPED = re.compile(r"\. It was stopped after [^ ]+ s, so entries are missing\.")
+_STOPPED = " It was stopped after "
 _NOT_LISTED = re.compile(r" ((?:Left out|In \.gitignore|Not readable): .+)$")
+_KINDS: Mapping[str, ListedKind] = {"-": "folder", "link": "link", "special": "special"}
 _ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
 _READ = re.compile(r": (?:many|([\d,]+)) lines, ([\d,]+) bytes")
 _SEARCHED = re.compile(r"([\d,]+) matching lines in ([\d,]+) of ")
 _NUMBER = re.compile(r"^\d+\|", re.MULTILINE)
-_MATCH = re.compile(r"(\d+):(.*)")
-_DOCSTRING = re.compile(r'^(?:#[^\n]*\n|\s*\n)*[rR]?("""|\'\'\')\s*(.+?)\s*(?:\n|\1)')
-_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
+_TITLE = re.compile(
+    r"""^\s*(?:\#+!?|//+|/\*+|<!--|[rR]?\"{3}|[rR]?'{3})?\s*   # The mark of a heading or comment.
+    (\S.*?)\s*(?:\"{3}|'{3}|\*/|-->)?\s*$""",
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedEntry:
-    """One entry of a listing; `size` is that of a file, in bytes."""
+    """One entry of a listing; `size` is that of a file, in bytes.
+
+    The path of a folder ends with `/`, that of a link with its target.
+    """
 
     kind: ListedKind
     path: str
@@ -41,6 +47,7 @@ class FolderListing:
     """A page of a listing, and the counts of the whole folder.
 
     Attributes:
+        more: whether entries follow after the page.
         stopped: whether the folder was listed for as long as a call may take, so entries are
             missing.
         note: what was left out or not readable.
@@ -50,6 +57,7 @@ class FolderListing:
     files: int
     bytes: int
     entries: list[ListedEntry]
+    more: bool
     stopped: bool
     note: str
 
@@ -61,16 +69,6 @@ class FileSummary:
     lines: int | None
     bytes: int
     title: str
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSummary:
-    """The counts of a search, and its first matching lines."""
-
-    matches: int
-    files: int
-    stopped: bool
-    examples: list[str]
 
 
 def without_notes(text: str) -> str:
@@ -92,11 +90,12 @@ def parse_listing(text: str) -> FolderListing | None:
     note = _NOT_LISTED.search(header)
     entries = [entry for line in lines if (entry := _entry(line)) is not None]
     total, files, size = map(_number, found.groups())
-    stopped = _STOPPED.search(header) is not None
-    return FolderListing(total, files, size, entries, stopped, note[1][:NOTE_CHARS] if note else "")
+    more, stopped = "; next: offset=" in header, _STOPPED in header
+    left_out = note[1][:NOTE_CHARS] if note else ""
+    return FolderListing(total, files, size, entries, more, stopped, left_out)
 
 
-def parse_file(path: str, text: str) -> FileSummary | None:
+def parse_file(text: str) -> FileSummary | None:
     """Return what a result of `read_file` says of a file; None for any other text."""
     header, _, body = text.partition("\n")
     found = _READ.search(header)
@@ -104,50 +103,29 @@ def parse_file(path: str, text: str) -> FileSummary | None:
         return None
     lines = None if found[1] is None else _number(found[1])
     shown = _NUMBER.sub("", _CUT.split(body, maxsplit=1)[0])
-    return FileSummary(lines, _number(found[2]), title(path, shown))
+    return FileSummary(lines, _number(found[2]), title(shown))
 
 
-def parse_search(text: str) -> SearchSummary | None:
-    """Return what a search counted; None for any other text."""
-    header, *lines = text.split("\n")
-    found = _SEARCHED.match(header)
-    if found is None:
-        return None
-    examples = [] if is_cut(text) else _matches(lines)
-    stopped = " It was stopped after " in header
-    return SearchSummary(_number(found[1]), _number(found[2]), stopped, examples)
+def search_counts(text: str) -> str:
+    """Return what a search counted, as the report says it; for any other text, why not."""
+    header = text.partition("\n")[0]
+    if (found := _SEARCHED.match(header)) is None:
+        return f"not known ({one_line(text)})"
+    early = " (stopped early)" if _STOPPED in header else ""
+    return f"{found[1]} in {counted(_number(found[2]), 'file')}{early}"
 
 
-def _matches(lines: Sequence[str]) -> list[str]:
-    """Return the matching lines with their files, which stand above them."""
-    found: list[str] = []
-    path = ""
-    for line in lines:
-        if match := _MATCH.fullmatch(line):
-            found.append(f"{path}:{match[1]}: {match[2]}")
-        else:
-            path = line
-    return found
-
-
-def title(path: str, text: str) -> str:
-    """Return the line that describes a file: of its docstring, its heading, or its first line."""
-    wanted: re.Match[str] | None = None
-    if path.endswith((".py", ".pyi")):
-        wanted = _DOCSTRING.match(text)
-    elif path.endswith((".md", ".markdown")):
-        wanted = _HEADING.search(text)
-    if wanted is not None:
-        line = wanted[wanted.lastindex or 0]
-    else:
-        line = next((line.strip() for line in text.split("\n") if line.strip()), "")
-    printable = "".join(char if char.isprintable() else " " for char in line)
-    return printable if len(printable) <= TITLE_CHARS else printable[: TITLE_CHARS - 1] + "…"
+def title(text: str) -> str:
+    """Return a file's first line, without the marks of a docstring, a heading or a comment."""
+    found = _TITLE.search(text)
+    return one_line(found[1]) if found else ""
 
 
 def one_line(text: str) -> str:
-    """Return an error's text on one line, short enough to quote."""
-    return title("", " ".join(text.split()))
+    """Return a text on one line, short enough to quote."""
+    line = " ".join(text.split())
+    printable = "".join(char if char.isprintable() else " " for char in line)
+    return printable if len(printable) <= TITLE_CHARS else printable[: TITLE_CHARS - 1] + "…"
 
 
 def code(text: str) -> str:
@@ -166,16 +144,11 @@ def _entry(line: str) -> ListedEntry | None:
     if match is None:
         return None
     what, path = match.groups()
-    if what == "link":
-        return ListedEntry("link", path)
     if path.startswith('"'):
         # A name that is not UTF-8 becomes one that no tool opens.
         path = json.JSONDecoder().raw_decode(path)[0].encode(errors="backslashreplace").decode()
-    if what == "-":
-        return ListedEntry("folder", path.removesuffix("/"))
-    return (
-        ListedEntry("special", path) if what == "special" else ListedEntry("file", path, int(what))
-    )
+    kind = _KINDS.get(what, "file")
+    return ListedEntry(kind, path, int(what) if kind == "file" else 0)
 
 
 def _number(text: str) -> int:

@@ -95,12 +95,6 @@ class Report:
         }
 
     @property
-    def biggest(self) -> list[tuple[str, int]]:
-        """The largest files."""
-        matches = re.findall(r"^- `(.+)`: ([\d,]+) bytes$", self._joined("Biggest files"), re.M)
-        return [(path, int(size.replace(",", ""))) for path, size in matches]
-
-    @property
     def read(self) -> dict[str, tuple[int, int, str]]:
         """Lines, bytes and title of each file that was read."""
         matches = re.findall(
