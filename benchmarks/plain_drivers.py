@@ -20,7 +20,7 @@ import httpx
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
-from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
+from agent_runtime_storage.drivers.protocol import Announce, Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 
 Batch = Sequence[Statement]
@@ -48,6 +48,7 @@ class Recorder:
         owner: str | None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         self.batches.append(statements)
         return [[(0,)] for _ in statements]

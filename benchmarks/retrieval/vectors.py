@@ -28,7 +28,7 @@ import apsw
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]
 
 from agent_runtime_storage import Store, UserStore, VectorItem, open_store
-from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
+from agent_runtime_storage.drivers.protocol import Announce, Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.drivers.sqlite.connection import SqliteConnection, open_connection
 from agent_runtime_storage.store import SqlStore
@@ -270,6 +270,7 @@ class Capture:
         owner: str | None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         raise AssertionError("a search writes nothing")
 

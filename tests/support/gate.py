@@ -21,7 +21,14 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime_storage import StoreUnavailable
-from agent_runtime_storage.drivers.protocol import Driver, Row, SqlDialect, Statement, Value
+from agent_runtime_storage.drivers.protocol import (
+    Announce,
+    Driver,
+    Row,
+    SqlDialect,
+    Statement,
+    Value,
+)
 from agent_runtime_storage.drivers.signals import Signals
 
 SLOW = 0.2
@@ -163,6 +170,7 @@ class GatedDriver:
         owner: str | None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         """Run a batch once the gate lets it pass.
 
@@ -172,7 +180,7 @@ class GatedDriver:
         await self._gate.wait(self._process, self._action, what)
         with self._gate.calling():
             rows = await self._driver.batch(
-                statements, owner=owner, locks=locks, repeatable=repeatable
+                statements, owner=owner, locks=locks, repeatable=repeatable, announce=announce
             )
         self._process.check()
         return rows

@@ -18,6 +18,7 @@ import apsw
 
 from agent_runtime_storage.contract.errors import StoreInDoubt, StoreUnavailable
 from agent_runtime_storage.drivers.protocol import (
+    Announce,
     BatchMissed,
     ConstraintFailed,
     Row,
@@ -227,10 +228,14 @@ class SimulatedDriver:
         owner: str | None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         """Run a batch; no batch needs `locks`, because they run one after another."""
         del owner, locks
-        return await self._database.call(self._process, statements, repeatable=repeatable)
+        rows = await self._database.call(self._process, statements, repeatable=repeatable)
+        if announce is not None:
+            announce(rows)
+        return rows
 
     async def close(self) -> None:
         """Do nothing."""

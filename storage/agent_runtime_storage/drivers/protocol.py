@@ -20,6 +20,8 @@ from agent_runtime_storage.sql.loader import SqlDialect
 
 Value = str | int | float | bytes | None
 Row = tuple[Any, ...]
+Announce = Callable[[list[list[Row]]], None]
+"""Tells others the rows of a batch that is durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Driver(Protocol):
         owner: str | None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         """Run the statements in one transaction and return the rows of each, once it is durable.
 
@@ -91,6 +94,8 @@ class Driver(Protocol):
             locks: names that no other batch of this owner holds meanwhile.
             repeatable: whether running it twice has the same effect as once.  Then it is run again
                 if the connection broke and the outcome is unknown.
+            announce: called on the event loop with the rows as soon as the batch is durable; a
+                driver that answers many callers at once calls it before the caller's turn.
 
         Raises:
             BatchMissed: a statement missed its row count; nothing was written.
@@ -101,26 +106,6 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """Finish accepted work, then release everything; safe to call twice."""
-        ...
-
-
-@runtime_checkable
-class Announcing(Protocol):
-    """A driver whose callers may have to wait for their turn after their batch is durable."""
-
-    async def batch_and_announce(
-        self,
-        statements: Sequence[Statement],
-        announce: Callable[[list[list[Row]]], None],
-        *,
-        owner: str | None,
-    ) -> list[list[Row]]:
-        """Run a batch that takes no locks, as `Driver.batch`.
-
-        Args:
-            announce: called on the event loop with the rows as soon as the batch is durable, before
-                the caller's turn, and also if the caller was cancelled meanwhile.
-        """
         ...
 
 

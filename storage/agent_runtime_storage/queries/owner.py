@@ -16,7 +16,7 @@ from agent_runtime_storage.contract.errors import (
     ThreadArchived,
 )
 from agent_runtime_storage.drivers.protocol import (
-    Announcing,
+    Announce,
     ConstraintFailed,
     Driver,
     LimitedValues,
@@ -102,7 +102,7 @@ class OwnerScope:
         tree: str | None = None,
         spending: bool = False,
         repeatable: bool = False,
-        announce: Callable[[list[list[Row]]], None] | None = None,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         """Run a batch; batches on the same threads or the same run tree run one after another.
 
@@ -111,7 +111,7 @@ class OwnerScope:
             tree: the root of the runs whose rows it writes.
             spending: whether it makes a reservation that depends on the spending of all runs.
             repeatable: as for `Driver.batch`.
-            announce: called with the rows once they are durable; see `Announcing`.
+            announce: called with the rows once they are durable; see `Driver.batch`.
 
         Raises:
             BatchMissed, StoreInDoubt: as `Driver.batch`.
@@ -124,21 +124,18 @@ class OwnerScope:
         if spending:
             locks.append("spending")
         try:
-            if announce is not None and isinstance(self.driver, Announcing):
-                return await self.driver.batch_and_announce(
-                    statements, announce, owner=self.user_id
-                )
-            rows = await self.driver.batch(
-                statements, owner=self.user_id, locks=locks, repeatable=repeatable
+            return await self.driver.batch(
+                statements,
+                owner=self.user_id,
+                locks=locks,
+                repeatable=repeatable,
+                announce=announce,
             )
         except ConstraintFailed as error:
             raise Conflict(
                 f"The write breaks a rule of the store: {error}.",
                 cure="Read the thread again; an id may be taken, or may not exist.",
             ) from error
-        if announce is not None:
-            announce(rows)
-        return rows
 
     def announce(self, thread_id: str, news: Callable[[], Sequence[object]] | None = None) -> None:
         """Wake the listeners of the thread; see `Signals.announce`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime_storage import Commit, Finish, LeaseLost, NewEvent, StoreInDoubt, UserStore
-from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
+from agent_runtime_storage.drivers.protocol import Announce, Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.store import SqlStore
@@ -37,6 +37,7 @@ class Breaking:
         owner: str | None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         for late, its_owner in self._late:
             await self.inner.batch(late, owner=its_owner)
@@ -49,9 +50,13 @@ class Breaking:
                 statements, owner=owner, locks=locks, repeatable=repeatable
             )
             if not fate:
+                if announce is not None:
+                    announce(rows)
                 return rows
         if repeatable:
-            return await self.batch(statements, owner=owner, locks=locks, repeatable=True)
+            return await self.batch(
+                statements, owner=owner, locks=locks, repeatable=True, announce=announce
+            )
         raise StoreInDoubt("The connection broke.")
 
     async def close(self) -> None:

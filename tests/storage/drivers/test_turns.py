@@ -92,7 +92,7 @@ async def test_what_is_durable_is_announced_before_the_turns_of_the_writers(tmp_
                 if number == 1:
                     raise RuntimeError("A listener's mistake must not hold up the writers.")
 
-            await driver.batch_and_announce([insert], announce)
+            await driver.batch([insert], announce=announce)
             order.append(("went on", number))
 
         other: Any = apsw.Connection(str(tmp_path / "a.db"))

@@ -31,7 +31,7 @@ from agent_runtime_storage.drivers.libsql.hrana import (
 )
 from agent_runtime_storage.drivers.libsql.sender import Sender
 from agent_runtime_storage.drivers.libsql.sql_text import only_reads
-from agent_runtime_storage.drivers.protocol import Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import Announce, Row, Statement, Value
 from agent_runtime_storage.drivers.shielding import wait_shielded
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.sql.loader import SqlDialect
@@ -183,6 +183,7 @@ class RemoteDriver:
         owner: str | None = None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         """Run the statements in one transaction and return the rows of each, once it is committed.
 
@@ -200,7 +201,10 @@ class RemoteDriver:
         # In each batch, because each request has a new stream, and with it the server's default.
         switch_on = self._features is not None and not self._features.foreign_keys
         foreign_keys = True if switch_on else None
-        return await self._write(statements, foreign_keys=foreign_keys, repeatable=repeatable)
+        rows = await self._write(statements, foreign_keys=foreign_keys, repeatable=repeatable)
+        if announce is not None:
+            announce(rows)
+        return rows
 
     async def purge(
         self, statements: Sequence[Statement], *, owner: str | None, locks: Sequence[str] = ()

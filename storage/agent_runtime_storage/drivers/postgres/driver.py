@@ -58,6 +58,7 @@ from agent_runtime_storage.drivers.postgres.translation import (
     query_command,
 )
 from agent_runtime_storage.drivers.protocol import (
+    Announce,
     BatchMissed,
     Row,
     SqlDialect,
@@ -204,6 +205,7 @@ class PostgresDriver:
         owner: str | None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         """Run the statements in one transaction and return the rows of each, once it is durable.
 
@@ -229,10 +231,13 @@ class PostgresDriver:
             if place is not None:
                 raise BatchMissed(statements[place].miss, place) from None
             raise map_refusal(error, self._shown) from None
-        return [
+        rows = [
             await self._rows.load(result) if sent.returns else []
             for sent, result in zip(own, results[len(prologue) :], strict=True)
         ]
+        if announce is not None:
+            announce(rows)
+        return rows
 
     async def join(
         self,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent_runtime_storage.contract.errors import StoreUnavailable
 from agent_runtime_storage.drivers.protected_files import OpenDatabase
-from agent_runtime_storage.drivers.protocol import Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import Announce, Row, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.drivers.sqlite.connection import Synchronous, open_connection
 from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
@@ -117,6 +117,7 @@ class SqliteDriver:
         owner: str | None = None,
         locks: Sequence[str] = (),
         repeatable: bool = False,
+        announce: Announce | None = None,
     ) -> list[list[Row]]:
         """Run the statements in one transaction and return the rows of each, once it is durable.
 
@@ -127,16 +128,6 @@ class SqliteDriver:
             BatchMissed: a statement missed its row count; nothing was written.
             ConstraintFailed: a statement broke a constraint; nothing was written.
         """
-        return await self._writer.write(statements)
-
-    async def batch_and_announce(
-        self,
-        statements: Sequence[Statement],
-        announce: Callable[[list[list[Row]]], None],
-        *,
-        owner: str | None = None,
-    ) -> list[list[Row]]:
-        """Run a batch, and announce its rows before the caller's turn; see `Announcing`."""
         return await self._writer.write(statements, announce=announce)
 
     async def purge(
