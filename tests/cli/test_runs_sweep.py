@@ -39,7 +39,7 @@ def test_a_killed_run_is_listed_swept_and_resumed(machine: Machine) -> None:
     done = machine.invoke("runs", "sweep", "--resume")
 
     assert f"interrupted; resume it with: agent-runtime resume {short_id(run)}" in listed
-    assert "interrupted, 1 steps" in tree.stdout and f"resume {run}" in tree.stderr
+    assert "interrupted, 1 step" in tree.stdout and f"resume {run}" in tree.stderr
     assert swept.exit_code == 0 and "is gone" in swept.stdout
     assert (report["run_id"], report["swept"], report["way_on"]) == (run, False, "resume")
     assert after["stop_reason"] == "interrupted"

@@ -45,7 +45,7 @@ def test_the_tree_shows_the_work_of_each_run(url: str) -> None:
     shown = invoke(url, "runs", "tree", run_id)
     first, second = shown.stdout.splitlines()
     assert first.startswith("boss: succeeded, 2 steps, ") and first.endswith(short_id(run_id))
-    assert second.startswith("└─ a reader [part one]: succeeded, 1 steps, ")
+    assert second.startswith("└─ a reader [part one]: succeeded, 1 step, ")
     report = json.loads(invoke(url, "runs", "tree", run_id, "--json").stdout)
     assert (report["run_id"], report["children"][0]["task_key"]) == (run_id, "part one")
     assert report["children"][0]["parent_run_id"] == run_id

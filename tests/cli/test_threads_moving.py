@@ -252,9 +252,14 @@ def _on_a_terminal(desk: Desk, *arguments: str, answer: str) -> int:
             stderr=subprocess.PIPE,
             text=True,
         )
+        # Only then: what was typed before the question does not answer it.
+        assert process.stderr is not None
+        question = ""
+        while "for good?" not in question:
+            assert (read := process.stderr.read(1)), question
+            question += read
         os.write(master, answer.encode())
-        _, message = process.communicate(timeout=60)
-        assert "for good?" in message
+        process.communicate(timeout=60)
         return process.returncode
     finally:
         os.close(master)

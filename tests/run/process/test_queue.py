@@ -280,10 +280,12 @@ async def test_sub_agents_are_not_cancelled_by_the_write_that_finds_the_lease_lo
 
     @tool(idempotent=True)
     async def wait(name: str) -> str:
-        """Wait for ever, but for the second time."""
+        """Wait for the gate; the slow one for ever, but for the second time."""
         begun[name] += 1
-        if begun["slow"] == 1:
-            await (gate.wait() if name == "quick" else anyio.sleep_forever())
+        if name == "quick":
+            await gate.wait()
+        elif begun[name] == 1:
+            await anyio.sleep_forever()
         return "waited"
 
     def answer(request: ModelRequest) -> Scripted:
