@@ -256,7 +256,8 @@ def _on_a_terminal(desk: Desk, *arguments: str, answer: str) -> int:
         assert process.stderr is not None
         question = ""
         while "for good?" not in question:
-            assert (read := process.stderr.read(1)), question
+            read = process.stderr.read(1)
+            assert read, question
             question += read
         os.write(master, answer.encode())
         process.communicate(timeout=60)
