@@ -16,10 +16,16 @@ _ABOUT_FILES = re.compile(
     rf"\b{_PLACE}\b|(?:^|\s)[`'\"]?\.{{0,2}}/|\w/|\s\.(?:\s|$)", re.IGNORECASE
 )
 _CALLED = r"\s+(?:(?:at|in|called|named)\s+)?"
-# A name in quotes, or a path with a slash: a mere word, as in "large folder", may be no name.
+# A name in quotes, or a path with a slash.
 _FOLDER = re.compile(
     rf"\b(?:{_PLACE}{_CALLED}|(?:of|on|survey|describe)\s+(?:the\s+)?)"
     r"(?:([`'\"])([^`'\"\n]+)\1|(\.?[\w.-]*/[\w./-]*|\.)(?=[\s,;.]|$))",
+    re.IGNORECASE,
+)
+# "The docs folder".  If it names none, as "the large folder" does, the error says how to name one.
+_NAMED = re.compile(
+    r"\bthe\s+(?!(?:whole|entire|current|working|given|same|root|project|workspace)\b)"
+    r"([\w.-]+)\s+(?:folder|directory)\b",
     re.IGNORECASE,
 )
 _FILE = r"([\w./-]*\w\.(?:md|markdown|txt))\b"
@@ -37,8 +43,8 @@ def read_task(text: str) -> tuple[str, str] | None:
     # The last one: a file to read first, such as a README, is named before the one to write.
     names = _INTO.findall(text) or _ANY_FILE.findall(text)
     report = names[-1] if names else DEFAULT_REPORT
-    paths = (quoted or path for _, quoted, path in _FOLDER.findall(text))
-    folder = next((path for path in paths if path != report), ".")
+    paths = [quoted or path for _, quoted, path in _FOLDER.findall(text)]
+    folder = next((path for path in [*paths, *_NAMED.findall(text)] if path != report), ".")
     return folder.rstrip("/") or folder, report
 
 

@@ -29,6 +29,8 @@ from tests.offline.driving import drive
         ("Survey the folder `my data` into SURVEY.md", "my data", "SURVEY.md"),
         ("Give a report on the directory ./a/b", "./a/b", "REPORT.md"),
         ("Describe the `docs` folder", "docs", "REPORT.md"),
+        ("Describe the docs folder", "docs", "REPORT.md"),
+        ("Survey the whole folder", ".", "REPORT.md"),
         ("Survey this large folder", ".", "REPORT.md"),
         ("Read README.md, survey the project and write the result to OUT.md", ".", "OUT.md"),
         ("survey . into X.md", ".", "X.md"),
