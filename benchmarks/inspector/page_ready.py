@@ -8,6 +8,7 @@ profile of the browser, so nothing is known from before; then the page is loaded
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import os
 import re
@@ -162,12 +163,21 @@ def _ready(page: Page) -> float:
 def _drawing_cpu() -> float:
     """Return what the browser's pages have used of the processor, in milliseconds."""
     below = psutil.Process().children(recursive=True)
-    return sum(_cpu(one) for one in below if "--type=renderer" in one.cmdline())
+    return sum(_cpu(one) for one in below if _is_page(one))
+
+
+def _is_page(process: psutil.Process) -> bool:
+    # The page of the round before may be ending.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return "--type=renderer" in process.cmdline()
+    return False
 
 
 def _cpu(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return 1000 * (times.user + times.system)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return 1000 * (times.user + times.system)
+    return 0.0
 
 
 def _moved(page: Page) -> float:
