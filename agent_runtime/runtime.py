@@ -291,8 +291,8 @@ class Runtime(RunControl):
         listener = self.host.listener(on_event, store.user_id)
         # If the process dies after this, `run` without a task answers the message.
         await branches.regenerate(store, thread)
-        parts, spec = (store, agent, None), RunSpec(program=self.program)
-        run = partial(self._run, *parts, thread=thread, deps=deps, spec=spec)
+        spec = RunSpec(program=self.program)
+        run = partial(self._run, store, agent, None, thread=thread, deps=deps, spec=spec)
         return await self.host.admitted(listener, partial(run, on_event=listener))
 
     @property

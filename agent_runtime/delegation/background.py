@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -289,20 +289,24 @@ class _BackgroundRun:
 
 async def until_answered(store: UserStore, run_id: str) -> Run | None:
     """Wait until a task asks nothing more; None if it is over or another process has it."""
-    seconds, most = ANSWER_SECONDS
-    while asks_apart(run := await store.runs.get(run_id)):
-        if await closed_at(store, run.id) is not None:
-            return run
-        await anyio.sleep(seconds)
-        seconds = min(seconds * 1.2, most)
-    return None
+
+    async def is_answered(store: UserStore, run: Run) -> bool:
+        return await closed_at(store, run.id) is not None
+
+    return await _until(store, run_id, is_answered)
 
 
 async def until_left(store: UserStore, run_id: str) -> Run | None:
     """Wait until a task asks nothing more and its process has not resumed it; None if it has."""
+    return await _until(store, run_id, is_left)
+
+
+async def _until(
+    store: UserStore, run_id: str, is_so: Callable[[UserStore, Run], Awaitable[bool]]
+) -> Run | None:
     seconds, most = ANSWER_SECONDS
     while asks_apart(run := await store.runs.get(run_id)):
-        if await is_left(store, run):
+        if await is_so(store, run):
             return run
         await anyio.sleep(seconds)
         seconds = min(seconds * 1.2, most)

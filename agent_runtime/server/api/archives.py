@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 
-import orjson
 from pydantic import Field
 from starlette.requests import Request
 
 from agent_runtime.server.access import runtime_of, user_of
+from agent_runtime.server.api.cursors import decode_cursor, encode_cursor, invalid_cursor
 from agent_runtime.server.api.schemas import Output, Page, PageQuery
 from agent_runtime.server.operations import operation
-from agent_runtime.server.problems import ServiceError
 from agent_runtime_storage.contract.reports import ArchivedThread
 
 
@@ -52,7 +49,7 @@ async def list_archives(request: Request, query: PageQuery) -> ArchivePage:
     page, rest = found[: query.limit], found[query.limit :]
     return ArchivePage(
         archives=[ArchivedOut.model_validate(one) for one in page],
-        next_cursor=_cursor(page[-1]) if rest else None,
+        next_cursor=encode_cursor(page[-1].archived_at, page[-1].thread_id) if rest else None,
     )
 
 
@@ -73,24 +70,17 @@ async def restore_thread(request: Request, thread_id: str) -> Restored:
     return Restored(threads=ids)
 
 
-def _cursor(last: ArchivedThread) -> str:
-    text = orjson.dumps([last.archived_at, last.thread_id])
-    return base64.urlsafe_b64encode(text).decode()
-
-
 def _place(cursor: str | None) -> ArchivedThread | None:
     """Return the place after which a page begins; only its time and its id say where."""
     if cursor is None:
         return None
     try:
-        archived_at, thread_id = orjson.loads(base64.urlsafe_b64decode(cursor.encode()))
+        archived_at, thread_id = decode_cursor(cursor)
         moment = float(archived_at)
         if not (math.isfinite(moment) and isinstance(thread_id, str)):
             raise ValueError("it is no place")
-    except (ValueError, TypeError, binascii.Error) as error:
-        raise ServiceError(
-            422, "invalid-cursor", "The cursor is not one of this list.", cure="Send `next_cursor`."
-        ) from error
+    except (ValueError, TypeError) as error:
+        raise invalid_cursor() from error
     return ArchivedThread(thread_id, "", 0.0, 0.0, moment, "", b"", 0, 0, 0, 0)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 from functools import partial
 
-import orjson
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_runtime.messages import Plan
 from agent_runtime.server.access import runtime_of, store_of, user_of
+from agent_runtime.server.api.cursors import decode_cursor, encode_cursor, invalid_cursor
 from agent_runtime.server.api.schemas import (
     Deleted,
     DeleteQuery,
@@ -198,33 +196,26 @@ def _cursor(page: list[Thread], before: float | None, seen: list[str]) -> str:
     # The page ends in the moment in which it began: what earlier pages showed of it stays known.
     if before is not None and last >= math.nextafter(before, 0):
         shown += seen
-    text = orjson.dumps([last, shown])
-    return base64.urlsafe_b64encode(text).decode()
+    return encode_cursor(last, shown)
 
 
 def _place(cursor: str | None) -> tuple[float | None, list[str]]:
     if cursor is None:
         return None, []
     try:
-        last, shown = orjson.loads(base64.urlsafe_b64decode(cursor.encode()))
+        last, shown = decode_cursor(cursor)
         # `before` leaves its own moment out, so the next number above it takes that moment in
         # again.
         return math.nextafter(float(last), math.inf), [str(one) for one in shown]
-    except (ValueError, TypeError, binascii.Error) as error:
-        raise _no_cursor() from error
+    except (ValueError, TypeError) as error:
+        raise invalid_cursor() from error
 
 
 def _node(cursor: str) -> int:
     # Below 2^53, as numbers of nodes are in JSON.
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 16):
-        raise _no_cursor()
+        raise invalid_cursor()
     return int(cursor)
-
-
-def _no_cursor() -> ServiceError:
-    return ServiceError(
-        422, "invalid-cursor", "The cursor is not one of this list.", cure="Send `next_cursor`."
-    )
 
 
 OPERATIONS = (

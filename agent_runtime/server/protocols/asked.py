@@ -31,7 +31,7 @@ async def asked_below(store: UserStore, thread: str) -> list[Question]:
 async def watch_below(
     store: UserStore, thread: str, delegates: anyio.Event, tell: Callable[[Question], None]
 ) -> None:
-    """Tell of each question once, until cancelled.
+    """Call `tell` with each question once, until cancelled.
 
     Args:
         delegates: set once a run of the thread delegates; before that nothing is looked for, unless

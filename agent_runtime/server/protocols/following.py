@@ -20,7 +20,7 @@ WAITING = 4096
 
 
 Extra: TypeAlias = Callable[[Callable[[Event], None]], Coroutine[Any, Any, None]]
-"""Tells of further live events until it is cancelled."""
+"""Passes on further live events until it is cancelled."""
 
 
 @asynccontextmanager
@@ -38,7 +38,7 @@ async def following(
     gets the answer whole when it is recorded.
 
     Args:
-        extra: tells of events that neither the log of the thread nor its live events have.
+        extra: passes on events that are neither in the thread's log nor among its live ones.
 
     Raises (from the iterator):
         NotFound, Conflict: as for `Threads.follow`.

@@ -234,7 +234,7 @@ async def test_what_a_dead_letter_left_open_is_closed(
 
     @tool(idempotent=True)
     async def deadly() -> str:
-        """Bring down the worker, for so long as anybody calls it."""
+        """Bring down the worker, as long as anybody calls it."""
         begun.append("once")
         return await anyio.sleep_forever() or "never"
 
