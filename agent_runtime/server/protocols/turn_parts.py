@@ -115,7 +115,7 @@ class _Translation:
         self._asked: set[str] = set()
 
     async def watch_below(self, tell: Callable[[Event], None]) -> None:
-        """Tell of questions of the runs below those of the turn's thread, until cancelled."""
+        """Pass on the questions of runs below those of the turn's thread, until cancelled."""
         run = await self._store.runs.get(self._turn.run_id)
         if RunSpec.of(run).workflow:
             # Its nodes delegate without a call.
@@ -286,7 +286,7 @@ class _Translation:
         return any(one.kind == "run-start" and one.run_id == event.run_id for one in later)
 
     async def standing(self) -> parts.Suspended | parts.Over:
-        """Return how the run stands that will not go on by itself."""
+        """Return how the run stands, which will not go on by itself."""
         run = await self._store.runs.get(self._turn.run_id)
         return await (self.suspended() if run.status in ACTIVE else self._over(run))
 
