@@ -251,11 +251,12 @@ async def _run(
             if len(output) > OUTPUT_BYTES:
                 raise _TooMuchOutput
         return await process.wait(), bytes(output)
+    except BaseException:
+        with suppress(ProcessLookupError, PermissionError):
+            # The whole group: git starts helpers of its own, which can outlive it.
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                # The whole group: git starts helpers of its own.
-                os.killpg(process.pid, signal.SIGKILL)
         # A process that waits for a dead file server cannot even be killed.
         with anyio.move_on_after(1, shield=True):
             await process.aclose()
