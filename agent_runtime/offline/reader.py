@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +19,8 @@ from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.models.scripted import raw_call, say
 from agent_runtime.offline.answers import answer, read_state, repeat, was_stopped
 from agent_runtime.offline.tool_output import (
-    ListedEntry,
     code,
     counted,
-    is_cut,
     one_line,
     parse_file,
     parse_listing,
@@ -46,45 +43,6 @@ QUEUE = 12
 PAGE = 400
 FOUND_CHARS = 5500
 """Length of findings at which a sub-agent ends; a longer outcome would come as a file."""
-EXTENSION = re.compile(
-    r"\.(avi|bat|bin|bmp|c|cc|cfg|conf|cpp|cs|css|csv|cu|dart|db|docx?|f90|gif|go|gz|h|hpp|html?|ini|"
-    r"ipynb|java|jl|jpe?g|jsx?|jsonl?|kt|lock|log|lua|m|md|mjs|mp[34]|npy|odt|parquet|pdf|php|pkl|pl|"
-    r"png|pptx?|proto|ps1|pyi?|r|rb|rs|rst|scala|scss|sh|sql|sqlite|svg|swift|tar|tex|tf|tgz|toml|"
-    r"tsv|tsx?|txt|vue|wav|webp|xlsx?|xml|xz|ya?ml|zig|zip|zst)"
-)
-"""Extensions that are counted by name; the counts are in each answer, so they have to stay few."""
-OTHER = "other"
-
-
-@dataclass(slots=True)
-class Findings:
-    """What was found.
-
-    Attributes:
-        notes: a line of the report for each file that was opened.
-        counts: entries by kind, files `opened` and `read`, and the `lines` of those read.
-        files, sizes: all listed files and their bytes, by extension.
-    """
-
-    notes: list[str] = field(default_factory=list[str])
-    counts: Counter[str] = field(default_factory=Counter[str])
-    files: Counter[str] = field(default_factory=Counter[str])
-    sizes: Counter[str] = field(default_factory=Counter[str])
-
-    def add(self, other: Findings) -> None:
-        """Add the figures of another; its notes are for the report only."""
-        self.counts += other.counts
-        self.files += other.files
-        self.sizes += other.sizes
-
-    def count(self, entry: ListedEntry) -> None:
-        """Count an entry of the listing."""
-        self.counts[entry.kind] += 1
-        if entry.kind == "file":
-            suffix = posixpath.splitext(entry.path)[1].lower()
-            name = suffix if EXTENSION.fullmatch(suffix) else OTHER if suffix else "none"
-            self.files[name] += 1
-            self.sizes[name] += entry.size
 
 
 @dataclass(slots=True)
@@ -96,6 +54,8 @@ class FolderPart:
         stride: a file is read if its place in the listing is a multiple of this.
         offset, end: the next entry to list, and the entry before which the part ends.
         queue: paths and sizes of the files to read next.
+        notes: a line of the report for each file that was opened.
+        counts: entries by kind, their bytes, files `opened` and `read`, and the `lines` of those.
         attempts: how many sub-agents have ended.
         stop: why the last of them that did not finish ended.
         given_up: whether no other is tried.
@@ -106,9 +66,9 @@ class FolderPart:
     stride: int
     offset: int
     end: int
-    page: int = PAGE
     queue: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    found: Findings = field(default_factory=Findings)
+    notes: list[str] = field(default_factory=list[str])
+    counts: Counter[str] = field(default_factory=Counter[str])
     attempts: int = 0
     stop: str = ""
     given_up: bool = False
@@ -120,11 +80,11 @@ class FolderPart:
 
     def next_calls(self, chars: int) -> list[RawCall]:
         """Return the next calls; none if all is read, or if the notes are this long."""
-        if self.done or sum(map(len, self.found.notes)) > chars:
+        if self.done or sum(map(len, self.notes)) > chars:
             return []
         if not self.queue:
             # The queue is in each answer, so it has to stay short.
-            limit = min(self.page, QUEUE * self.stride, self.end - self.offset)
+            limit = min(PAGE, QUEUE * self.stride, self.end - self.offset)
             return [list_call(self.folder, self.offset, limit)]
         sizes = itertools.accumulate(size for _, size in self.queue[:TOGETHER])
         count = max(1, sum(size <= TOGETHER_BYTES for size in sizes))
@@ -139,41 +99,32 @@ class FolderPart:
                 self._note(call.arguments["path"], result)
             del self.queue[: len(calls)]
             return ""
-        text, limit = results[0].text, int(calls[0].arguments["limit"])
-        page = parse_listing(text)
+        page = parse_listing(results[0].text)
         if page is None:
-            return text
-        # The prompt shortened the page, so it lacks entries: ask for smaller ones.
-        if is_cut(text) and limit > 1:
-            self.page = limit // 2
-            return ""
+            return results[0].text
         for place, entry in enumerate(page.entries, self.offset):
             if posixpath.normpath(entry.path) != posixpath.normpath(self.report):
-                self.found.count(entry)
+                self.counts[entry.kind] += 1
+                self.counts["bytes"] += entry.size
                 if entry.kind == "file" and place % self.stride == 0:
                     self.queue.append((entry.path, entry.size))
-        if page.stopped:
-            why = "the listing took too long, so some may be missing"
-            self.found.notes.append(f"- Entries from {self.offset + 1:,} on: {why}.")
         # The folder may have fewer entries than were expected.
         self.offset = self.offset + (len(page.entries) or 1) if page.more else self.end
         return ""
 
     def _note(self, path: str, result: PromptMessage) -> None:
         summary = parse_file(result.text) if result.outcome == "ok" else None
-        self.found.counts["opened"] += 1
+        self.counts["opened"] += 1
         if summary is None:
-            # An image is read as a file, which the result names.
-            why = one_line(result.text.removesuffix("; it is attached."))
-            self.found.notes.append(f"- {code(path)}: not read: {why}")
+            # What follows a semicolon is what a model can do about it.
+            why = one_line(result.text.partition(";")[0])
+            self.notes.append(f"- {code(path)}: not read: {why}")
             return
-        self.found.counts["read"] += 1
-        self.found.counts["lines"] += summary.lines or 0
+        self.counts["read"] += 1
+        self.counts["lines"] += summary.lines or 0
         quoted = f"; “{summary.title}”" if summary.title else ""
         lines = "many lines" if summary.lines is None else counted(summary.lines, "line")
-        self.found.notes.append(
-            f"- {code(path)}: {lines}, {counted(summary.bytes, 'byte')}{quoted}"
-        )
+        self.notes.append(f"- {code(path)}: {lines}, {counted(summary.bytes, 'byte')}{quoted}")
 
 
 def delegate_call(name: str, part: FolderPart, steps: int) -> RawCall:
@@ -183,9 +134,8 @@ def delegate_call(name: str, part: FolderPart, steps: int) -> RawCall:
         fix = f"Begin at entry {part.offset}, with the files of the queue, and more steps."
         known = {"diagnosis": part.stop, "fix_applied": fix}
     words = (
-        "The part lies in the recursive listing of `folder`: its entries from `offset` on and "
-        "before `end`. `queue` has files to read first. A file is read if its place in the "
-        "listing is a multiple of `stride`. `report` is passed over."
+        "The part is the entries from `offset` to `end` of the recursive listing of `folder`. Read "
+        "the files of `queue` first, then those whose place is a multiple of `stride`."
     )
     return raw_call(
         "delegate",
@@ -240,5 +190,5 @@ def list_call(folder: str, offset: int, limit: int) -> RawCall:
 
 def _answer(part: FolderPart) -> ModelAnswer:
     calls = part.next_calls(FOUND_CHARS)
-    words = f"{counted(part.found.counts['opened'], 'file')} read in this attempt."
+    words = f"{counted(part.counts['opened'], 'file')} read in this attempt."
     return answer(words, part, *calls)

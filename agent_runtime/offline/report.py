@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent_runtime.messages import PromptMessage
-from agent_runtime.offline.reader import OTHER, Findings
 from agent_runtime.offline.tool_output import FolderListing, code, search_counts
 
 SEARCHES = (
@@ -15,14 +14,18 @@ SEARCHES = (
     ("headings in README files", r"^#{1,6}\s+\S", "README*"),
 )
 """Labels, patterns, and the names of the files to search."""
+KINDS = {
+    "file": "Files",
+    "folder": "Folders",
+    "link": "Symbolic links (not followed)",
+    "special": "Special files",
+}
 
 
 def beginning(
     folder: str, report: str, listing: FolderListing, results: Sequence[PromptMessage]
 ) -> str:
     """Return the first part; `results` are those of the searches."""
-    late = "Listing the folder took too long, so entries are missing everywhere below."
-    notes = [late] * listing.stopped + [listing.note] * bool(listing.note)
     lines = [
         f"# Survey of {code(folder)}",
         "",
@@ -31,7 +34,7 @@ def beginning(
         "that was read, the first line is quoted, without the marks of a docstring, a heading or "
         "a comment.",
         "",
-        *(line for note in notes for line in (note, "")),
+        *((listing.note, "") if listing.note else ()),
         "## Searches",
         "",
     ]
@@ -40,27 +43,13 @@ def beginning(
     return "\n".join([*lines, "", "## Files read", "", ""])
 
 
-def figures(found: Findings, total: int, *, partial: bool) -> list[str]:
+def figures(counts: Mapping[str, int], total: int, *, partial: bool) -> list[str]:
     """Return the lines of the figures; if partial, of a folder with `total` entries."""
-    counts = found.counts
-    lines = [
-        "",
-        "## Figures",
-        "",
-        f"- Files: {counts['file']:,}",
-        f"- Folders: {counts['folder']:,}",
-        f"- Symbolic links (not followed): {counts['link']:,}",
-        f"- Special files: {counts['special']:,}",
-        f"- Bytes: {found.sizes.total():,}",
-    ]
+    lines = ["", "## Figures", "", *(f"- {name}: {counts[kind]:,}" for kind, name in KINDS.items())]
+    lines.append(f"- Bytes: {counts['bytes']:,}")
     if partial:
-        listed = sum(counts[kind] for kind in ("file", "folder", "link", "special"))
+        listed = sum(counts[kind] for kind in KINDS)
         lines.append(
             f"- Only {listed:,} of {total:,} entries were listed; the figures are of these."
         )
-    lines += ["", "## By extension", "", "| extension | files | bytes |", "|---|---|---|"]
-    for name, files in sorted(found.files.items(), key=lambda row: (-row[1], row[0])):
-        lines.append(f"| `{name}` | {files:,} | {found.sizes[name]:,} |")
-    if OTHER in found.files:
-        lines += ["", f"`{OTHER}`: all extensions that have no row."]
     return lines

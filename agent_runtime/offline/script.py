@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import posixpath
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -28,7 +29,6 @@ from agent_runtime.offline.reader import (
     QUEUE,
     TOGETHER,
     TOGETHER_BYTES,
-    Findings,
     FolderPart,
     delegate_call,
     is_reader,
@@ -64,17 +64,8 @@ CURE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LastTurn:
-    """The last calls and their results, without those of the tool `plan`."""
-
-    calls: list[ToolCall]
-    results: list[PromptMessage]
-
-    @property
-    def text(self) -> str:
-        """The first result."""
-        return self.results[0].text
+Calls: TypeAlias = Sequence[ToolCall]
+Results: TypeAlias = Sequence[PromptMessage]
 
 
 class OfflineModel(ScriptedModel):
@@ -86,18 +77,14 @@ class OfflineModel(ScriptedModel):
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         """Answer; what people see while it arrives leaves out the state, which the log has."""
-        async with super().stream(request) as events, aclosing(_without_state(events)) as shown:
-            yield shown
+        async with super().stream(request) as events:
+            shown = (event async for event in events if not _is_state(event))
+            async with aclosing(shown):
+                yield shown
 
 
-async def _without_state(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
-    words = True
-    async for event in events:
-        if isinstance(event, TextDelta):
-            words = words and not event.text.startswith(STATE)
-            if not words:
-                continue
-        yield event
+def _is_state(event: ModelEvent) -> bool:
+    return isinstance(event, TextDelta) and event.text.startswith(STATE)
 
 
 def next_answer(request: ModelRequest) -> ModelAnswer:
@@ -113,25 +100,26 @@ def next_answer(request: ModelRequest) -> ModelAnswer:
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     survey = read_state(messages[last].text, Survey) if last > place else None
     if survey is None:
-        return _begin(task, request.tools, again=last > place)
+        # Also where another version began: starting over costs nothing.
+        return _begin(task, request.tools)
     calls = [call for call in messages[last].calls if call.name != PLAN]
     results = [one for one in results_of(messages[last + 1 :]) if one.name != PLAN]
-    turn = LastTurn(calls, results)
     # Not all of `delegate`: outcomes that arrived would be lost.  `_read_on` repeats the others.
     if survey.phase != "delegate" and any(map(was_stopped, results)):
-        return _again(survey, messages[last].calls, turn)
+        return _again(survey, messages[last].calls, results)
     if calls[0].name == "read_file" and survey.phase in ("write", "ending"):
-        if (failure := _verify(survey, messages, turn.text)) is not None:
-            return failure
+        seen = parse_file(results[0].text)
+        if seen is None or seen.bytes != survey.size:
+            return _write_again(survey, messages)
     elif calls[0].name == "write_file" and results[0].outcome != "ok":
-        return say(f"The report {survey.report} could not be written: {turn.text}")
-    return _PHASES[survey.phase](survey, turn)
+        return say(f"The report {survey.report} could not be written: {results[0].text}")
+    return _PHASES[survey.phase](survey, calls, results)
 
 
 # Phase by phase: each function takes the results of the phase's calls
 
 
-def _begin(task: str, tools: Sequence[ToolSpec], *, again: bool) -> ModelAnswer:
+def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
     wanted = read_task(task)
     if wanted is None:
         raise UnsupportedTask(
@@ -148,9 +136,6 @@ def _begin(task: str, tools: Sequence[ToolSpec], *, again: bool) -> ModelAnswer:
     survey = Survey("look", *wanted)
     survey.planned, survey.delegated = PLAN in names, {"delegate", "recall"} <= names
     words = f"I survey {survey.folder} and write {survey.report}. First I list and search it."
-    if again:
-        # Starting over costs nothing, and the report stays true.
-        words = f"Another version began this survey, so I start it over. {words}"
     # The searches must not find what an earlier survey wrote.
     without = f",!./{posixpath.relpath(survey.report, survey.folder)}"
     searches = [
@@ -161,14 +146,14 @@ def _begin(task: str, tools: Sequence[ToolSpec], *, again: bool) -> ModelAnswer:
     return _ask(survey, "look", words, list_call(survey.folder, 0, 1), *searches)
 
 
-def _looked(survey: Survey, turn: LastTurn) -> ModelAnswer:
-    listing = parse_listing(turn.text)
+def _looked(survey: Survey, calls: Calls, results: Results) -> ModelAnswer:
+    listing = parse_listing(results[0].text)
     if listing is None:
         raise UnsupportedTask(
-            f"The folder {survey.folder!r} cannot be surveyed: {turn.text}",
+            f"The folder {survey.folder!r} cannot be surveyed: {results[0].text}",
             cure="Name a folder of the workspace in the task, or none for all of it.",
         )
-    survey.total, survey.listing = listing.total, turn.calls[0].id
+    survey.total, survey.listing = listing.total, calls[0].id
     survey.delegated = survey.delegated and listing.total > 0
     # One more, as the report may be new.  It is written before a page is listed: the places of
     # entries must not shift later.
@@ -186,19 +171,19 @@ def _looked(survey: Survey, turn: LastTurn) -> ModelAnswer:
     files, data = (one / stride / count for one in (listing.files, listing.bytes))
     reads = max(files / TOGETHER, min(files, data / TOGETHER_BYTES))
     survey.steps = 1 + math.ceil(MARGIN * (reads + size / min(PAGE, QUEUE * stride)))
-    text = report.beginning(survey.folder, survey.report, listing, turn.results[1:])
-    plan = create_plan(survey, _counts(turn.text))
+    text = report.beginning(survey.folder, survey.report, listing, results[1:])
+    plan = create_plan(survey, _counts(results[0].text))
     return _write(survey, "write", "I write what the searches found.", text, *plan, append=False)
 
 
-def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
+def _read_on(survey: Survey, *_: object) -> ModelAnswer:
     """Take the next outcome; hand over what is left to read; or end."""
     if survey.outcomes:
         name, handle = survey.outcomes[0]
         opened = raw_call("recall", handle=handle, limit=OUTCOME_CHARS)
         return _ask(survey, "outcome", f"I open the outcome of {name}.", opened)
     # What was found of a part that is done may still have to be written.
-    left = {name: one for name, one in survey.parts.items() if not one.done or one.found.counts}
+    left = {name: one for name, one in survey.parts.items() if not one.done or one.counts}
     if not left:
         return _end(survey)
     if survey.delegated:
@@ -208,39 +193,39 @@ def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
     # Without sub-agents there is one part, which is read here.
     ((name, part),) = left.items()
     if calls := part.next_calls(INLINE_CHARS):
-        noted = survey.found.counts["opened"]
+        noted = survey.counts["opened"]
         return _ask(survey, "read", f"I read on; {noted:,} are noted.", *calls)
-    words = f"I note {counted(part.found.counts['opened'], 'file')}."
+    words = f"I note {counted(part.counts['opened'], 'file')}."
     return _write(survey, "write", words, _take(survey, name, part))
 
 
-def _read(survey: Survey, turn: LastTurn) -> ModelAnswer:
-    if problem := survey.parts["part-1"].take(turn.calls, turn.results):
+def _read(survey: Survey, calls: Calls, results: Results) -> ModelAnswer:
+    if problem := survey.parts["part-1"].take(calls, results):
         return say(f"The folder {survey.folder} cannot be listed any more: {problem}")
-    return _read_on(survey, turn)
+    return _read_on(survey)
 
 
-def _delegated(survey: Survey, turn: LastTurn) -> ModelAnswer:
+def _delegated(survey: Survey, calls: Calls, results: Results) -> ModelAnswer:
     survey.outcomes = [
         (call.arguments["task_key"], call.id)
-        for call, result in zip(turn.calls, turn.results, strict=True)
+        for call, result in zip(calls, results, strict=True)
         # A call that was stopped with the run has no outcome, and is made again.
         if result.text.startswith("{") or not was_stopped(result)
     ]
-    return _read_on(survey, turn)
+    return _read_on(survey)
 
 
-def _outcome(survey: Survey, turn: LastTurn) -> ModelAnswer:
+def _outcome(survey: Survey, calls: Calls, results: Results) -> ModelAnswer:
     name, _ = survey.outcomes.pop(0)
     before = survey.parts[name]
     # The first line is what `recall` says of the text.
-    text = turn.text.partition("\n")[2]
+    text = results[0].text.partition("\n")[2]
     try:
         outcome: dict[str, Any] = orjson.loads(text)
     except orjson.JSONDecodeError:
         outcome = {"blockers": [text]}
     after = read_state(str(outcome.get("result")), FolderPart) or before
-    opened = after.found.counts["opened"]
+    opened = after.counts["opened"]
     lines = _take(survey, name, after)
     left = survey.parts[name]
     left.attempts += 1
@@ -252,13 +237,13 @@ def _outcome(survey: Survey, turn: LastTurn) -> ModelAnswer:
         left.stop = f"attempt {left.attempts} {early} after {counted(opened, 'file')} ({why})"
     if lines:
         return _write(survey, "write", f"I note what was seen of {name}.", lines)
-    return _read_on(survey, turn)
+    return _read_on(survey)
 
 
 def _end(survey: Survey) -> ModelAnswer:
-    counts, parts = survey.found.counts, survey.parts.values()
+    counts, parts = survey.counts, survey.parts.values()
     partial = survey.total >= MOST_ENTRIES or any(part.offset < part.end for part in parts)
-    lines = report.figures(survey.found, survey.total, partial=partial)
+    lines = report.figures(counts, survey.total, partial=partial)
     lines += [
         "",
         "## How it was read",
@@ -266,8 +251,6 @@ def _end(survey: Survey) -> ModelAnswer:
         f"- Opened: {counts['opened']:,} of {counts['file']:,} files.",
         f"- Read: {counted(counts['read'], 'file')}; together they have "
         f"{counted(counts['lines'], 'line')}.",
-        "- Not read, because they are binary or because of an error: "
-        f"{counted(counts['opened'] - counts['read'], 'file')}.",
     ]
     if (stride := survey.parts["part-1"].stride) > 1:
         lines.append(f"- Of every {stride} entries, only one was chosen.")
@@ -280,7 +263,7 @@ def _end(survey: Survey) -> ModelAnswer:
     return _write(survey, "ending", "I write the figures.", "\n".join([*lines, ""]), *done)
 
 
-def _ended(survey: Survey, turn: LastTurn) -> ModelAnswer:
+def _ended(survey: Survey, *_: object) -> ModelAnswer:
     calls = [raw_call("read_file", path=survey.report, limit=1)]
     words, follows = "I read the report back.", ["check"]
     if survey.delegated:
@@ -289,23 +272,23 @@ def _ended(survey: Survey, turn: LastTurn) -> ModelAnswer:
     return _ask(survey, "check", words, *calls, *update_plan(survey, "figures", follows=follows))
 
 
-def _checked(survey: Survey, turn: LastTurn) -> ModelAnswer:
-    seen = parse_file(turn.text)
+def _checked(survey: Survey, calls: Calls, results: Results) -> ModelAnswer:
+    seen = parse_file(results[0].text)
     if seen is None:
-        return say(f"The report {survey.report} was written but cannot be read: {turn.text}")
+        return say(f"The report {survey.report} was written but cannot be read: {results[0].text}")
     if seen.bytes != survey.size:
         return say(
             f"The report {survey.report} has {seen.bytes:,} bytes, but {survey.size:,} were "
             "written: something else changed it, so it may be wrong."
         )
-    counts = survey.found.counts
+    counts = survey.counts
     text = (
         f"The survey of {survey.folder} is in {survey.report} ({survey.size:,} bytes). The folder "
         f"has {counted(counts['file'], 'file')} and {counted(counts['folder'], 'folder')}. "
         f"{counts['read']:,} of {counts['opened']:,} files opened could be read "
         f"({counts['lines']:,} lines)."
     )
-    for recalled in turn.results[1:]:
+    for recalled in results[1:]:
         about, _, listing = recalled.text.partition("\n")
         if recalled.outcome == "ok":
             text += f" Recalled from the log ({about.partition(': ')[0]}), the first listing said: "
@@ -313,7 +296,7 @@ def _checked(survey: Survey, turn: LastTurn) -> ModelAnswer:
     return say(f"{text} No language model was used.")
 
 
-_PHASES: dict[Phase, Callable[[Survey, LastTurn], ModelAnswer]] = {
+_PHASES: dict[Phase, Callable[[Survey, Calls, Results], ModelAnswer]] = {
     "look": _looked,
     "write": _read_on,
     "read": _read,
@@ -327,22 +310,17 @@ _PHASES: dict[Phase, Callable[[Survey, LastTurn], ModelAnswer]] = {
 # Pieces
 
 
-def _again(survey: Survey, calls: Sequence[ToolCall], turn: LastTurn) -> ModelAnswer:
+def _again(survey: Survey, calls: Calls, results: Results) -> ModelAnswer:
     """Make stopped calls again, but check first if text was appended."""
     # Appended twice, its lines would count twice; only the file knows whether it was written.
-    if turn.calls[0].arguments.get("append") and turn.results[0].outcome == "interrupted":
+    if calls[0].arguments.get("append") and results[0].outcome == "interrupted":
         words = "It is not known if this was written. I check how long the report is."
         return answer(words, survey, raw_call("read_file", path=survey.report, limit=1))
     return answer("I was stopped, and do this again.", survey, *map(repeat, calls))
 
 
-def _verify(survey: Survey, messages: Sequence[PromptMessage], text: str) -> ModelAnswer | None:
-    """Return the answer that writes again what was not written; None if it was."""
-    seen = parse_file(text)
-    if seen is None or seen.bytes not in (survey.before, survey.size):
-        return say(f"The report {survey.report} was changed by something else: {text}")
-    if seen.bytes == survey.size:
-        return None
+def _write_again(survey: Survey, messages: Sequence[PromptMessage]) -> ModelAnswer:
+    # If something else changed the report, the last check says so.
     calls = (call for message in reversed(messages) for call in message.calls)
     write = next(call for call in calls if call.name == "write_file")
     return answer("It was not written. I write it again.", survey, repeat(write))
@@ -350,9 +328,9 @@ def _verify(survey: Survey, messages: Sequence[PromptMessage], text: str) -> Mod
 
 def _take(survey: Survey, name: str, part: FolderPart) -> str:
     """Take what was found of a part; return its lines, and keep of it what is left to read."""
-    survey.found.add(part.found)
-    survey.parts[name] = replace(part, found=Findings())
-    return "".join(f"{line}\n" for line in part.found.notes)
+    survey.counts += part.counts
+    survey.parts[name] = replace(part, notes=[], counts=Counter())
+    return "".join(f"{line}\n" for line in part.notes)
 
 
 def _counts(listing: str) -> str:
@@ -363,8 +341,7 @@ def _counts(listing: str) -> str:
 def _write(
     survey: Survey, phase: Phase, words: str, text: str, *more: RawCall, append: bool = True
 ) -> ModelAnswer:
-    survey.before = survey.size if append else 0
-    survey.size = survey.before + len(text.encode())
+    survey.size = (survey.size if append else 0) + len(text.encode())
     write = raw_call("write_file", path=survey.report, content=text, append=append)
     return _ask(survey, phase, words, write, *more)
 

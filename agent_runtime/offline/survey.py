@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from agent_runtime.models.base import RawCall
 from agent_runtime.models.scripted import raw_call
-from agent_runtime.offline.reader import Findings, FolderPart
+from agent_runtime.offline.reader import FolderPart
 from agent_runtime.plan.planner import PLAN
 
 Phase: TypeAlias = Literal["look", "write", "read", "delegate", "outcome", "ending", "check"]
@@ -24,9 +25,10 @@ class Survey:
         total: entries of the folder before the report was written.
         listing: the handle of the listing that says so.
         steps: steps of a first attempt.
-        before, size: bytes of the report before and after the last write.
+        size: bytes of the report after the last write.
         parts: the parts of the folder by their ids, which are those of the plan's steps.
         outcomes: parts whose outcomes are not noted yet, and the handles to recall these.
+        counts: what was found of all parts, as a part counts it.
     """
 
     phase: Phase
@@ -37,11 +39,10 @@ class Survey:
     total: int = 0
     listing: str = ""
     steps: int = 0
-    before: int = 0
     size: int = 0
     parts: dict[str, FolderPart] = field(default_factory=dict[str, FolderPart])
     outcomes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    found: Findings = field(default_factory=Findings)
+    counts: Counter[str] = field(default_factory=Counter[str])
 
 
 def create_plan(survey: Survey, listed: str) -> Sequence[RawCall]:

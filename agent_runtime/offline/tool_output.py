@@ -6,11 +6,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-ListedKind = Literal["file", "folder", "link", "special"]
 TITLE_CHARS = 100
-NOTE_CHARS = 300
 
 # These read what `tools.workspace` writes; the tests run the real tools, so a change there fails.
 _NOTE = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
@@ -18,7 +15,7 @@ _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", r
 _LISTED = re.compile(r"([\d,]+) entries for .*?: ([\d,]+) files of ([\d,]+) bytes")
 _STOPPED = " It was stopped after "
 _NOT_LISTED = re.compile(r" ((?:Left out|In \.gitignore|Not readable): .+)$")
-_KINDS: Mapping[str, ListedKind] = {"-": "folder", "link": "link", "special": "special"}
+_KINDS: Mapping[str, str] = {"-": "folder", "link": "link", "special": "special"}
 _ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
 _READ = re.compile(r": (?:many|([\d,]+)) lines, ([\d,]+) bytes")
 _SEARCHED = re.compile(r"([\d,]+) matching lines in ([\d,]+) of ")
@@ -32,12 +29,12 @@ _TITLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListedEntry:
-    """One entry of a listing; `size` is that of a file, in bytes.
+    """One entry of a listing: a `file` of `size` bytes, `folder`, `link` or `special`.
 
     The path of a folder ends with `/`, that of a link with its target.
     """
 
-    kind: ListedKind
+    kind: str
     path: str
     size: int = 0
 
@@ -47,9 +44,7 @@ class FolderListing:
     """A page of a listing, and the counts of the whole folder.
 
     Attributes:
-        more: whether entries follow after the page.
-        stopped: whether the folder was listed for as long as a call may take, so entries are
-            missing.
+        more: whether entries follow after those of the page.
         note: what was left out or not readable.
     """
 
@@ -58,7 +53,6 @@ class FolderListing:
     bytes: int
     entries: list[ListedEntry]
     more: bool
-    stopped: bool
     note: str
 
 
@@ -76,23 +70,21 @@ def without_notes(text: str) -> str:
     return _NOTE.sub("", text)
 
 
-def is_cut(text: str) -> bool:
-    """Return whether the prompt shows a result shortened."""
-    return _CUT.search(text) is not None
-
-
 def parse_listing(text: str) -> FolderListing | None:
-    """Return a page of a listing; None for any other text."""
-    header, *lines = text.split("\n")
+    """Return a page of a listing; None for any other text, and for a listing that lacks entries."""
+    shown, *cut = _CUT.split(text, maxsplit=1)
+    header, *lines = shown.split("\n")
     found = _LISTED.match(header)
-    if found is None:
+    if found is None or _STOPPED in header:
         return None
+    if cut:
+        # The prompt shortened the page, perhaps in the middle of its last line.
+        lines = lines[:-2] or lines
     note = _NOT_LISTED.search(header)
     entries = [entry for line in lines if (entry := _entry(line)) is not None]
     total, files, size = map(_number, found.groups())
-    more, stopped = "; next: offset=" in header, _STOPPED in header
-    left_out = note[1][:NOTE_CHARS] if note else ""
-    return FolderListing(total, files, size, entries, more, stopped, left_out)
+    more = bool(cut) or "; next: offset=" in header
+    return FolderListing(total, files, size, entries, more, one_line(note[1]) if note else "")
 
 
 def parse_file(text: str) -> FileSummary | None:

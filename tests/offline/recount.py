@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,17 +15,6 @@ class Truth:
     files: dict[str, int] = field(default_factory=dict[str, int])
     folders: int = 0
     links: int = 0
-
-    @property
-    def extensions(self) -> dict[str, tuple[int, int]]:
-        """Files and bytes by extension."""
-        counts: Counter[str] = Counter()
-        sizes: Counter[str] = Counter()
-        for path, size in self.files.items():
-            name = Path(path).suffix.lower() or "none"
-            counts[name] += 1
-            sizes[name] += size
-        return {name: (counts[name], sizes[name]) for name in counts}
 
 
 def recount(root: Path, report: str = "REPORT.md") -> Truth:
@@ -83,16 +71,6 @@ class Report:
     def section(self, title: str) -> list[str]:
         """Return the lines of a section."""
         return self.text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0].strip().split("\n")
-
-    @property
-    def extensions(self) -> dict[str, tuple[int, int]]:
-        """The table of extensions."""
-        rows = [line.strip("| ").split(" | ") for line in self.section("By extension")[2:]]
-        return {
-            row[0].strip("`"): (int(row[1].replace(",", "")), int(row[2].replace(",", "")))
-            for row in rows
-            if len(row) == 3
-        }
 
     @property
     def read(self) -> dict[str, tuple[int, int, str]]:

@@ -101,7 +101,7 @@ async def test_an_unreadable_file_is_reported_with_the_reason(folder: Path) -> N
     await drive(folder, fault=fault)
     report = Report((folder / "REPORT.md").read_text())
     assert report.unread == {"file02.txt": "file02.txt: Permission denied."}
-    assert report.number("Not read, because they are binary or because of an error") == 1
+    assert report.number("Read") == FILES - 1
 
 
 async def test_a_report_that_cannot_be_written_is_mentioned_in_the_answer(folder: Path) -> None:
