@@ -125,7 +125,7 @@ class DelegationServices:
 
     def take_back(self, context: ToolContext, key: str) -> None:
         """Forget the last time that a call delegated a key; it will be made again."""
-        # A tool's call begins to count anew by itself.
+        # What counts for a call of a tool is new each time that it is made.
         if context.service(CallWaits) is None:
             self.asked[context.call_id, key] -= 1
 

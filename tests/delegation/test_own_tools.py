@@ -37,7 +37,7 @@ def clean(path: str, *, asking: bool = False) -> Assignment:
 
 
 def respond(request: ModelRequest) -> Scripted:
-    """Answer as an agent that hands over, or as a sub-agent that erases what it is told."""
+    """Answer as an agent that hands over, or as a sub-agent that erases what its task names."""
     if not is_child(request):
         return [call("hand_over"), say("Done.")][step(request)]
     if step(request):
@@ -60,7 +60,7 @@ def handing(work: Callable[[ToolContext], Awaitable[list[str]]], **more: bool) -
     return Agent(tools=[erase, hand_over], delegation=True, name="boss", **more)
 
 
-async def told(world: World) -> str:
+async def result_text(world: World) -> str:
     """Return the result of the program's tool."""
     [text] = [text for _, text in await world.results("t")]
     return text
@@ -88,7 +88,7 @@ async def test_a_tools_own_sub_agent_waits_for_an_approval(play: Play) -> None:
         await world.runtime.answer(question.id, True)
         result = await world.runtime.resume(waits.run_id, agent)
 
-        assert (result.output, await told(world), erased) == ("Done.", "erased /a", ["/a"])
+        assert (result.output, await result_text(world), erased) == ("Done.", "erased /a", ["/a"])
         # The tool ran again from its beginning, and its sub-agent went on.
         assert began == ["hand_over"] * 2
         assert await statuses(world, waits.run_id) == ["succeeded"]
@@ -111,7 +111,7 @@ async def test_equal_tasks_of_one_call_go_on_each_for_itself(play: Play) -> None
             assert erased == ["/a"] * n
 
         assert result.ok
-        first, second = (await told(world)).split("; ")
+        first, second = (await result_text(world)).split("; ")
         assert first != second
         assert await statuses(world, result.run_id) == ["succeeded"] * 2
 
@@ -139,7 +139,7 @@ async def test_sub_agents_at_work_end_before_the_call_is_stopped(play: Play) -> 
             await world.runtime.answer(question.id, True)
         result = await world.runtime.resume(waits.run_id, agent)
 
-        assert result.ok and await told(world) == "erased /a; clean already; erased /b"
+        assert result.ok and await result_text(world) == "erased /a; clean already; erased /b"
         assert sorted(erased) == ["/a", "/b"]
 
 
@@ -158,7 +158,7 @@ async def test_a_tool_that_handles_failures_does_not_take_waiting_for_one(play: 
         await world.runtime.answer(waits.questions[0].id, True)
         result = await world.runtime.resume(waits.run_id, agent)
 
-        assert result.ok and await told(world) == "erased /a"
+        assert result.ok and await result_text(world) == "erased /a"
         assert began == ["hand_over"] * 2
 
 
@@ -175,7 +175,7 @@ async def test_a_question_of_a_tools_own_sub_agent_is_answered_in_words(play: Pl
         await world.runtime.answer(question.id, "It is old.")
         result = await world.runtime.resume(waits.run_id, agent)
 
-        assert result.ok and "It is old." in await told(world)
+        assert result.ok and "It is old." in await result_text(world)
 
 
 @FILE
@@ -204,5 +204,5 @@ async def test_approvals_are_refused_where_a_tool_is_not_idempotent(play: Play) 
 
         assert result.ok and erased == []
         assert await world.runtime.questions(status=None) == []
-        assert REFUSED in await told(world)
+        assert REFUSED in await result_text(world)
         assert await statuses(world, result.run_id) == ["succeeded"]
