@@ -20,7 +20,6 @@ from tests.tools.calling import text
 from tests.tools.mcp.guarded_server import Guarded, guarded
 from tests.tools.mcp.serving import opened, served, sums_over_http
 
-
 OAUTH_SERVER = Path(__file__).with_name("oauth_server.py")
 
 
