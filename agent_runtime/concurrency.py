@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar, cast
 
 import anyio
+from anyio.abc import Process
 
 from agent_runtime.errors import LeaseLost, StoreError
 
@@ -49,6 +50,24 @@ async def finished(operation: Coroutine[Any, Any, T]) -> T:
     if interrupted is not None:
         raise interrupted
     return result
+
+
+async def open_process(command: Sequence[str], **options: Any) -> Process:
+    """Start a program as `anyio.open_process` does, but never lose one that has started.
+
+    A start that is cancelled half-way leaves the program's pipes open, and nobody awaits its end.
+
+    Cancellation: by an anyio scope, the program is returned, and the next await raises; by asyncio,
+    the program is killed.
+    """
+    process, interrupted = await run_shielded(anyio.open_process(command, **options))
+    if interrupted is not None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
+        raise interrupted
+    return process
 
 
 class DetachedTasks:

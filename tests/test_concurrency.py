@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from agent_runtime.concurrency import DetachedTasks, cancel, run_shielded
+from agent_runtime.concurrency import DetachedTasks, cancel, open_process, run_shielded
 from agent_runtime.errors import StoreUnavailable
 
 
@@ -54,6 +55,33 @@ async def test_a_cancelled_wait_raises_the_cancellation_from_the_operations_erro
         await task
 
     assert isinstance(caught.value.__cause__, StoreUnavailable)
+
+
+@pytest.mark.parametrize("natively", [False, True])
+async def test_a_program_whose_start_is_cancelled_is_not_lost(natively: bool) -> None:
+    """Cancelled at each turn of the loop that the start takes; pipes and a zombie would warn."""
+    ended: list[int | None] = []
+
+    async def start(scope: anyio.CancelScope) -> None:
+        with scope:
+            process = await open_process(["/bin/cat"])
+            async with process:
+                try:
+                    await anyio.lowlevel.checkpoint()
+                finally:
+                    process.kill()
+            ended.append(process.returncode)
+
+    for turns in range(12):
+        scope = anyio.CancelScope()
+        task = asyncio.ensure_future(start(scope))
+        for _ in range(turns):
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+        _ = task.cancel() if natively else scope.cancel()
+        await asyncio.wait([task])
+        # What a lost program leaves warns when it is collected, and warnings are errors here.
+        gc.collect()
+    assert all(code is not None for code in ended)
 
 
 async def test_closing_detached_tasks_cancels_one_that_retries_for_ever() -> None:

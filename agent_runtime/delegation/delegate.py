@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from agent_runtime.delegation.outcome import (
     outcome_of_run,
     refused_outcome,
     summary_of,
+    waiting_result,
 )
 from agent_runtime.delegation.placed import ChildQueue, place, required_queue, wake_if_paused
 from agent_runtime.delegation.request import (
@@ -37,6 +39,7 @@ from agent_runtime.errors import (
     ToolError,
 )
 from agent_runtime.human import waiting
+from agent_runtime.human.call_waits import CallWaits
 from agent_runtime.human.pause import is_pausing
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import ItemStatus as PlanStatus
@@ -72,25 +75,49 @@ async def delegate(
 
     Args:
         background: return once the run has begun, with the status `running`.
-        waits: whether the call can wait for a person, as the tool `delegate` can.  If the
-            sub-agent then asks for an approval, the outcome's status is `waiting` and the same
-            call has to be made again.  Otherwise calls that need an approval are refused.
+        waits: whether the caller itself sees to it that the call is made again: where the call
+            would be stopped, the outcome's status is `waiting` instead.
         placed: what another process builds the sub-agent from; if the run is one of the queue, so
             is the sub-agent's then, and the outcome's status is `waiting` until that has ended.
         queued: whether it is one of the queue in that case.
     """
-    try:
-        # The tool's own timeout does not count the sub-agent's work, which has limits of its own.
-        with context.timer.paused():
-            services, request = await _request(
+    calling = None if waits or background else context.service(CallWaits)
+    # The tool's own timeout does not count the sub-agent's work, which has limits of its own.
+    with context.timer.paused():
+        with nullcontext() if calling is None else calling.working():
+            outcome = await _outcome(
                 context,
                 assignment,
                 background=background,
-                waits=waits,
+                waits=waits or calling is not None,
                 placed=placed,
                 queued=queued,
             )
-            return await _delegate(context, services, request)
+        if calling is not None and outcome.status == "waiting":
+            await calling.wait(waiting_result(outcome))
+    return outcome
+
+
+async def _outcome(
+    context: ToolContext,
+    assignment: Assignment,
+    *,
+    background: bool,
+    waits: bool,
+    placed: Mapping[str, Any] | None,
+    queued: bool,
+) -> Outcome:
+    """Return how a task ended, or that its call has to wait."""
+    try:
+        services, request = await _request(
+            context,
+            assignment,
+            background=background,
+            waits=waits,
+            placed=placed,
+            queued=queued,
+        )
+        return await _delegate(context, services, request)
     except (ToolError, ConfigError) as error:
         return refused_outcome(str(error), assignment.key)
     except AgentRuntimeError as error:
@@ -187,10 +214,9 @@ async def _request(
     if not assignment.role.strip() or not assignment.instructions.strip():
         raise ToolError("Role and instructions must not be empty.")
     key, store = assignment.key, context.store
-    index = services.asked[context.call_id, key]
     # A tool may delegate equal tasks several times in one call; by their order a repeated call
     # finds the run of each.
-    services.asked[context.call_id, key] += 1
+    index = services.place(context, key)
     above, depth = await _above(store, context.run_id)
     depth += 1
     if depth > services.depth:
@@ -232,7 +258,7 @@ def _waiting(
 ) -> Outcome:
     """Return the outcome of a call that waits with its sub-agent, or until that may begin."""
     # The call will be made again, and then has to count as the same one.
-    services.asked[context.call_id, request.record.key] -= 1
+    services.take_back(context, request.record.key)
     return Outcome(
         "waiting",
         stop_reason=stop_reason,

@@ -13,6 +13,7 @@ import orjson
 from agent_runtime.errors import AgentRuntimeError, InvalidFile, StoreError
 from agent_runtime.files.attach import File, store_file
 from agent_runtime.files.references import ref_of
+from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.messages import (
     AssistantMessage,
     ToolResult,
@@ -111,6 +112,11 @@ class Outcome:
         text = orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2).decode()
         outcome = "refused" if self.stop_reason == "refused" else _OUTCOMES.get(self.status)
         return ToolResult(text, outcome or "cancelled")
+
+
+def waiting_result(outcome: Outcome) -> AwaitingHuman:
+    """Return what a call returns instead of its result while its sub-agent waits."""
+    return AwaitingHuman("", run_id=outcome.run_id, stop_reason=outcome.stop_reason)
 
 
 def refused_outcome(why: str, key: str = "") -> Outcome:

@@ -19,6 +19,7 @@ from agent_runtime.delegation.artifact_tool import open_artifact_tool
 from agent_runtime.delegation.assignment import Assignment
 from agent_runtime.delegation.attempts import attempts, rendered
 from agent_runtime.events import Event
+from agent_runtime.human.call_waits import CallWaits
 from agent_runtime.log.run_spec import DelegationRecord, RunSpec, delegation_record
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.tools.base import Tool
@@ -87,7 +88,7 @@ class DelegationServices:
         max_steps: the most steps of one sub-agent.
         order: by whether they are in the background, the calls that have no slot yet.
         starting: held while a background task begins, so that running tasks can be counted.
-        asked: how often each key was delegated in each call.
+        asked: how often each key was delegated in each call that counts no calls of its own.
     """
 
     resume: ResumeSubAgent
@@ -112,6 +113,21 @@ class DelegationServices:
         slots = anyio.Semaphore(settings.delegation_parallel)
         steps = settings.sub_agent_max_steps
         return cls(resume, background, cancel, slots, settings.delegation_depth, steps)
+
+    def place(self, context: ToolContext, key: str) -> int:
+        """Return how often a call has delegated a key before, and count this time."""
+        calling = context.service(CallWaits)
+        if calling is not None:
+            calling.asked[key] += 1
+            return calling.asked[key] - 1
+        self.asked[context.call_id, key] += 1
+        return self.asked[context.call_id, key] - 1
+
+    def take_back(self, context: ToolContext, key: str) -> None:
+        """Forget the last time that a call delegated a key; it will be made again."""
+        # What counts for a call of a tool is new each time that it is made.
+        if context.service(CallWaits) is None:
+            self.asked[context.call_id, key] -= 1
 
 
 @dataclass(frozen=True, slots=True)

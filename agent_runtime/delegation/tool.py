@@ -16,11 +16,10 @@ from agent_runtime.delegation.artifact_tool import NAME as OPEN_ARTIFACT
 from agent_runtime.delegation.assignment import Assignment, artifact_reference
 from agent_runtime.delegation.background import TASKS
 from agent_runtime.delegation.delegate import delegate as delegate_task
-from agent_runtime.delegation.outcome import Outcome, refused_outcome
+from agent_runtime.delegation.outcome import Outcome, refused_outcome, waiting_result
 from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.errors import ConfigError, NotFound, ToolError
 from agent_runtime.files.references import file_id, resolve_files
-from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import FileRef, ToolResult, call_place, encodable
 from agent_runtime.tools.base import Tool
@@ -291,6 +290,4 @@ async def _check_artifacts(context: ToolContext, artifacts: Sequence[str]) -> No
 
 
 def _result(outcome: Outcome) -> ToolResult:
-    if outcome.status == "waiting":
-        return AwaitingHuman("", run_id=outcome.run_id, stop_reason=outcome.stop_reason)
-    return outcome.tool_result()
+    return waiting_result(outcome) if outcome.status == "waiting" else outcome.tool_result()

@@ -18,6 +18,7 @@ import anyio
 
 from agent_runtime.concurrency import SelfCancelled, carried, contained, single_error
 from agent_runtime.errors import InvariantError
+from agent_runtime.human.call_waits import CallWaits
 from agent_runtime.human.gate import Gate, GateResult, ReadyCall
 from agent_runtime.human.waiting import AwaitingHuman, may_wait, questions_of
 from agent_runtime.log.exchange import Exchange
@@ -318,8 +319,24 @@ async def _call(one: ReadyCall, context: Callable[[str], ToolContext]) -> ToolRe
     if one.answers:
         made = replace(made, answers=one.answers)
     run = partial(one.tool.call, one.call.arguments, made)
+    if one.tool.idempotent:
+        waits = CallWaits()
+        made = replace(made, services={**made.services, CallWaits: waits})
+        run = partial(_until_it_waits, one, made, waits)
     hooks = made.service(ToolHooks)
     return await run() if hooks is None else await hooks.around(one.call, made, run, _waits)
+
+
+async def _until_it_waits(one: ReadyCall, context: ToolContext, waits: CallWaits) -> ToolResult:
+    """Call a tool; return what it waits for if what it delegates has to wait."""
+    try:
+        result = await one.tool.call(one.call.arguments, context)
+    except BaseException as error:
+        if not waits.ends(error):
+            raise
+        return waits.result()
+    # Also if the tool has gone on in spite of it: the call will be made again.
+    return waits.result() if waits.waiting else result
 
 
 def _waits(result: ToolResult) -> bool:

@@ -38,7 +38,8 @@ class ToolContext(Generic[Deps]):
         deps: the object that the program passed to the run.
         run_agent: `await run_agent(agent, task)` runs an agent or a workflow as a child run and
             returns its `RunResult`.  `before` gives messages that precede the task; `on_event` gets
-            its events too, and is the only listener once the calling run is over.
+            its events too, and is the only listener once the calling run is over.  Calls that need
+            an approval are refused there; those of sub-agents of `delegate` can wait.
         timeout: seconds that a tool without its own timeout may take; None for no limit.
         timer: of this call; it stops while `run_agent` works.
         user_context: the outermost run's data about its user.

@@ -11,12 +11,9 @@ import pytest
 
 from agent_runtime import (
     Agent,
-    Assignment,
     Decision,
     Question,
-    ToolContext,
     ToolError,
-    delegate,
     tool,
 )
 from agent_runtime.errors import NotFound, QuestionClosed, QuestionsOpen
@@ -25,7 +22,6 @@ from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.tools.base import REFUSED
 from agent_runtime_storage import Finish
 from agent_runtime_storage.contract.records.log import Run
 from tests.delegation.asking_elsewhere import Asker, asking
@@ -293,31 +289,6 @@ async def test_a_nested_sub_agents_question_is_waited_for_by_all_above(play: Pla
 
         assert result.ok and erased == ["/a"]
         assert await ends(world, waits.run_id) == [1] * 3
-
-
-@FILE
-async def test_approvals_are_refused_in_a_tools_own_delegation(play: Play) -> None:
-    @tool
-    async def hand_over(context: ToolContext) -> str:
-        """Delegate from a tool, which cannot wait."""
-        made = Assignment(role="cleaner", instructions="Clean.", briefing="/a", tools=[erase])
-        return str((await delegate(context, made)).result)
-
-    def respond(request: ModelRequest) -> Scripted:
-        if is_child(request):
-            return cleaning()(request)
-        return [call("hand_over"), say("Done.")][step(request)]
-
-    async with play(respond) as world:
-        agent = Agent(tools=[erase, hand_over], delegation=True)
-        result = await world.run(agent, thread="t")
-
-        assert result.ok and erased == []
-        assert await world.runtime.questions(status=None) == []
-        texts = [text for _, text in await world.results("t")]
-        assert REFUSED in texts[-1]
-        [run] = await world.store.runs.list(parent_thread_id="t")
-        assert run.status == "succeeded"
 
 
 @FILE_THEN_POSTGRES

@@ -192,13 +192,14 @@ def trust(name: str, workspace: Path, yes: bool) -> None:
 @workspace_option
 def login(name: str, no_browser: bool, workspace: Path) -> None:
     """Log in to the server NAME, in a browser; the tokens are stored for you alone."""
-    from agent_runtime.tools.mcp.login import log_in
+    from agent_runtime.tools.mcp.login import LOGIN_SECONDS, log_in
 
     server = _find(name, workspace).server()
     if not server.url:
         raise click.UsageError(f"{name} is a program of this machine, which has no login.")
 
     def tell(url: str) -> None:
+        say(f"Log in to {name} at this address, within {LOGIN_SECONDS / 60:g} minutes:")
         # To stdout: it is what the command is for.
         write_row(url)
         if not no_browser:
@@ -290,7 +291,8 @@ def _where(entry: ServerEntry) -> str:
     definition = entry.definition
     if url := definition.get("url"):
         try:
-            return f"{urlsplit(str(url)).scheme}://{urlsplit(str(url)).hostname}"
+            # Without a user and a password, which may stand before it.
+            return f"{urlsplit(str(url)).scheme}://{urlsplit(str(url)).netloc.rpartition('@')[2]}"
         except ValueError:
             return "a URL that is not valid"
     return shorten(str(definition.get("command")), 60)

@@ -23,6 +23,8 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from agent_runtime.concurrency import open_process
+
 SECONDS = 3.0
 """How long git may take in all."""
 OUTPUT_BYTES = 256 << 10
@@ -235,7 +237,7 @@ async def _run(
 
     Cancellation: it is ended, with what it started.
     """
-    process = await anyio.open_process(
+    process = await open_process(
         command,
         cwd=folder,
         env=environment,

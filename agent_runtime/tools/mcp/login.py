@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import anyio.abc
-import anyio.lowlevel
+import anyio.to_thread
 
 from agent_runtime.concurrency import single_error
 from agent_runtime.errors import ConfigError, McpServerFailed
@@ -22,7 +22,10 @@ _PAGE = b"You can close this page and return to the terminal.\n"
 
 
 async def log_in(server: McpServer, show: Callable[[str], None]) -> None:
-    """Log in, and store the tokens; `show` gets the address that a browser has to open.
+    """Log in, and store the tokens.
+
+    Args:
+        show: called in a thread, with the address that a browser has to open.
 
     Raises:
         ConfigError: the SDK is not installed.
@@ -48,8 +51,9 @@ async def log_in(server: McpServer, show: Callable[[str], None]) -> None:
                 cure="Ask whoever runs it.",
             )
         asked = True
-        show(url)
-        await anyio.lowlevel.checkpoint()
+        # In a thread: a browser of the terminal keeps its caller until it is left, and meanwhile
+        # has to be answered here.
+        await anyio.to_thread.run_sync(show, url, abandon_on_cancel=True)
 
     async def answer() -> AuthorizationCodeResult:
         with anyio.move_on_after(LOGIN_SECONDS):

@@ -23,6 +23,7 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from agent_runtime.concurrency import open_process
 from agent_runtime.tools.mcp import launcher
 from agent_runtime.tools.mcp.bounds import MAX_MESSAGE_BYTES, Received, ServerMisbehaves
 from agent_runtime.tools.mcp.server import McpServer
@@ -101,7 +102,7 @@ class _Program:
         try:
             # With the socket closed, even by the death of this process, the supervisor ends
             # everything that it started.
-            process = await anyio.open_process(
+            process = await open_process(
                 [sys.executable, "-I", "-S", supervisor.__file__, "", sys.executable, "-I", "-S",
                  launcher.__file__],
                 cwd=server.cwd,

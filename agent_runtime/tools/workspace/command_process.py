@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import ByteReceiveStream, Process
 
+from agent_runtime.concurrency import open_process
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime.tools.workspace import supervisor
@@ -66,7 +67,7 @@ class Supervised:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                process = await anyio.open_process(
+                process = await open_process(
                     # Without site packages and environment: it starts in a fraction of the time,
                     # and nothing of the project is imported into it.
                     [

@@ -63,10 +63,17 @@ def sums() -> McpServer:
 @asynccontextmanager
 async def sums_over_http() -> AsyncGenerator[str]:
     """Run the server made with the SDK over HTTP in another process; give its address."""
+    async with served(SDK_SERVER) as url:
+        yield url
+
+
+@asynccontextmanager
+async def served(program: Path, *arguments: str) -> AsyncGenerator[str]:
+    """Run a program that serves on the port that it is given; give the address of its server."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, str(SDK_SERVER), str(port)]
+    command = [sys.executable, str(program), str(port), *arguments]
     async with await anyio.open_process(command, stdout=None, stderr=None) as process:
         try:
             with anyio.fail_after(60):

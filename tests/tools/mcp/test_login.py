@@ -7,6 +7,7 @@ import stat
 import threading
 import urllib.request
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,9 @@ from agent_runtime.tools.mcp.login import log_in
 from agent_runtime_config.state import state_folder
 from tests.tools.calling import text
 from tests.tools.mcp.guarded_server import Guarded, guarded
-from tests.tools.mcp.serving import opened, sums_over_http
+from tests.tools.mcp.serving import opened, served, sums_over_http
+
+OAUTH_SERVER = Path(__file__).with_name("oauth_server.py")
 
 
 @pytest.fixture
@@ -60,6 +63,32 @@ async def test_a_login_is_kept_renewed_and_bound_to_its_address(
         with pytest.raises(McpServerFailed, match="asks for a login"):
             async with opened(McpServer("docs", url=f"{other.url}/mcp")):
                 pass
+
+
+@pytest.mark.slow
+async def test_a_login_at_a_server_with_the_sdks_own_routes() -> None:
+    """It registers, is asked with a challenge, and gets tokens for that resource and scope."""
+    async with served(OAUTH_SERVER, "-10") as url:
+        server = McpServer("docs", url=url)
+        with pytest.raises(McpServerFailed, match="asks for a login"):
+            async with opened(server):
+                pass
+        await log_in(server, browser)
+        # Another process renews what has expired, by a token that is worth one renewal.
+        for _ in range(2):
+            async with opened(server) as tools:
+                assert await text(tools["docs__whoami"]) == "ada by refresh"
+
+
+async def test_a_browser_of_the_terminal_is_answered_before_it_is_left(asked: Guarded) -> None:
+    def lynx(url: str) -> None:
+        with urllib.request.urlopen(url, timeout=30) as page:
+            assert b"return to the terminal" in page.read()
+
+    server = McpServer("docs", url=f"{asked.url}/mcp")
+    await log_in(server, lynx)
+    async with opened(server) as tools:
+        assert await text(tools["docs__whoami"]) == "you"
 
 
 async def test_tokens_that_nobody_takes_any_more_ask_for_a_login(asked: Guarded) -> None:
