@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import anyio
 from starlette.responses import Response
@@ -15,11 +18,14 @@ from starlette.types import Receive, Scope, Send
 
 from agent_runtime.concurrency import single_error
 from agent_runtime.errors import NotFound
+from agent_runtime.server.api.cursors import cursor_of_another_thread
 from agent_runtime.server.feeds import Batches, EncodedEvent
 from agent_runtime.server.problems import ServiceError
+from agent_runtime_storage.contract.records.log import ThreadPlace
 
 # Bytes of a thread's digest and of its last event: a thousand threads make a header of 15 kB.
 _DIGEST, _POSITION = 6, 5
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
 _RETRY = b"retry: 1000\n\n"
 _FAREWELL_SECONDS = 1.0
 _MOST_BYTES = 64 << 10
@@ -52,20 +58,57 @@ class EventCursor:
         parts = [data[at : at + size] for at in range(0, len(data), size)]
         return cls({one[:_DIGEST]: int.from_bytes(one[_DIGEST:], "big") for one in parts})
 
-    def of(self, thread_id: str) -> int:
-        """Return the last event of a thread that the client has; 0 for none."""
-        return self.positions.get(_digest(thread_id), 0)
+    def of(self, threads: Mapping[str, ThreadPlace]) -> dict[str, int]:
+        """Return the last event of each thread that the client has; 0 for none.
+
+        Raises:
+            ServiceError: the client has events, but of no such thread, or more than there are
+                (409).  An id may be used again after a deletion: the client would miss events
+                without knowing.
+        """
+        found = {
+            thread: self.positions.get(_digest(thread, place.created_at), 0)
+            for thread, place in threads.items()
+        }
+        if self.positions and not any(found.values()):
+            raise cursor_of_another_thread()
+        for thread, after in found.items():
+            if after > threads[thread].last_event:
+                raise ServiceError(
+                    409,
+                    "cursor-ahead",
+                    f"Thread {thread} has {threads[thread].last_event} events, fewer than the "
+                    "cursor says.",
+                    cure="Begin at the start, without a cursor.",
+                )
+        return found
 
 
 class CursorWriter:
-    """Writes the cursor after each event."""
+    """Writes the cursor after each event.
 
-    def __init__(self, positions: Mapping[str, int]) -> None:
-        self._positions = {_digest(thread): last for thread, last in positions.items() if last}
+    Args:
+        positions: what the client has of each thread.
+        threads: these and further threads.
+    """
+
+    def __init__(
+        self, positions: Mapping[str, int] = _EMPTY, threads: Mapping[str, ThreadPlace] = _EMPTY
+    ) -> None:
+        self._keys = {one: _digest(one, place.created_at) for one, place in threads.items()}
+        self._positions = {self._keys[one]: last for one, last in positions.items() if last}
+
+    def knows(self, thread_id: str) -> bool:
+        """Return whether it is known when a thread was created."""
+        return thread_id in self._keys
+
+    def add(self, thread_id: str, created_at: float) -> None:
+        """Note when a thread was created."""
+        self._keys[thread_id] = _digest(thread_id, created_at)
 
     def after(self, thread_id: str, event_id: int) -> str:
         """Return the cursor after an event. Raises `ServiceError` beyond the most threads."""
-        self._positions[_digest(thread_id)] = event_id
+        self._positions[self._keys[thread_id]] = event_id
         if len(self._positions) > MOST_THREADS:
             raise ServiceError(
                 409,
@@ -77,8 +120,10 @@ class CursorWriter:
         return base64.urlsafe_b64encode(b"".join(parts)).decode()
 
 
-def _digest(thread_id: str) -> bytes:
-    return hashlib.blake2b(thread_id.encode(), digest_size=_DIGEST).digest()
+def _digest(thread_id: str, created_at: float) -> bytes:
+    # With its time: a thread that gets the id of a deleted one is another thread.
+    named = struct.pack("<d", created_at) + thread_id.encode()
+    return hashlib.blake2b(named, digest_size=_DIGEST).digest()
 
 
 class EventStream(Response):
@@ -91,7 +136,8 @@ class EventStream(Response):
 
     Args:
         batches: yields events to send, and empty batches where a comment is due; closed at the end.
-        positions: what the client has of each thread.
+        cursor: what the client has of each thread.
+        created: returns when a thread that the cursor does not know was created.
         place: held while the stream is open.
         closing: ends the stream.
     """
@@ -101,15 +147,17 @@ class EventStream(Response):
     def __init__(
         self,
         batches: Batches,
-        positions: Mapping[str, int],
+        cursor: CursorWriter,
         *,
+        created: Callable[[str], Awaitable[float]],
         place: Callable[[], AbstractContextManager[None]],
         closing: anyio.Event,
     ) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"}, media_type=self.media_type)
         del self.headers["content-length"]
         self._batches = batches
-        self._cursor = CursorWriter(positions)
+        self._cursor = cursor
+        self._created = created
         self._place = place
         self._closing = closing
 
@@ -147,6 +195,8 @@ class EventStream(Response):
     async def _send_batch(self, send: Send, batch: Sequence[EncodedEvent]) -> None:
         parts, size = [] if batch else [b": \n\n"], 0
         for event in batch:
+            if event.id and not self._cursor.knows(event.thread_id):
+                self._cursor.add(event.thread_id, await self._created(event.thread_id))
             parts.append(self._written(event))
             size += len(event.data)
             if size >= _MOST_BYTES:

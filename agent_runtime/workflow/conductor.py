@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from pydantic_core import to_json
 
 from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
@@ -49,9 +48,8 @@ from agent_runtime.workflow.history import HistoryLimits, HistoryMessage, read_h
 from agent_runtime.workflow.steps import Key, NodeIteration, WorkflowNodeTool
 from agent_runtime.workflow.values import (
     describe_value,
-    encode_node_value,
+    encode_output,
     node_tool_result,
-    to_plain_json,
     typed,
 )
 from agent_runtime_storage.contract.records.log import Commit, Finish, Run
@@ -176,12 +174,10 @@ class WorkflowLoop:
         return finish
 
     async def _answer(self, output: Any) -> Finish:
-        # Raises where JSON cannot hold the value; `to_plain_json` would only name its type.
-        encode_node_value(output)
-        value = to_plain_json(output)
-        finish = Finish("succeeded", "completed", output=to_json(value))
-        message = AssistantMessage(describe_value(value))
-        await self.log.append([message], finish=finish)
+        # In a thread, as it may be of any size.
+        stored, shown = await anyio.to_thread.run_sync(encode_output, output)
+        finish = Finish("succeeded", "completed", output=stored)
+        await self.log.append([AssistantMessage(shown)], finish=finish)
         return finish
 
     async def _load(self) -> None:

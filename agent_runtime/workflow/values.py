@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
+import orjson
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -13,14 +14,26 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.messages import ToolResult, encodable
 from agent_runtime.tools.results import NO_RESULT
 
+SHOWN_CHARS = 100_000
+"""How much of a workflow's output its message shows."""
+
 
 def to_plain_json(value: Any) -> Any:
     """Return a value as JSON, the same in every process.
 
     Values that JSON cannot hold are named by their type: an argument such as a connection must be
     passed on, but need not be stored.
+
+    Raises:
+        ConfigError: it holds itself, or is nested too deeply.
     """
-    return from_json(to_json(_ordered(value, named=True), fallback=_named))
+    try:
+        return from_json(to_json(_ordered(value, named=True), fallback=_named))
+    except (PydanticSerializationError, RecursionError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"A value of a workflow cannot be recorded as JSON: {error}",
+            cure="Pass plain values, dataclasses or pydantic models, not nested too deeply.",
+        ) from error
 
 
 def node_tool_result(value: Any) -> ToolResult:
@@ -39,15 +52,43 @@ def encode_node_value(value: Any) -> str:
         ConfigError: JSON cannot hold it.
     """
     # A plain string stays readable in the log; "1" or "null" would be read back as something else.
-    if isinstance(value, str) and not _is_json(value):
-        return encodable(value)
+    if isinstance(value, str) and not _is_json(value := encodable(value)):
+        return value
     try:
         return to_json(_ordered(value)).decode()
-    except PydanticSerializationError as error:
-        raise ConfigError(
-            f"A node or workflow returned what JSON cannot hold: {error}",
-            cure="Return plain values, dataclasses or pydantic models.",
-        ) from error
+    except (PydanticSerializationError, RecursionError, TypeError) as error:
+        raise _not_json(error) from error
+
+
+def encode_output(value: Any) -> tuple[bytes, str]:
+    """Return the output of a workflow as it is stored, and as the text of its message.
+
+    The message of a long output shows its beginning: later prompts of the thread hold it, while
+    the result holds all of it.
+
+    Raises:
+        ConfigError: JSON cannot hold it; NaN and infinities among others.
+    """
+    # Raises where JSON cannot hold the value; `to_plain_json` would only name its type.
+    encode_node_value(value)
+    plain = to_plain_json(value)
+    stored = to_json(plain)
+    try:
+        # As every reader of a run does, which takes less than `from_json`.
+        orjson.loads(stored)
+    except orjson.JSONDecodeError as error:
+        raise _not_json("a number that is infinite or none, or text that is not UTF-8") from error
+    shown = describe_value(plain)
+    if (more := len(shown) - SHOWN_CHARS) > 0:
+        shown = f"{shown[:SHOWN_CHARS]}\n[... {more:,} more characters in the run's output ...]"
+    return stored, shown
+
+
+def _not_json(error: object) -> ConfigError:
+    return ConfigError(
+        f"A node or workflow returned what JSON cannot hold: {error}",
+        cure="Return plain values, dataclasses or pydantic models, not nested too deeply.",
+    )
 
 
 def decode_node_value(text: str) -> Any:

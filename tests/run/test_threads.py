@@ -83,6 +83,23 @@ async def test_a_cursor_of_a_deleted_thread_is_refused(runtime: Runtime) -> None
             await anext(events)
 
 
+async def test_a_cursor_within_a_later_thread_of_the_same_id_is_refused(runtime: Runtime) -> None:
+    agent = Agent(ScriptedModel(lambda request: say("Yes.")))
+    await runtime.run(agent, "First?", thread="t")
+    created = (await runtime.threads.get("t")).created_at
+    cursor = (await runtime.threads.events("t"))[-1].id
+    assert await runtime.threads.events("t", after=cursor, created_at=created) == []
+    await runtime.threads.delete("t")
+    for task in ("Second?", "Third?"):
+        await runtime.run(agent, task, thread="t")
+    with pytest.raises(Conflict, match="created at another time"):
+        await runtime.threads.events("t", after=cursor, created_at=created)
+    with pytest.raises(Conflict, match="follow it from the start"):
+        follow = runtime.threads.follow("t", after=cursor, created_at=created)
+        async with aclosing(follow) as events:
+            await anext(events)
+
+
 async def test_a_thread_at_work_is_deleted_only_by_force(runtime: Runtime) -> None:
     working = anyio.Event()
 

@@ -193,9 +193,12 @@ async def test_a_cursor_beyond_any_thread_of_a_tree_is_refused(database_url: str
         path = f"/api/runs/{started['run_id']}/events"
         events = await service.events(path)
         last = {event["thread_id"]: event["id"] for _, event in events}
+        store = service.runtime.store_of("ann")
+        places = await store.events.places_of_tree(started["run_id"])
+        assert {one: place.last_event for one, place in places.items()} == last
         assert len(last) == 2
         for thread, at in last.items():
-            forged = CursorWriter(last).after(thread, at + 1)
+            forged = CursorWriter(last, places).after(thread, at + 1)
             refused = await service.client.get(path, headers={"Last-Event-ID": forged})
             assert (refused.status_code, refused.json()["type"]) == (
                 409,
@@ -204,6 +207,37 @@ async def test_a_cursor_beyond_any_thread_of_a_tree_is_refused(database_url: str
             assert thread in refused.json()["detail"]
         ended = await service.client.get(path, headers={"Last-Event-ID": events[-1][0]})
         assert ended.status_code == 204
+
+
+async def test_cursors_of_a_deleted_thread_are_refused_when_its_id_is_used_again(
+    database_url: str,
+) -> None:
+    async with serving(database_url, counting(1)) as service:
+        client, path = service.client, "/api/threads/t/events"
+        started = await service.start(thread_id="t")
+        await service.ended(started["run_id"])
+        old = stream(client, path)
+        cursor, _ = await anext(old)
+        listed = (await client.get("/api/threads/t/messages", params={"limit": 1})).json()
+        assert (await client.delete("/api/threads/t")).status_code == 200
+        for _ in range(2):
+            again = await service.start(thread_id="t", task="Another.")
+            await service.ended(again["run_id"])
+        for kept in (
+            await client.get(path, headers={"Last-Event-ID": cursor}),
+            await client.get(path, params={"cursor": cursor}),
+            await client.get(f"/api/runs/{again['run_id']}/events", params={"cursor": cursor}),
+            await client.get("/api/threads/t/messages", params={"cursor": listed["next_cursor"]}),
+        ):
+            assert kept.status_code == 409
+            assert kept.json()["type"] == "urn:agent-runtime:cursor-of-another-thread"
+            assert "without a cursor" in kept.json()["cure"]
+        # An open stream of it does not go on with the other one's events either.
+        assert {event["run_id"] async for _, event in old} == {started["run_id"]}
+        cursor, first = await anext(stream(client, path))
+        assert first["id"] == 1
+        _, second = await anext(stream(client, path, cursor))
+        assert second["id"] == 2
 
 
 async def test_the_events_of_a_thread_follow_all_its_runs(database_url: str) -> None:

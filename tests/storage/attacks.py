@@ -281,7 +281,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.events.of_tree(to.run),
         "later": lambda user, to: user.events.of_tree(to.run, after={to.thread: 1}),
     },
-    "events.last_of_tree": {"": lambda user, to: user.events.last_of_tree(to.run)},
+    "events.places_of_tree": {"": lambda user, to: user.events.places_of_tree(to.run)},
     "events.follow_tree": {"": lambda user, to: _first_of_tree(user, to.run)},
     "spending.usage_total": {
         "of the tree": lambda user, to: user.spending.usage_total(root_run_id=to.run),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,7 @@ from agent_runtime import (
 from agent_runtime.errors import ConfigError
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.models.scripted import call, say
+from agent_runtime.workflow.values import SHOWN_CHARS
 from tests.workflow.helpers import ECHO, answering, local, sent, texts
 
 pytestmark = pytest.mark.backends("file")
@@ -202,6 +205,75 @@ async def test_values_are_equal_after_a_resume(runtime: Runtime) -> None:
 def kind_of(value: object) -> str:
     """Return the name of a value's type."""
     return type(value).__name__
+
+
+def nested(depth: int) -> list[Any]:
+    """Return lists in lists."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def circular() -> list[Any]:
+    """Return a list that holds itself."""
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: nested(300), lambda: nested(5000), circular, lambda: {(1, 2): 3}]
+)
+async def test_values_without_an_end_are_refused_with_their_cause(
+    runtime: Runtime, make: Callable[[], Any]
+) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> Any:
+        with pytest.raises(NodeFailed, match="JSON cannot hold"):
+            await w.call("bad", make)
+        with pytest.raises(ConfigError, match="cannot be recorded"):
+            await w.call("given", kind_of, make())
+        return make()
+
+    with pytest.raises(ConfigError, match="JSON cannot hold"):
+        await runtime.run(flow, "Go.")
+
+
+@pytest.mark.parametrize("number", [math.nan, [math.inf], {"score": -math.inf}])
+async def test_an_output_that_no_reader_can_decode_fails_the_run(
+    runtime: Runtime, number: object
+) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> Any:
+        return await w.call("score", lambda: number)
+
+    with pytest.raises(ConfigError, match="infinite"):
+        await runtime.run(flow, "Go.", thread="t")
+    [run] = await local(runtime).runs.list(thread_id="t")
+    assert run.status == "failed" and not run.output
+
+
+async def test_half_a_surrogate_pair_is_no_reason_to_fail(runtime: Runtime) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> Any:
+        return await w.call("read", lambda: "a\ud800")
+
+    assert (await runtime.run(flow, "Go.")).output == "a\ufffd"
+
+
+async def test_a_long_output_is_whole_in_the_result_and_short_in_the_thread(
+    runtime: Runtime,
+) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> Any:
+        return await w.call("read", lambda: "word " * 60_000)
+
+    result = await runtime.run(flow, "Go.", thread="t")
+    assert len(result.output) == 300_000
+    *_, answer = await runtime.threads.messages("t")
+    assert len(answer.text) < SHOWN_CHARS + 100
+    assert answer.text.endswith("[... 200,000 more characters in the run's output ...]")
 
 
 async def test_values_that_json_cannot_represent_are_refused(runtime: Runtime) -> None:

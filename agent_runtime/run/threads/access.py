@@ -149,33 +149,51 @@ class Threads:
     # Events
 
     async def events(
-        self, thread: str, *, after: int = 0, limit: int = 1000, user: str | None = None
+        self,
+        thread: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        created_at: float | None = None,
+        user: str | None = None,
     ) -> list[EventRow]:
         """Return events in commit order, without gaps.
 
         Args:
             after: the id of the last event that is known already.
+            created_at: the `created_at` of the thread that `after` came from. Give it where a
+                thread may be deleted and its id used again: numbers begin at 1 in each thread.
 
         Raises:
             NotFound: there is no such thread.
-            Conflict: the thread has fewer events, so it is not the one that `after` came from.
+            Conflict: `after` came from another thread of this id: the thread was created at
+                another time, or has fewer events.
         """
         store = self._of(user)
-        await _check_cursor(store, thread, after)
+        await _check_cursor(store, thread, after, created_at)
         return await store.events.list(thread, after=after, limit=limit)
 
     async def follow(
-        self, thread: str, *, after: int = 0, user: str | None = None
+        self,
+        thread: str,
+        *,
+        after: int = 0,
+        created_at: float | None = None,
+        user: str | None = None,
     ) -> AsyncGenerator[EventRow]:
         """Iterate without end over events: the existing ones, then each as it is committed.
 
         Any process may commit them.  Close the iterator (`contextlib.aclosing`) when you leave it.
 
+        Args:
+            after, created_at: as for `events`.
+
         Raises:
-            NotFound, Conflict: as for `events`.
+            NotFound: there is no such thread, or it is deleted meanwhile.
+            Conflict: as for `events`.
         """
         store = self._of(user)
-        await _check_cursor(store, thread, after)
+        await _check_cursor(store, thread, after, created_at)
         async with aclosing(store.events.follow(thread, after=after)) as events:
             async for event in events:
                 yield event
@@ -268,12 +286,19 @@ class Threads:
         return self.store.of(user or self.user)
 
 
-async def _check_cursor(store: UserStore, thread: str, after: int) -> None:
+async def _check_cursor(
+    store: UserStore, thread: str, after: int, created_at: float | None
+) -> None:
     """Refuse a cursor from another thread that had this id: it would silently skip events."""
-    last = (await store.threads.get(thread)).last_event
-    if after > last:
+    found = await store.threads.get(thread)
+    if created_at is not None and created_at != found.created_at:
         raise Conflict(
-            f"Thread {thread} has {last} events, fewer than the cursor {after}.",
+            f"Thread {thread} was created at another time than the one of the cursor {after}.",
+            cure="The thread was deleted and its id used again: follow it from the start, 0.",
+        )
+    if after > found.last_event:
+        raise Conflict(
+            f"Thread {thread} has {found.last_event} events, fewer than the cursor {after}.",
             cure="The thread was deleted and its id used again: follow it from the start, 0.",
         )
 

@@ -35,15 +35,16 @@ from agent_runtime.server.api.schemas import (
     TreeOut,
     UsageByPurpose,
 )
-from agent_runtime.server.api.threads import check_reached
+from agent_runtime.server.api.threads import when_created
 from agent_runtime.server.feeds import Batches, Positions, Source, rest_of, tree_source
 from agent_runtime.server.live_batches import with_live
 from agent_runtime.server.operations import made_id, operation
 from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.state import ServiceState, service_of, start_within_limits
-from agent_runtime.server.streams import EventCursor, EventStream
+from agent_runtime.server.streams import CursorWriter, EventCursor, EventStream
 from agent_runtime_storage import ACTIVE, Run, UserStore
+from agent_runtime_storage.contract.records.log import ThreadPlace
 from agent_runtime_storage.contract.records.spending import UNCHANGED
 
 
@@ -228,12 +229,10 @@ async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Respo
     run = await store.runs.get(run_id)
     given = request.headers.get("last-event-id") or query.cursor
     positions: dict[str, int] = {}
+    places: dict[str, ThreadPlace] = {}
     if given is not None:
-        cursor = EventCursor.parse(given)
-        last = await store.events.last_of_tree(run_id)
-        positions = {thread: cursor.of(thread) for thread in last}
-        for thread, after in positions.items():
-            check_reached(thread, last[thread], after)
+        cursor, places = EventCursor.parse(given), await store.events.places_of_tree(run_id)
+        positions = cursor.of(places)
         # Before the events are read: one that comes between the two reads then keeps the stream
         # open.
         over = await _is_over(store, run)
@@ -246,7 +245,8 @@ async def follow_run(request: Request, run_id: str, query: EventsQuery) -> Respo
         batches = with_live(batches, live, user, run.thread_id, positions, below=True)
     return EventStream(
         batches,
-        positions,
+        CursorWriter(positions, places),
+        created=partial(when_created, store),
         place=partial(service.limits.stream, user),
         closing=service.closing,
     )

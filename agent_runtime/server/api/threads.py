@@ -11,7 +11,12 @@ from starlette.responses import Response
 
 from agent_runtime.messages import Plan
 from agent_runtime.server.access import runtime_of, store_of, user_of
-from agent_runtime.server.api.cursors import decode_cursor, encode_cursor, invalid_cursor
+from agent_runtime.server.api.cursors import (
+    cursor_of_another_thread,
+    decode_cursor,
+    encode_cursor,
+    invalid_cursor,
+)
 from agent_runtime.server.api.schemas import (
     Deleted,
     DeleteQuery,
@@ -32,12 +37,12 @@ from agent_runtime.server.api.schemas import (
 from agent_runtime.server.feeds import thread_source
 from agent_runtime.server.live_batches import with_live
 from agent_runtime.server.operations import made_id, operation
-from agent_runtime.server.problems import ServiceError
 from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.state import service_of
-from agent_runtime.server.streams import EventCursor, EventStream
-from agent_runtime_storage import Thread
+from agent_runtime.server.streams import CursorWriter, EventCursor, EventStream
+from agent_runtime_storage import Thread, UserStore
 from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.records.log import ThreadPlace
 
 
 @operation("GET", "/threads", tag="threads")
@@ -103,7 +108,7 @@ async def list_messages(request: Request, thread_id: str, query: PageQuery) -> M
     """List the messages of a thread's branch, a page from its end on, each page oldest first."""
     store = store_of(request)
     thread = await store.threads.get(thread_id)
-    head = thread.head if query.cursor is None else _node(query.cursor)
+    head = thread.head if query.cursor is None else _node(query.cursor, thread)
     if head is None:
         return MessagePage(messages=[], next_cursor=None)
     found = await runtime_of(request).threads.messages(
@@ -112,7 +117,7 @@ async def list_messages(request: Request, thread_id: str, query: PageQuery) -> M
     before = found[0].parent_id if found else None
     return MessagePage(
         messages=[MessageOut.of(one) for one in found],
-        next_cursor=None if before is None else str(before),
+        next_cursor=None if before is None else encode_cursor(before, thread.created_at),
     )
 
 
@@ -162,9 +167,8 @@ async def follow_thread(request: Request, thread_id: str, query: EventsQuery) ->
     store, service, user = store_of(request), service_of(request), user_of(request)
     given = request.headers.get("last-event-id") or query.cursor
     thread = await store.threads.get(thread_id)
-    after = 0 if given is None else EventCursor.parse(given).of(thread_id)
-    check_reached(thread_id, thread.last_event, after)
-    positions = {thread_id: after}
+    places = {thread_id: ThreadPlace(thread.last_event, thread.created_at)}
+    positions = {thread_id: 0} if given is None else EventCursor.parse(given).of(places)
     source = thread_source(store, user, thread_id)
     batches = service.feeds.events(source, positions, service.settings.service_heartbeat)
     if query.live:
@@ -172,21 +176,16 @@ async def follow_thread(request: Request, thread_id: str, query: EventsQuery) ->
         batches = with_live(batches, live, user, thread_id, positions, below=False)
     return EventStream(
         batches,
-        positions,
+        CursorWriter(positions, places),
+        created=partial(when_created, store),
         place=partial(service.limits.stream, user),
         closing=service.closing,
     )
 
 
-def check_reached(thread_id: str, last: int, after: int) -> None:
-    """Refuse a cursor beyond a thread's last event. Raises `ServiceError` (409)."""
-    if after > last:
-        raise ServiceError(
-            409,
-            "cursor-ahead",
-            f"Thread {thread_id} has {last} events, fewer than the cursor says.",
-            cure="It was deleted and its id used again: begin at the start, without a cursor.",
-        )
+async def when_created(store: UserStore, thread_id: str) -> float:
+    """Return when a thread was created. Raises `NotFound`."""
+    return (await store.threads.get(thread_id)).created_at
 
 
 def _cursor(page: list[Thread], before: float | None, seen: list[str]) -> str:
@@ -211,11 +210,17 @@ def _place(cursor: str | None) -> tuple[float | None, list[str]]:
         raise invalid_cursor() from error
 
 
-def _node(cursor: str) -> int:
-    # Below 2^53, as numbers of nodes are in JSON.
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 16):
-        raise invalid_cursor()
-    return int(cursor)
+def _node(cursor: str, thread: Thread) -> int:
+    try:
+        node, created_at = decode_cursor(cursor)
+        # Below 2^53, as numbers of nodes are in JSON.
+        if type(node) is not int or not 0 < node < 1 << 53:
+            raise invalid_cursor()
+    except (ValueError, TypeError) as error:
+        raise invalid_cursor() from error
+    if created_at != thread.created_at:
+        raise cursor_of_another_thread()
+    return node
 
 
 OPERATIONS = (

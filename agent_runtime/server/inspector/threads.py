@@ -11,7 +11,7 @@ from agent_runtime.messages import Plan
 from agent_runtime.plan.planner import plan_at
 from agent_runtime.server.inspector.runs import question_card, run_line
 from agent_runtime.server.streams import CursorWriter
-from agent_runtime_storage.contract.records.log import Run, Thread
+from agent_runtime_storage.contract.records.log import Run, Thread, ThreadPlace
 from agent_runtime_storage.contract.records.questions import QuestionRow
 from agent_runtime_storage.contract.store import UserStore
 
@@ -44,7 +44,7 @@ async def thread_of(store: UserStore, thread_id: str) -> dict[str, Any]:
         "open_node": run and run.open_node,
         "last_event": thread.last_event,
         # Where the page begins to follow: what was before stands in this answer already.
-        "cursor": CursorWriter({}).after(thread.id, thread.last_event),
+        "cursor": _cursor(thread),
         "active_run": thread.active_run,
         "run": next((line for line in lines if run and line["run"] == run.id), None),
         "tree": lines,
@@ -59,6 +59,11 @@ async def thread_of(store: UserStore, thread_id: str) -> dict[str, Any]:
         "budgets": await _budgets(store, tree, root),
         "at": time.time(),
     }
+
+
+def _cursor(thread: Thread) -> str:
+    place = ThreadPlace(thread.last_event, thread.created_at)
+    return CursorWriter(threads={thread.id: place}).after(thread.id, thread.last_event)
 
 
 async def _tree(store: UserStore, run: Run) -> list[Run]:

@@ -1,8 +1,8 @@
 """OpenAI's chat completions over threads: `POST /v1/chat/completions`, `GET /v1/models`.
 
 A thread is named by `metadata.thread`, `conversation`, or the header `X-Thread-Id`; the response
-names it by the same header and by `conversation`.  The thread has the history, so of the messages
-only those after the assistant's last one are new.
+names it by the same header, percent-encoded, and by `conversation`.  The thread has the history, so
+of the messages only those after the assistant's last one are new.
 
 Tools run here and are not shown.  A question to a person is a call of the function `ask_user` or
 `approve`, whose id is the question's; the message of role `tool` that answers it resumes the run.
@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import quote, unquote
 
 import orjson
 from starlette.requests import Request
@@ -43,6 +44,7 @@ from agent_runtime_storage.contract.records.usage import UsageTotal
 THREAD = "x-thread-id"
 REQUEST = "idempotency-key"
 DONE = b"data: [DONE]\n\n"
+_IN_HEADER = "".join(chr(code) for code in range(33, 127) if chr(code) != "%")
 ANSWERED = "The answer is noted. The background task goes on."
 """The text of the completion that follows an answer to a background task."""
 _FINISH = {"length": "length", "max_steps": "length", "content_filter": "content_filter"}
@@ -83,9 +85,10 @@ def openai_routes(turns: ClientTurns) -> list[Route]:
         try:
             asked = await read_json(request, _completion)
             mine = turns.of(request, streaming=True)
-            thread = asked.thread or request.headers.get(THREAD, "")
+            thread = asked.thread or unquote(request.headers.get(THREAD, ""))
             turn = await _turn(mine, asked, thread, request.headers.get(REQUEST, ""))
-            named = {THREAD: turn.thread_id}
+            # A header holds ASCII without line breaks, and an id any text.
+            named = {THREAD: quote(turn.thread_id, safe=_IN_HEADER)}
             reply = CompletionWriter(asked, turn)
             if asked.stream:
                 return ProtocolStream(_produce(mine, turn, reply), named)

@@ -79,6 +79,11 @@ async def read_json(request: Request, read: Callable[[Any], T]) -> T:
         if not isinstance(value, dict):
             raise invalid("The body is no JSON object.", cure="Send an object.")
         try:
+            # It reads deeper values than it writes, and what a client sends is written again.
+            orjson.dumps(value)
+        except TypeError as error:
+            raise invalid("The body is nested too deeply.", cure="Send flatter values.") from error
+        try:
             return read(cast("dict[str, Any]", value))
         except ValueError as error:
             raise invalid(f"The request is not valid: {error}", cure="Mend it.") from error

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
 from agent_runtime_storage.contract.records.files import NewFile
-from agent_runtime_storage.contract.records.log import EventRow, InboxItem, Thread
+from agent_runtime_storage.contract.records.log import EventRow, InboxItem, Thread, ThreadPlace
 
 
 class ThreadStore(Protocol):
@@ -101,7 +101,8 @@ class EventStore(Protocol):
         Existing events come at once, new ones as any process commits them: within milliseconds
         where the database notifies its clients (and always within this process), else within a
         quarter of a second.  Cancellation ends it at any time; close the iterator
-        (`contextlib.aclosing`) when you leave it otherwise.
+        (`contextlib.aclosing`) when you leave it otherwise.  It ends with `NotFound` when the
+        thread is deleted, also if another one has got its id since.
 
         Args:
             pause: the least seconds between two groups of new events, so that a fast run costs
@@ -128,8 +129,8 @@ class EventStore(Protocol):
         """
         ...
 
-    async def last_of_tree(self, run_id: str) -> dict[str, int]:
-        """Return the id of the last event of each thread of a run and of all runs below it.
+    async def places_of_tree(self, run_id: str) -> dict[str, ThreadPlace]:
+        """Return how far the events of each thread of a run and of all runs below it go.
 
         Raises:
             NotFound: there is no such run.

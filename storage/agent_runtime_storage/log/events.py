@@ -6,12 +6,13 @@ import heapq
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack
 from itertools import groupby
+from math import inf
 from typing import cast
 
 import anyio
 import orjson
 
-from agent_runtime_storage.contract.records.log import EventRow
+from agent_runtime_storage.contract.records.log import EventRow, ThreadPlace
 from agent_runtime_storage.drivers.signals import SignalListener, topic_of
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_event
@@ -39,26 +40,44 @@ class SqlEvents:
         signals = self._scope.driver.signals
         # Listen before the first read, so that every later commit wakes the listener.
         with signals.listen(topic_of(self._scope.user_id, thread_id)) as listener:
+            created: float | None = None
+            newest = -inf
             while True:
                 next_read = anyio.current_time() + pause
-                events = await self.list(thread_id, after=after)
+                found, events = await self._of_thread(thread_id, after)
+                if created is not None and found != created:
+                    # It was deleted, and another one has its id now.
+                    raise not_found("thread", thread_id)
+                created = found
                 for event in events:
-                    after = event.id
+                    after, newest = event.id, event.created_at
                     yield event
-                if len(events) < _PAGE:
-                    while news := await _news(listener, signals.poll_seconds):
-                        for _, event in news:
-                            # A signal brings the events of this process only; one that does not
-                            # follow directly was preceded by another process's, and the next read
-                            # returns both.
-                            if event.id == after + 1:
-                                after = event.id
-                                yield event
-                        if news[-1][1].id > after:
-                            # Another process has written in between.
+                complete = len(events) < _PAGE
+                while complete and (news := await _news(listener, signals.poll_seconds)):
+                    for _, event in news:
+                        # A signal brings the events of this process only; one that does not
+                        # follow directly was preceded by another process's, and the next read
+                        # returns both.
+                        if event.id == after + 1:
+                            after, newest = event.id, event.created_at
+                            yield event
+                        elif event.id > after or event.created_at > newest:
+                            # A new event with an old id is one of another thread of this id.
+                            complete = False
                             break
+                    if complete:
                         await anyio.sleep(pause)
+                if len(events) < _PAGE:
                     await anyio.sleep_until(next_read)
+
+    async def _of_thread(self, thread_id: str, after: int) -> tuple[float, list[EventRow]]:
+        """Return when a thread was created, and a page of its events."""
+        rows = await self._scope.read(
+            "thread_events", thread_id=thread_id, after=after, limit=_PAGE
+        )
+        if not rows:
+            raise await self._scope.no_thread(thread_id)
+        return float(cast("float", rows[0][0])), [to_event(row[1:]) for row in rows if row[1]]
 
     async def of_tree(
         self, run_id: str, *, after: Mapping[str, int] | None = None, limit: int = _PAGE
@@ -79,11 +98,14 @@ class SqlEvents:
         )
         return list(heapq.merge(*threads, key=lambda one: one[1].created_at))
 
-    async def last_of_tree(self, run_id: str) -> dict[str, int]:
+    async def places_of_tree(self, run_id: str) -> dict[str, ThreadPlace]:
         rows = await self._scope.read("tree_threads", run_id=run_id)
         if not rows:
             raise not_found("run", run_id)
-        return {str(thread): int(str(last)) for thread, last in rows}
+        return {
+            str(thread): ThreadPlace(int(str(last)), float(cast("float", created)))
+            for thread, last, created in rows
+        }
 
     async def follow_tree(
         self, run_id: str, *, after: Mapping[str, int] | None = None, pause: float = 0.0

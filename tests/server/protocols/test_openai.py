@@ -179,3 +179,38 @@ async def test_a_second_message_while_a_run_works_is_refused(tmp_path: Path) -> 
         assert raised.value.status_code == 409
         world.gate.set()
         await stream.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("thread", ["日本語", "x\r\nSet-Cookie: a=b", "50%\u2028é"])
+async def test_any_id_of_a_thread_goes_through_the_header(
+    tmp_path: Path, thread: str, stream: bool
+) -> None:
+    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+        path, say = "/v1/chat/completions", {"role": "user", "content": "say a"}
+        body = {"model": "desk", "messages": [say], "stream": stream}
+        first = await http.post(path, json=body | {"metadata": {"thread": thread}})
+        assert first.status_code == 200, first.text
+        assert "set-cookie" not in first.headers
+        named = {"X-Thread-Id": first.headers["x-thread-id"]}
+        assert (await http.post(path, json=body, headers=named)).status_code == 200
+        assert await said_by_users(world, thread) == ["say a", "say a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", '{"model":"desk","messages":[{"role":"assistant","content":@}]}'),
+        ("/ai-sdk/desk", '{"id":"t","messages":[{"role":"user","parts":[{"x":@}]}]}'),
+        ("/ag-ui/desk", '{"threadId":"t","runId":"r","messages":[],"state":@}'),
+    ],
+)
+async def test_a_body_that_cannot_be_written_again_is_refused(
+    tmp_path: Path, path: str, body: str
+) -> None:
+    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+        deep = body.replace("@", "[" * 300 + "]" * 300)
+        headers = {"content-type": "application/json"}
+        refused = await http.post(path, content=deep, headers=headers)
+        assert refused.status_code == 400
+        assert "nested too deeply" in refused.text

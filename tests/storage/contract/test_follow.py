@@ -10,11 +10,13 @@ import pytest
 from agent_runtime_storage import (
     Commit,
     EventRow,
+    Finish,
     NewEvent,
     NotFound,
     UserStore,
     open_store,
 )
+from agent_runtime_storage.contract.records.log import ThreadPlace
 from tests.storage.helpers import begin, begin_child
 
 
@@ -100,7 +102,32 @@ async def test_an_unknown_thread_cannot_be_followed(user: UserStore, stranger: U
                 pass
 
 
-async def test_the_last_events_of_a_trees_threads(user: UserStore) -> None:
+@pytest.mark.parametrize("here", [True, False])
+async def test_a_follower_does_not_pass_to_another_thread_of_the_same_id(
+    user: UserStore, database_url: str, here: bool
+) -> None:
+    lease = await begin(user)
+    await user.runs.commit(
+        lease, Commit(events=(NewEvent("a"),) * 3, finish=Finish("succeeded", "completed"))
+    )
+    other = await open_store(database_url)
+    try:
+        with anyio.fail_after(30):
+            async with aclosing(user.events.follow("t1", after=2)) as events:
+                assert (await anext(events)).id == 3
+                # Both ways to notice: by this process's own signals, and by reading.
+                mine = user if here else other.of("ann")
+                await mine.upkeep.delete_thread("t1")
+                again = await begin(mine)
+                await mine.runs.commit(again, Commit(events=(NewEvent("b"),) * 3))
+                await mine.runs.commit(again, Commit(events=(NewEvent("b"),) * 3))
+                with pytest.raises(NotFound):
+                    await anext(events)
+    finally:
+        await other.close()
+
+
+async def test_the_places_of_a_trees_threads(user: UserStore) -> None:
     lease = await begin(user)
     child = await begin_child(user, "r1", "child", "t2")
     below = await begin_child(user, "child", "below", "t3", root_run_id="r1")
@@ -108,7 +135,10 @@ async def test_the_last_events_of_a_trees_threads(user: UserStore) -> None:
     for one, count in ((lease, 1), (child, 2), (below, 3)):
         await user.runs.commit(one, Commit(events=(NewEvent("a"),) * count))
 
-    assert await user.events.last_of_tree("r1") == {"t1": 1, "t2": 2, "t3": 3}
-    assert await user.events.last_of_tree("child") == {"t2": 2, "t3": 3}
+    created = {one: (await user.threads.get(one)).created_at for one in ("t1", "t2", "t3")}
+    places = {one: ThreadPlace(last, created[one]) for last, one in enumerate(created, 1)}
+    assert await user.events.places_of_tree("r1") == places
+    del places["t1"]
+    assert await user.events.places_of_tree("child") == places
     with pytest.raises(NotFound):
-        await user.events.last_of_tree("nowhere")
+        await user.events.places_of_tree("nowhere")

@@ -70,6 +70,17 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadPlace:
+    """How far the events of a thread go, and when it was created.
+
+    A thread that was created at another time is another thread, also of the same id.
+    """
+
+    last_event: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class CallRow:
     """A tool call of an exchange; its name and arguments are in the exchange's body."""
 

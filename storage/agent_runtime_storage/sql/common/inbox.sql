@@ -34,6 +34,14 @@ SELECT id, run_id, kind, node_id, data, created_at FROM events
 WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
 ORDER BY id LIMIT :limit;
 
+-- name: thread_events
+-- Without an event the thread's row comes alone.
+SELECT t.created_at, e.id, e.run_id, e.kind, e.node_id, e.data, e.created_at
+FROM threads AS t
+LEFT JOIN events AS e ON e.user_id = :user_id AND e.thread_id = :thread_id AND e.id > :after
+WHERE t.user_id = :user_id AND t.id = :thread_id AND t.hidden = ''
+ORDER BY e.id LIMIT :limit;
+
 -- name: tree_below
 WITH RECURSIVE tree (id, thread_id) AS (
     SELECT r.id, r.thread_id FROM runs AS r
@@ -45,7 +53,7 @@ WITH RECURSIVE tree (id, thread_id) AS (
 
 -- name: tree_threads
 {tree_below}
-SELECT DISTINCT o.id, o.last_event
+SELECT DISTINCT o.id, o.last_event, o.created_at
 FROM tree AS t {ordered_join} threads AS o ON o.user_id = :user_id AND o.id = t.thread_id;
 
 -- name: tree_events
