@@ -19,7 +19,8 @@ OWN = (
     "drawActivations drawAll drawBase drawMarks drawOver drawRows eventsOf followButton "
     "following fronted inObservation partsAt promptPath rawRow readAll readFront readWindow "
     "showBand showStep stepAfter stepOf stopFollowing toEnd toSeq wholeButton whereAt whereHere "
-    "between buttons details nodeOf outdate wanted windows"
+    "arrived between buttons detach details nodeOf outdate resized reveal scrolled sections "
+    "wanted windows"
 )
 """Names of the page's own methods and fields, which no browser and no answer has."""
 

@@ -75,7 +75,7 @@ async def _serve(runtime: Runtime, thread: str | None, port: int, *, browser: bo
             _open(address)
 
     try:
-        await serve_page(runtime, opened, port=port)
+        await serve_page(runtime, opened, port=port, thread_id=thread)
     except OSError as error:
         raise ConfigError(
             f"The page cannot be served on port {port}: {error.strerror}.",

@@ -17,6 +17,12 @@ from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.contract.store import UserStore
 
 
+class Line:
+    """Stands for the closed nodes of a branch: while it is the same, nodes were only added."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True)
 class Branch:
     """The nodes of a branch, oldest first.
@@ -24,12 +30,14 @@ class Branch:
     Attributes:
         head: its last closed node; None on an empty thread.
         nodes: from after the asked one; an exchange in progress above the head is the last.
+        line: what is made of the closed nodes can be kept by it.
         reset: whether the asked node is not on it, so that these are all its nodes.
     """
 
     thread_id: str
     head: int | None
     nodes: tuple[SkeletonNode, ...]
+    line: Line
     reset: bool = False
 
     @property
@@ -105,7 +113,7 @@ async def branch_of(
         place = bisect_left(seqs, after + 1)
         reset = bool(after) and (not place or seqs[place - 1] != after)
         begin = 0 if reset else max(place, bisect_left(seqs, first))
-        return Branch(thread_id, top, (*kept.nodes[begin:], *opened), reset)
+        return Branch(thread_id, top, (*kept.nodes[begin:], *opened), kept.line, reset)
 
 
 @dataclass(slots=True)
@@ -115,6 +123,7 @@ class _Kept:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     nodes: list[SkeletonNode] = field(default_factory=list[SkeletonNode])
     seqs: list[int] = field(default_factory=list[int])
+    line: Line = field(default_factory=Line)
 
 
 _Key: TypeAlias = tuple[str, str, float, int | None]
@@ -151,7 +160,7 @@ async def _read(
     if found is None:
         # Walked before anything is dropped: a broken branch leaves what is kept as it is.
         found = walk(await store.inspection.nodes(thread_id), top, 0) or []
-        kept.nodes, kept.seqs = [], []
+        kept.nodes, kept.seqs, kept.line = [], [], Line()
     closed = [node for node in found if node.status != "open"]
     kept.nodes += closed
     kept.seqs += [node.seq for node in closed]

@@ -11,6 +11,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -25,22 +26,34 @@ _ALIGN = 8
 Table = Mapping[str, Sequence[int]]
 
 
-def encode_tables(header: Mapping[str, Any], tables: Mapping[str, Table]) -> bytes:
-    """Return tables after a header that says where each column is.
+@dataclass(frozen=True, slots=True)
+class EncodedTables:
+    """Columns as bytes, and where each of them is."""
 
-    The layout: the header's length (32 bits, little-endian), the header as JSON, the columns.
-    Columns begin at multiples of eight bytes.  A header's `base` is the column's first value, and
-    each number of the column its difference from the one before.
-    """
+    described: Mapping[str, Any]
+    data: bytes
+
+    def under(self, header: Mapping[str, Any]) -> bytes:
+        """Return the tables after a header that says where each column is.
+
+        The layout: the header's length (32 bits, little-endian), the header as JSON, the columns.
+        Columns begin at multiples of eight bytes.  A header's `base` is the column's first value,
+        and each number of the column its difference from the one before.
+        """
+        text = orjson.dumps({**header, "tables": self.described})
+        text += b" " * (-(4 + len(text)) % _ALIGN)
+        return len(text).to_bytes(4, "little") + text + self.data
+
+
+def encode_tables(tables: Mapping[str, Table]) -> EncodedTables:
+    """Return tables as bytes, which go below a header."""
     data = bytearray()
     described: dict[str, Any] = {}
     for name, table in tables.items():
         columns = [_append(data, column, values) for column, values in table.items()]
         count = len(next(iter(table.values()), ()))
         described[name] = {"count": count, "columns": columns}
-    text = orjson.dumps({**header, "tables": described})
-    text += b" " * (-(4 + len(text)) % _ALIGN)
-    return len(text).to_bytes(4, "little") + text + bytes(data)
+    return EncodedTables(described, bytes(data))
 
 
 def _append(data: bytearray, name: str, values: Sequence[int]) -> dict[str, Any]:
@@ -64,7 +77,7 @@ def _narrowest(values: Sequence[int]) -> tuple[str, array[Any]]:
 
 
 def decode_tables(data: bytes) -> tuple[dict[str, Any], dict[str, dict[str, list[int]]]]:
-    """Return the header and the tables that `encode_tables` wrote."""
+    """Return the header and the tables of an `EncodedTables`."""
     start = 4 + int.from_bytes(data[:4], "little")
     header: dict[str, Any] = orjson.loads(data[4:start])
     tables: dict[str, dict[str, list[int]]] = {}

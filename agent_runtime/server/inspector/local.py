@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent_runtime.errors import NotFound
+from agent_runtime.errors import AgentRuntimeError, NotFound
 from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.runtime import Runtime
 from agent_runtime.server.access import store_of
@@ -37,6 +38,7 @@ from agent_runtime.server.api.runs import (
 )
 from agent_runtime.server.api.threads import edit_thread, follow_thread, fork_thread
 from agent_runtime.server.guard import Guard
+from agent_runtime.server.inspector.opening import opening_of
 from agent_runtime.server.inspector.pages import packed_files
 from agent_runtime.server.inspector.routes import inspector_routes
 from agent_runtime.server.limits import UserLimits
@@ -210,14 +212,26 @@ async def _vocabulary(access: LocalAccess) -> None:
     await load_vocabulary()
 
 
+async def _read_ahead(runtime: Runtime, thread_id: str) -> None:
+    """Read what the page asks for first while the browser starts; what was read is kept."""
+    with suppress(AgentRuntimeError):
+        # The page itself shows what is wrong.
+        await opening_of(runtime.store_of(), thread_id)
+
+
 async def serve_page(
-    runtime: Runtime, opened: Callable[[LocalAccess], None], *, port: int = 0
+    runtime: Runtime,
+    opened: Callable[[LocalAccess], None],
+    *,
+    port: int = 0,
+    thread_id: str | None = None,
 ) -> None:
     """Serve one person's page on this machine until the program is interrupted.
 
     Args:
         opened: is called once the page can be opened.
         port: 0 takes a free one.
+        thread_id: the thread that is opened first.
 
     Raises:
         OSError: the port is taken.
@@ -232,4 +246,6 @@ async def serve_page(
         server = ServiceServer(config, app, lambda _: opened(access))
         async with anyio.create_task_group() as group:
             group.start_soon(_vocabulary, access)
+            if thread_id is not None:
+                group.start_soon(_read_ahead, runtime, thread_id)
             await server.serve(sockets=[listener])

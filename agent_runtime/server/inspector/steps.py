@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from operator import sub
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
@@ -16,10 +19,14 @@ import orjson
 from agent_runtime.concurrency import single_error
 from agent_runtime.delegation.tool import NAME as DELEGATE
 from agent_runtime.prompt.parts import FrontParts
-from agent_runtime.server.inspector.branches import Branch, branch_of
-from agent_runtime.server.inspector.columns import Table, encode_tables
+from agent_runtime.server.inspector.branches import Branch, Line, branch_of
+from agent_runtime.server.inspector.columns import EncodedTables, encode_tables
 from agent_runtime.server.inspector.front_parts import missing_parts
-from agent_runtime_storage.contract.records.inspection import Skeleton, SkeletonUsage
+from agent_runtime_storage.contract.records.inspection import (
+    Skeleton,
+    SkeletonNode,
+    SkeletonUsage,
+)
 from agent_runtime_storage.contract.store import UserStore
 
 ERROR, QUESTION, STEERED, DELEGATED, OPEN, INTERRUPTED = 1, 2, 4, 8, 32, 64
@@ -60,39 +67,146 @@ async def steps_of(
     """
     branch = await branch_of(store, thread_id, head, after=after)
     added: dict[str, Any] = {}
+    made: list[tuple[EncodedTables, Sequence[str]]] = []
 
     async def add() -> None:
         added.update({} if more is None else await more(branch))
 
-    read: list[Skeleton] = []
-
-    async def look() -> None:
-        first = 0 if branch.reset else after
-        read.append(await store.inspection.skeleton(thread_id, after=first))
+    async def tables() -> None:
+        if after and not branch.reset:
+            found = await _made(store, branch, branch.nodes, after, {})
+            made.append((encode_tables({"steps": found.steps, "nodes": found.nodes}), found.names))
+        else:
+            made.append(await _whole(store, branch))
 
     # Nodes first: what is read later belongs to at least these.
     async with single_error(), anyio.create_task_group() as group:
         group.start_soon(add)
-        group.start_soon(look)
-    (skeleton,) = read
+        group.start_soon(tables)
+    ((encoded, models),) = made
+    header = {
+        "version": 1,
+        "thread": branch.thread_id,
+        "head": branch.head,
+        "reset": branch.reset,
+        "models": models,
+        **added,
+    }
+    return await anyio.to_thread.run_sync(encoded.under, header)
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Tables of the nodes of a branch, oldest first, and the names of their models."""
+
+    nodes: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    steps: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    models: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.models)
+
+    def joined(self, more: _Columns) -> _Columns:
+        """Return these and the rows that come after them."""
+        if not self.nodes:
+            return more
+        nodes = {name: [*known, *more.nodes[name]] for name, known in self.nodes.items()}
+        steps = {name: [*known, *more.steps[name]] for name, known in self.steps.items()}
+        return _Columns(nodes, steps, more.models)
+
+    def up_to(self, node: int) -> _Columns:
+        """Return the rows up to a node, in less memory."""
+        cut: list[Mapping[str, Sequence[int]]] = []
+        for table in (self.nodes, self.steps):
+            end = bisect_right(table["node"], node)
+            cut.append({name: array("q", values[:end]) for name, values in table.items()})
+        return _Columns(cut[0], cut[1], self.models)
+
+
+@dataclass(slots=True)
+class KeptSteps:
+    """What is made of a branch's closed nodes up to its last step, which never changes.
+
+    Attributes:
+        whole: how many nodes the branch had when `encoded` was made, if all were closed.
+    """
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    columns: _Columns = field(default_factory=_Columns)
+    whole: int = 0
+    encoded: EncodedTables | None = None
+
+
+_known: WeakKeyDictionary[Line, KeptSteps] = WeakKeyDictionary()
+
+
+def kept_steps() -> list[KeptSteps]:
+    """Return what is kept of branches."""
+    return list(_known.values())
+
+
+def forget() -> None:
+    """Forget what is kept, as a new process has."""
+    _known.clear()
+
+
+async def _whole(store: UserStore, branch: Branch) -> tuple[EncodedTables, Sequence[str]]:
+    """Return the tables of a whole branch; only what is new since the last time is read."""
+    kept = _known.setdefault(branch.line, KeptSteps())
+    # Who asks meanwhile waits for it, and does not read all again.
+    async with kept.lock:
+        known = kept.columns
+        same = kept.whole == len(branch.nodes) and branch.nodes[-1].status == "closed"
+        if same and kept.encoded is not None:
+            return kept.encoded, known.names
+        seqs = known.nodes.get("node", ())
+        last = seqs[-1] if seqs else 0
+        new = branch.nodes[bisect_right(branch.nodes, last, key=lambda node: node.seq) :]
+        found = await _made(store, branch, new, last, known.models)
+        return await anyio.to_thread.run_sync(_keep, kept, branch, known.joined(found))
+
+
+def _keep(
+    kept: KeptSteps, branch: Branch, columns: _Columns
+) -> tuple[EncodedTables, Sequence[str]]:
+    encoded = encode_tables({"steps": columns.steps, "nodes": columns.nodes})
+    closed = not branch.nodes or branch.nodes[-1].status == "closed"
+    steps = [one for one in columns.steps["node"][-2:] if branch.head and one <= branch.head]
+    if steps:
+        # What the user says after a step is a mark of the next one, so rows are kept up to a step.
+        kept.columns = columns.up_to(steps[-1])
+    kept.whole, kept.encoded = (len(branch.nodes), encoded) if closed else (0, None)
+    return encoded, columns.names
+
+
+async def _made(
+    store: UserStore,
+    branch: Branch,
+    nodes: Sequence[SkeletonNode],
+    after: int,
+    models: Mapping[str, int],
+) -> _Columns:
+    """Return the rows of a branch's nodes that come after one of them."""
+    skeleton = await store.inspection.skeleton(branch.thread_id, after=after)
+    used = {node.activation_id for node in nodes if node.activation_id}
     stored = {
         one: FrontParts.from_row(orjson.loads(parts))
-        for one, parts in skeleton.parts.items()
-        if parts
+        for one in used
+        if (parts := skeleton.parts.get(one))
     }
-    used = {node.activation_id for node in branch.nodes if node.activation_id}
-    parts = stored | await missing_parts(store, thread_id, used - stored.keys())
-    return await anyio.to_thread.run_sync(_tables, branch, skeleton, parts, added)
+    missing = await missing_parts(store, branch.thread_id, used - stored.keys())
+    return await anyio.to_thread.run_sync(_columns, nodes, skeleton, stored | missing, models)
 
 
-def _tables(
-    branch: Branch,
+def _columns(
+    rows: Sequence[SkeletonNode],
     skeleton: Skeleton,
     parts: Mapping[int, FrontParts],
-    more: Mapping[str, Any],
-) -> bytes:
+    models: Mapping[str, int],
+) -> _Columns:
     # By whole columns: what is done for each row of ten thousand takes several times as long.
-    found = list(zip(*branch.nodes, strict=True)) or [()] * 7
+    found = list(zip(*rows, strict=True)) or [()] * 7
     seqs, _, status, role, activation, _, created = found
     calls = Counter(node for node, _, _ in skeleton.calls)
     nodes: dict[str, Sequence[int]] = {
@@ -113,26 +227,18 @@ def _tables(
         # What the user said meanwhile is a mark of the step that read it.
         if flag & STEERED and (step := bisect_left(places, place)) < len(places):
             stepped[step] |= STEERED
-    models = {name: number for number, name in enumerate(dict.fromkeys(one.model for one in used))}
+    names = [*models, *(one.model for one in used)]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     under = [activation[place] for place in places]
     steps: dict[str, Sequence[int]] = {
         "node": [seqs[place] for place in places],
         "activation": under,
         **_figures(used, under, parts),
         **_timing(used, skeleton),
-        "model": [models[one.model] for one in used],
+        "model": [numbers[one.model] for one in used],
         "flags": stepped,
     }
-    header = {
-        "version": 1,
-        "thread": branch.thread_id,
-        "head": branch.head,
-        "reset": branch.reset,
-        "models": list(models),
-        **more,
-    }
-    tables: Mapping[str, Table] = {"steps": steps, "nodes": {**nodes, "flags": flags}}
-    return encode_tables(header, tables)
+    return _Columns({**nodes, "flags": flags}, steps, numbers)
 
 
 def _flags(skeleton: Skeleton) -> dict[int, int]:

@@ -175,7 +175,7 @@ async def test_the_person_acts_on_runs_through_the_database(play: Play) -> None:
 )
 def test_columns_are_read_back_as_written(values: list[int]) -> None:
     tables: dict[str, dict[str, Any]] = {"a": {"x": values, "y": [1] * len(values)}, "b": {}}
-    header, read = decode_tables(encode_tables({"é": "ü"}, tables))
+    header, read = decode_tables(encode_tables(tables).under({"é": "ü"}))
     assert read == {"a": {"x": values, "y": [1] * len(values)}, "b": {}}
     assert header["é"] == "ü"
 

@@ -56,7 +56,7 @@ export const percent = (part, all) => all > 0 && part >= 0 ? Math.round(100 * pa
 export const plural = (n, one, many = one + "s") => `${int(n)} ${n === 1 ? one : many}`;
 
 // Swedish writes a day and a time as ISO 8601 does.
-const stamp = seconds => new Date(seconds * 1000).toLocaleString("sv");
+const stamps = new Intl.DateTimeFormat("sv", {dateStyle: "short", timeStyle: "medium"}), stamp = seconds => stamps.format(seconds * 1000);
 export const clock = seconds => stamp(seconds).slice(11);
 export const when = seconds => stamp(seconds).slice(0, 10) === stamp(Date.now() / 1000).slice(0, 10) ? clock(seconds) : stamp(seconds).slice(0, 16);
 export function span(seconds) {

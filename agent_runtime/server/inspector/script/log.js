@@ -233,8 +233,8 @@ export class Log {
     this.following = true;
     this.goal = null;
     this.seen = this.thread.count;
-    for (let round = 0; round < 3; round++) {
-      this.box.scrollTop = this.top[this.count];
+    for (let round = 0, was; round < 3 && was !== this.top[this.count]; round++) {
+      this.box.scrollTop = was = this.top[this.count];
       this.draw();
     }
     this.tell();
@@ -244,22 +244,23 @@ export class Log {
 
   // Following ends with a scroll away from the end, and begins again there.
   scrolled() {
-    const {box} = this, end = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
-    if (Math.abs(box.scrollTop - this.set) > 1) [this.following, this.goal] = [this.following && end, null];
+    const {box} = this, end = box.scrollHeight - box.scrollTop - box.clientHeight < 60, moved = Math.abs(box.scrollTop - this.set) > 1;
+    if (moved) [this.following, this.goal] = [this.following && end, null];
     if (end) this.seen = this.thread.count;
-    this.draw();
+    // What the page itself scrolled to is drawn.
+    if (moved) this.draw();
     this.tell();
   }
 
   resized() {
-    const width = this.box.clientWidth;
+    const width = this.box.clientWidth, drawn = !this.width && this.rows.size;
     if (this.width && width && width !== this.width && this.count) {
       const anchor = this.find(this.box.scrollTop), off = this.box.scrollTop - this.top[anchor];
       this.fit([]);
       this.box.scrollTop = this.top[anchor] + off;
     }
     this.width = width || this.width;
-    if (this.count) this.loaded();
+    if (this.count && !drawn) this.loaded();
   }
 
   tell() {

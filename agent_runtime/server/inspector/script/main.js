@@ -35,10 +35,13 @@ class ThreadView {
     this.told = new Set(waits.map(q => q.id));
     const {run} = this.thread;
     if (first && run?.status === "failed") notice(run.detail, "bad");
+    this.late = first;
     this.renew(first);
     if (this.thread.fronted) return;
-    // What is in view first is painted first.
+    // The strip and the log are painted first.
     await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+    this.late = false;
+    if (view === this) this.show();
     await this.thread.readFront();
     if (view === this) this.renew();
   }
@@ -71,7 +74,7 @@ class ThreadView {
     // A run that has not answered yet has no step to show.
     byId("strip").hidden = !t.count;
     if (t.count) this.showStep(entered);
-    this.side.draw();
+    if (!this.late) this.side.draw();
     const {summary, run} = t, name = summary.title || summary.thread, running = isMoving(run);
     fill(byId("crumb"), !file && [el("a", {href: "#/", "aria-label": "Threads"}, el("span.hide", "Threads"), el("span.only", "‹")), el("span.dim", " / ")], el("bdi", name));
     fill(byId("status"), run && chip(run));
@@ -88,7 +91,7 @@ class ThreadView {
     this.target = target;
     this.strip.frame();
     this.log.draw();
-    this.prompt.draw();
+    if (!this.late) this.prompt.draw();
   }
 
   arrived(error) {

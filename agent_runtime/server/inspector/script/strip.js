@@ -85,14 +85,14 @@ export class Strip {
       c.fillStyle = ink;
       c.fillText(v ? short(v) : "0", LEFT - 6, Math.max(7, y(v)));
     }
-    const colors = BANDS.map(name => this.color("b-" + name));
+    const bands = BANDS.map(name => [this.color("b-" + name), thread.steps[name]]);
     // One column a pixel at most: of several steps the one with the largest prompt, so that no peak is lost.
     const columns = Math.min(to - from, Math.floor(this.width));
     for (let k = 0; k < columns; k++) {
       const [a, b] = [k, k + 1].map(n => from + Math.floor(n * (to - from) / columns));
       let i = a;
       for (let j = a + 1; j < b; j++) if (thread.prompt(j) > thread.prompt(i)) i = j;
-      this.column(c, i, LEFT + k * this.width / columns, this.width / columns, y, colors);
+      this.column(c, i, LEFT + k * this.width / columns, this.width / columns, y, bands);
       c.fillStyle = ink;
       const h = Math.max(0, thread.steps.cost[i]) / most * (COST - 5);
       c.fillRect(LEFT + k * this.width / columns, bottom - h, Math.max(0.7, this.width / columns - 0.5), h);
@@ -104,13 +104,12 @@ export class Strip {
   }
 
   // Pale is what was read from the cache; full colour was paid at the full price.
-  column(c, i, x, width, y, colors) {
+  column(c, i, x, width, y, bands) {
     const gap = width >= 5 ? 1 : -0.5, cached = this.thread.steps.cached[i];
     let low = 0;
-    this.thread.bands(i).forEach((size, k) => {
-      if (!size) return;
-      const high = low + size, cut = Math.min(Math.max(cached, low), high);
-      c.fillStyle = colors[k];
+    for (const [color, sizes] of bands) {
+      const high = low + Math.max(0, sizes[i]), cut = Math.min(Math.max(cached, low), high);
+      c.fillStyle = color;
       if (cut > low) {
         c.globalAlpha = 0.42;
         c.fillRect(x, y(cut), width - gap, y(low) - y(cut));
@@ -118,7 +117,7 @@ export class Strip {
       }
       if (high > cut) c.fillRect(x, y(high), width - gap, Math.max(1, y(cut) - y(high)));
       low = high;
-    });
+    }
   }
 
   drawActivations(c, bottom) {
@@ -140,7 +139,8 @@ export class Strip {
   drawMarks(c, y) {
     c.lineWidth = 1.5;
     for (let i = this.from; i < this.to; i++) {
-      const kind = markOf(this.thread, i), x = this.x(i) + this.step / 2;
+      // Nearly all steps have none.
+      const kind = this.thread.steps.flags[i] && markOf(this.thread, i), x = this.x(i) + this.step / 2;
       if (!kind) continue;
       c.fillStyle = c.strokeStyle = this.color(kind === "error" ? "danger" : kind === "question" ? "warn" : "ink");
       if (kind !== "question" && this.step * 8 < 3) c.fillRect(x, y - 3, 1, 6);

@@ -84,9 +84,12 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND run_id = :run_id AND pur
 ORDER BY id DESC LIMIT :limit;
 
 -- name: last_start
+-- The number alone comes from the index `run_starts`; SQLite reads whole rows by their key.
 SELECT data FROM events
-WHERE user_id = :user_id AND thread_id = :thread_id AND kind = 'run-start'
-ORDER BY id DESC LIMIT 1;
+WHERE user_id = :user_id AND thread_id = :thread_id AND id = (
+    SELECT max(id) FROM events
+    WHERE user_id = :user_id AND thread_id = :thread_id AND kind = 'run-start'
+);
 
 -- name: last_model
 SELECT model FROM usage
