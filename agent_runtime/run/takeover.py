@@ -293,38 +293,51 @@ async def end_children(
         of: the ids of the calls whose sub-agents it ends, and not those in the background, which
             other processes may be about to continue; all if None.
     """
-    tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
-    ended, flow = {run.id}, RunSpec.of(run).workflow
-    # Parents begin before their children, so one pass in this order reaches whole subtrees.
-    for child in sorted(tree, key=lambda child: child.created_at):
-        record = delegation_record(child) if child.parent_run_id == run.id else None
-        if child.id in kept or (record is not None and record.call in again):
-            continue
-        if (
-            of is not None
-            and child.parent_run_id == run.id
-            and (record is None or record.background or record.call not in of)
-        ):
-            continue
-        if flow and child.parent_run_id == run.id and is_waiting(child):
-            # A workflow asks for its nodes again; the node's run continues with the answer.
-            continue
-        if asks_apart(child):
-            # It waits for a person, and not for this run.
-            continue
-        if child.parent_run_id in ended and leases.is_dead(child):
-            ended.add(child.id)
-            await end_if_dead(store, child)
+    flow = RunSpec.of(run).workflow
+
+    def goes_on(child: Run) -> bool:
+        record = delegation_record(child)
+        if child.id in kept or (record is not None and record.background and is_placed(child)):
+            return True
+        if child.parent_run_id != run.id:
+            return False
+        call = None if record is None else record.call
+        if of is not None and (record is None or record.background or call not in of):
+            return True
+        # A workflow asks for its nodes again; the node's run continues with the answer.
+        return call in again or (flow and is_waiting(child))
+
+    await _end_descendants(store, run, goes_on)
 
 
 async def _end_below(store: UserStore, run: Run) -> None:
     """End the descendants that nobody works on, once their leases have expired, too.
 
-    Those of the queue go on by themselves, and those that ask wait for a person.
+    Those of the queue go on: if the run is tried again, its calls read what they found.
     """
-    ended = {run.id}
+    await _end_descendants(store, run, is_placed, patient=True)
+
+
+async def _end_descendants(
+    store: UserStore, run: Run, goes_on: Callable[[Run], bool], *, patient: bool = False
+) -> None:
+    """End the active runs below one, and leave what goes on or asks a person by itself.
+
+    Args:
+        goes_on: whether a run below is left as it is, with all that is below it.
+        patient: wait until former processes have lost their runs.  A run that ends for good has
+            nobody who would end them later; one that is resumed must not be held up, and leaves
+            what may be alive.
+    """
     tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
+    ended = {run.id}
+    # Parents begin before their children, so one pass in this order reaches whole subtrees.
     for child in sorted(tree, key=lambda child: child.created_at):
-        if child.parent_run_id in ended and not is_placed(child) and not asks_apart(child):
-            ended.add(child.id)
-            await end_if_dead(store, await left_by_others(store, child))
+        if child.parent_run_id not in ended or asks_apart(child) or goes_on(child):
+            continue
+        if patient:
+            child = await left_by_others(store, child)
+        elif not leases.is_dead(child):
+            continue
+        ended.add(child.id)
+        await end_if_dead(store, child)

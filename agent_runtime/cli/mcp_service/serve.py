@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
 from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli.extras import needs_extra
 from agent_runtime.cli.parameters.run_options import RunOptions, describe_limits, run_options
 from agent_runtime.cli.terminal import say
 
@@ -35,14 +36,11 @@ def serve(options: RunOptions) -> None:
     """
     import anyio
 
-    from agent_runtime.errors import ConfigError
     from agent_runtime_config import load_settings
 
-    if find_spec("mcp") is None:
-        raise ConfigError(
-            "The MCP server needs a package that is not installed.",
-            cure="Install it: pip install 'agent-runtime-om[mcp]'.",
-        )
+    with needs_extra("mcp", "The MCP server"):
+        # Before the store is opened.
+        import_module("mcp")
     settings = load_settings()
     spec = options.new_spec(settings)
     # The client's user can be asked, although nobody is at a terminal.

@@ -284,7 +284,7 @@ class UserTurns:
             for run in runs.values():
                 if run.id != root.id and run.status == "suspended":
                     # Should its process be gone, nobody else continues it.
-                    self.runtime.left.start(self._store, run, self._agent_of(root))
+                    self.runtime.executor.left_tasks.start(self._store, run, self._agent_of(root))
             asked = {one for one, run in runs.items() if run.id == root.id}
             if not asked:
                 return await self.standing(root)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import anyio
 import orjson
 import pytest
 
 from agent_runtime import Agent, App, Delegation, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import ModelRejected
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, calls, raw_call, say
 from agent_runtime_storage import Run
@@ -97,3 +99,31 @@ async def test_a_tree_is_worked_off_by_two_workers_of_one_slot(settings: Setting
         tree = await first.tree(run.id)
         assert [one.status for one in tree.children] == ["succeeded"] * 3
         assert all(one.parent_run_id == run.id for one in tree.children)
+
+
+async def test_a_resume_leaves_background_sub_agents_in_the_queue(settings: Settings) -> None:
+    at_work, go_on, away = anyio.Event(), anyio.Event(), True
+
+    async def answer(request: ModelRequest) -> Scripted:
+        if not step(request):
+            return delegating("one", background=True, tools=[])
+        if away:
+            at_work.set()
+            await go_on.wait()
+            return ModelRejected("The request is refused.")
+        return say("It will be seen.")
+
+    agent = Agent(ScriptedModel(answer), delegation=Delegation(placement="queue"))
+    app = App(agents={"boss": agent}, name="parts", version="3")
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("boss"), "Look.", app=app)
+        async with working(runtime, app, concurrency=1):
+            await at_work.wait()
+        # Nobody works on the queue any more, so the sub-agent still waits there.
+        go_on.set()
+        await until(runtime, queued.run_id, over)
+        away = False
+        result = await runtime.resume(queued.run_id, agent)
+        assert result.output == "It will be seen."
+        tree = await runtime.tree(queued.run_id)
+        assert [one.status for one in tree.children] == ["queued"]
