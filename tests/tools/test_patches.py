@@ -235,6 +235,96 @@ async def test_what_is_no_patch_is_refused(patch: Tool, given: str) -> None:
     await error(patch, patch=given)
 
 
+ONE = "@@ -1 +1 @@\n-one\n+1\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "says", "there"),
+    [
+        ("copy from old.txt\ncopy to c", "copied old.txt to c", {"c": b"x\n", "old.txt": b"x\n"}),
+        (
+            "copy from old.txt\ncopy to c\n--- a/old.txt\n+++ b/c\n@@ -1 +1 @@\n-x\n+y",
+            "copied old.txt to c: line 1",
+            {"c": b"y\n", "old.txt": b"x\n"},
+        ),
+        ("new file mode 100644\nindex 0000000..e69de29", "added e: 0 lines", {"e": b""}),
+        ("deleted file mode 100644\nindex e69de29..0000000", "deleted empty", {"empty": None}),
+        (
+            "similarity index 100%\nrename from picture\nrename to p",
+            "moved picture to p",
+            {"p": b"\0\1", "picture": None},
+        ),
+    ],
+)
+async def test_what_git_says_of_a_file_without_lines_is_done(
+    tmp_path: Path, patch: Tool, given: str, says: str, there: dict[str, bytes | None]
+) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "picture").write_bytes(b"\0\1")
+    name = says.split()[-1] if "deleted" in says else "e"
+    # With another file, so that leaving it out would not be an error.
+    whole = f"diff --git a/{name} b/{name}\n{given}\n--- a/a.txt\n+++ b/a.txt\n{ONE}"
+    if "+++ b/c" not in given:
+        whole = whole.replace("\n--- a/a.txt", "\ndiff --git a/a.txt b/a.txt\n--- a/a.txt")
+    assert await text(patch, patch=whole) == f"Patched:\n{says}\na.txt: line 1"
+    found = contents(tmp_path)
+    assert {name: found.get(name) for name in there} == there
+
+
+async def test_a_binary_file_can_be_deleted(tmp_path: Path, patch: Tool) -> None:
+    (tmp_path / "picture").write_bytes(b"\0\1")
+    head = "*** Begin Patch\n*** "
+    assert "binary" in await error(patch, patch=f"{head}Update File: picture\n-a\n+b\n")
+    await text(patch, patch=f"{head}Delete File: picture\n")
+    assert "picture" not in contents(tmp_path)
+
+
+async def test_a_file_becomes_executable_and_back(tmp_path: Path, patch: Tool) -> None:
+    def executable(name: str) -> bool:
+        return bool((tmp_path / name).stat().st_mode & 0o100)
+
+    git = "diff --git a/{0} b/{0}\n{1}\n".format
+    new = "--- /dev/null\n+++ b/s\n@@ -0,0 +1 @@\n+#!/bin/sh\n"
+    await text(patch, patch=git("s", "new file mode 100755") + new)
+    await text(patch, patch=git("a.txt", "old mode 100644\nnew mode 100755"))
+    assert executable("s") and executable("a.txt")
+    await text(patch, patch=git("a.txt", "old mode 100755\nnew mode 100644") + ONE_OF_A)
+    assert not executable("a.txt") and contents(tmp_path)["a.txt"].startswith(b"1\n")
+    for mode in ("120000", "160000"):
+        await error(patch, patch=git("l", f"new file mode {mode}") + new.replace("b/s", "b/l"))
+    assert "l" not in contents(tmp_path)
+
+
+ONE_OF_A = f"--- a/a.txt\n+++ b/a.txt\n{ONE}"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        # As `diff -u a.txt.orig a.txt` names it.
+        f"--- a.txt.orig\t2026-01-01\n+++ a.txt\t2026-01-02\n{ONE}",
+        f"```diff\n{ONE_OF_A}```\n",
+        f"Subject: [PATCH] one\n---\n a.txt | 2 +-\n\n{ONE_OF_A}-- \n2.40.1\n\n",
+        f"*** Begin Patch\n*** Update File: a.txt\n*** Move to: ./a.txt\n{ONE}*** End Patch",
+        # The second hunk begins with a line that the first one leaves.
+        "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n-one\n+1\n two\n three\n"
+        "@@ -3,2 +3,2 @@\n three\n-four\n+four\n",
+    ],
+)
+async def test_forms_in_which_patches_are_written_too(
+    tmp_path: Path, patch: Tool, given: str
+) -> None:
+    before = contents(tmp_path)
+    await text(patch, patch=given)
+    assert contents(tmp_path) == before | {"a.txt": A.replace("one", "1").encode()}
+
+
+async def test_hunks_out_of_order_are_named(tmp_path: Path, patch: Tool) -> None:
+    given = "--- a/a.txt\n+++ b/a.txt\n@@ -4 +4 @@\n-four\n+4\n@@ -1 +1 @@\n-one\n+1\n"
+    assert "hunk 2: it belongs to line 1" in await error(patch, patch=given)
+    assert contents(tmp_path)["a.txt"] == A.encode()
+
+
 LINES = st.lists(st.sampled_from(["a", "b", "", "-- x", "++ y", " z", "\tq"]), max_size=12)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent_runtime.tools.workspace import file_tools
+from agent_runtime.tools.workspace import patched_files
 from agent_runtime.tools.workspace.editing import replace
 from tests.tools.calling import error, text
 from tests.tools.small_workspace import Tools
@@ -130,7 +130,7 @@ async def test_no_parallel_edit_of_a_file_is_lost(root: Path, tools: Tools) -> N
 async def test_an_edit_cannot_make_a_giant_file(
     root: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_tools, "EDITED_BYTES", 1000)
+    monkeypatch.setattr(patched_files, "EDITED_BYTES", 1000)
     monkeypatch.setattr(replace, "EDITED_BYTES", 1000)
     (root / "many").write_text("x" * 900)
     edit = {"path": "many", "edits": [{"old": "x", "new": "y" * 200, "all": True}]}

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,18 +17,23 @@ from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 from agent_runtime.tools.parameters import ContextLines, Count, Offset, Pattern
-from agent_runtime.tools.workspace.editing.patch import FilePatch, read_patch
-from agent_runtime.tools.workspace.editing.patch_file import apply_hunks
+from agent_runtime.tools.workspace.editing.patch import read_patch
 from agent_runtime.tools.workspace.editing.replace import (
     EDITED_BYTES,
-    Range,
     Replacement,
     apply_edits,
-    too_large,
+    line_ranges,
 )
-from agent_runtime.tools.workspace.editing.staged_file import MISSING, FileState
+from agent_runtime.tools.workspace.editing.staged_file import MISSING
 from agent_runtime.tools.workspace.editing.text_file import NotText, TextFile
 from agent_runtime.tools.workspace.listing import list_matches
+from agent_runtime.tools.workspace.patched_files import (
+    Loaded,
+    PatchedFiles,
+    load,
+    text_of,
+    within_limit,
+)
 from agent_runtime.tools.workspace.path_errors import show
 from agent_runtime.tools.workspace.protected_paths import DEFAULT, ProtectedPaths
 from agent_runtime.tools.workspace.reading.pages import (
@@ -70,35 +71,6 @@ Edits = Annotated[
         }
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A file that was read whole."""
-
-    data: bytes
-    state: FileState
-    mode: int
-
-
-@dataclass(slots=True)
-class _Patched:
-    """What a patch makes of one path.
-
-    Attributes:
-        loaded: the file there before; None if there was none.
-        file: the file afterwards; None if it is deleted.
-        mode: its permissions where there was none; None for the usual ones.
-    """
-
-    loaded: _Loaded | None
-    file: TextFile | None
-    mode: int | None = None
-
-    @property
-    def read(self) -> FileState:
-        """The state of the file there before."""
-        return MISSING if self.loaded is None else self.loaded.state
 
 
 class FileTools:
@@ -179,10 +151,12 @@ class FileTools:
         if files is not None and page.lines and len(text) > WORTH_CHARS:
             before = files.still_shown(key, digest, page.first, page.last)
             if before is not None:
+                one = before.first == before.last
+                lines = f"line {before.first}" if one else f"lines {before.first}-{before.last}"
                 return ToolResult(
                     f"{show(path)} is unchanged since step {before.step}: the result of read_file "
-                    f"there still shows you lines {before.first}-{before.last}. Call again to see "
-                    "them all the same."
+                    f"there still shows you {lines}. Call again to see {'it' if one else 'them'} "
+                    "all the same."
                 )
         last = 0 if page.cut else page.last
         return self._known(context, text, SeenFile(key, digest, context.step, page.first, last))
@@ -253,14 +227,14 @@ class FileTools:
         # Before it is read, so that the tools tell of no file that they may not write.
         self._root.check_writable(path, rules)
         with self._writing:
-            loaded = self._load(path, rules)
+            loaded = load(self._root, path, rules)
             if loaded is None:
                 raise ToolError(f"{show(path)}: No such file.", cure="write_file makes one.")
             self._check_unchanged(context, path, loaded)
-            file, ranges = apply_edits(show(path), self._text(path, loaded), edits)
-            data = _within_limit(path, file.encode())
+            file, ranges = apply_edits(show(path), text_of(path, loaded), edits)
+            data = within_limit(path, file.encode())
             self._root.replace(path, data, rules, read=loaded.state)
-            text = f"Edited {show(path)}: {_lines(ranges)}."
+            text = f"Edited {show(path)}: {line_ranges(ranges)}."
             return self._known(context, text, self._version(context, path, data))
 
     def write_file(
@@ -270,7 +244,7 @@ class FileTools:
         rules = self._rules(context)
         self._root.check_writable(path, rules)
         with self._writing:
-            loaded = self._load(path, rules)
+            loaded = load(self._root, path, rules)
             old = loaded and self._text_or_none(loaded)
             if append:
                 data = (old or TextFile()).appended(content)
@@ -303,112 +277,12 @@ class FileTools:
         if len(files) > MOST_FILES:
             raise ToolError(f"The patch has more than {MOST_FILES} files.", cure="Split it.")
         with self._writing:
-            made: dict[str, _Patched] = {}
+            patched = PatchedFiles(self._root, rules, partial(self._load_unchanged, context))
             # All in memory first, so that a patch that does not fit changes nothing.
-            lines = [self._patch(context, one, made, rules) for one in files]
-            self._write_all(made, rules)
-            seen = [
-                self._version(context, path, one.file.encode())
-                for path, one in made.items()
-                if one.file is not None
-            ]
+            lines = [patched.apply(one) for one in files]
+            patched.write()
+            seen = [self._version(context, path, data) for path, data in patched.written()]
             return self._known(context, "\n".join(["Patched:", *lines]), *seen)
-
-    def _patch(
-        self,
-        context: ToolContext,
-        patch: FilePatch,
-        made: dict[str, _Patched],
-        rules: ProtectedPaths,
-    ) -> str:
-        """Add what a patch makes of one file; return a line that says it."""
-        name = show(patch.path)
-        old = self._patched(context, patch.path, made, rules)
-        if patch.action == "add":
-            if old.file is not None:
-                raise ToolError(f"{name} exists already. Nothing was changed.", cure="Update it.")
-            old.file = TextFile().rewritten(patch.added)
-            return f"added {name}: {old.file.raw.count(chr(10)):,} lines"
-        if old.file is None:
-            raise ToolError(f"{name}: No such file. Nothing was changed.", cure="Check the path.")
-        try:
-            file, ranges, remarks = apply_hunks(name, old.file, patch.hunks)
-        except ToolError as error:
-            raise ToolError(f"Nothing was changed. {error.message}", cure=error.cure) from None
-        if patch.action == "delete":
-            if patch.hunks and file.raw:
-                raise ToolError(
-                    f"{name} has more than the lines that the patch deletes. Nothing was changed.",
-                    cure="Read it again.",
-                )
-            old.file = None
-            return f"deleted {name}"
-        _within_limit(patch.path, file.encode())
-        old.file = file
-        what = "; ".join([*([_lines(ranges)] if ranges else []), *remarks])
-        if not patch.moved:
-            return f"{name}: {what}"
-        new = self._patched(context, patch.moved, made, rules)
-        if new.file is not None:
-            raise ToolError(f"{show(patch.moved)} exists already. Nothing was changed.")
-        new.mode = old.mode if old.loaded is None else old.loaded.mode
-        new.file, old.file = file, None
-        return f"moved {name} to {show(patch.moved)}{': ' * bool(what)}{what}"
-
-    def _patched(
-        self, context: ToolContext, path: str, made: dict[str, _Patched], rules: ProtectedPaths
-    ) -> _Patched:
-        self._root.check_writable(path, rules)
-        # By the resolved path, as two names may lead to one file.
-        name = "/".join(self._root.parts(path))
-        if name not in made:
-            loaded = self._load(path, rules)
-            if loaded is not None:
-                self._check_unchanged(context, path, loaded)
-            made[name] = _Patched(loaded, loaded and self._text(path, loaded))
-        return made[name]
-
-    def _write_all(self, made: dict[str, _Patched], rules: ProtectedPaths) -> None:
-        """Write what a patch made; where one file fails, put the others back."""
-        undo: list[Callable[[], object]] = []
-        with ExitStack() as stack:
-            staged = [
-                (path, one, stack.enter_context(self._staged(path, one, one.file, rules)))
-                for path, one in made.items()
-                if one.file is not None
-            ]
-            try:
-                for path, one, file in staged:
-                    file.commit()
-                    undo.append(self._undo(path, one, rules))
-                for path, one in made.items():
-                    if one.file is None and one.loaded is not None:
-                        self._root.remove(path, rules, read=one.read)
-                        undo.append(self._undo(path, one, rules))
-            except BaseException as error:
-                lost: list[str] = []
-                # The newest first: a move has written its new place before it removed the old
-                # one.
-                for back in reversed(undo):
-                    try:
-                        back()
-                    except ToolError as other:
-                        # The others are put back all the same.
-                        lost.append(other.message)
-                if lost:
-                    raise ToolError(
-                        f"The patch failed ({error}), and not all is as before: {' '.join(lost)}"
-                    ) from error
-                raise
-
-    def _staged(self, path: str, one: _Patched, file: TextFile, rules: ProtectedPaths):
-        return self._root.staged(path, file.encode(), rules, read=one.read, mode=one.mode)
-
-    def _undo(self, path: str, one: _Patched, rules: ProtectedPaths) -> Callable[[], object]:
-        if one.loaded is None:
-            return lambda: self._root.remove(path, rules)
-        before = one.loaded
-        return lambda: self._root.replace(path, before.data, rules, mode=before.mode)
 
     # What they share
 
@@ -418,41 +292,27 @@ class FileTools:
     def _version(self, context: ToolContext, path: str, data: bytes) -> SeenFile:
         return SeenFile(self._key(path), digest_of(data), context.step)
 
-    def _load(self, path: str, rules: ProtectedPaths) -> _Loaded | None:
-        """Return a file's content, as far as it may be edited; None if there is no file."""
-        try:
-            with self._root.read(path, rules) as (opened, _):
-                status = os.fstat(opened.fileno())
-                mode = stat.S_IMODE(status.st_mode)
-                return _Loaded(opened.read(EDITED_BYTES + 1), FileState.of(status), mode)
-        except ToolError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return None
-            raise
+    def _load_unchanged(
+        self, context: ToolContext, path: str, rules: ProtectedPaths
+    ) -> Loaded | None:
+        """Return a file as `load` does. Raises `ToolError` if the run knows an older one."""
+        if (loaded := load(self._root, path, rules)) is not None:
+            self._check_unchanged(context, path, loaded)
+        return loaded
 
-    def _text(self, path: str, loaded: _Loaded) -> TextFile:
-        if len(loaded.data) > EDITED_BYTES:
-            raise ToolError(f"{show(path)} has {loaded.state.size:,} bytes: too many to edit.")
-        try:
-            return TextFile.of(loaded.data)
-        except NotText:
-            raise ToolError(
-                f"{show(path)} is a binary file of {len(loaded.data):,} bytes."
-            ) from None
-
-    def _text_or_none(self, loaded: _Loaded) -> TextFile | None:
+    def _text_or_none(self, loaded: Loaded) -> TextFile | None:
         try:
             return TextFile.of(loaded.data) if len(loaded.data) <= EDITED_BYTES else None
         except NotText:
             return None
 
-    def _changed(self, context: ToolContext, path: str, loaded: _Loaded) -> int | None:
+    def _changed(self, context: ToolContext, path: str, loaded: Loaded) -> int | None:
         files = context.service(SeenFiles)
         if files is None or len(loaded.data) > EDITED_BYTES:
             return None
         return files.changed(self._key(path), digest_of(loaded.data))
 
-    def _check_unchanged(self, context: ToolContext, path: str, loaded: _Loaded) -> None:
+    def _check_unchanged(self, context: ToolContext, path: str, loaded: Loaded) -> None:
         """Raise `ToolError` if the file is not as the run last saw it."""
         step = self._changed(context, path, loaded)
         if step is not None:
@@ -476,16 +336,3 @@ def _is_shown(media_type: str) -> bool:
 
 def _binary(path: str, size: int) -> ToolError:
     return ToolError(f"{show(path)} is a binary file of {size:,} bytes; it is not shown.")
-
-
-def _within_limit(path: str, data: bytes) -> bytes:
-    if len(data) > EDITED_BYTES:
-        raise too_large(show(path), len(data))
-    return data
-
-
-def _lines(ranges: Sequence[Range]) -> str:
-    shown = [str(one) for one in ranges[:20]]
-    more = f" and {len(ranges) - 20} more" if len(ranges) > 20 else ""
-    one = len(ranges) == 1 and ranges[0].last <= ranges[0].first
-    return f"line{'' if one else 's'} {', '.join(shown)}{more}"

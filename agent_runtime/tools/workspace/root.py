@@ -259,8 +259,13 @@ class Root:
         *,
         read: FileState | None = None,
         mode: int | None = None,
+        executable: bool | None = None,
     ) -> Generator[StagedFile]:
-        """Write a file's new content next to it; yield what puts it in place, as `replace` does."""
+        """Write a file's new content next to it; yield what puts it in place, as `replace` does.
+
+        Args:
+            executable: whether those who can read the new file can run it; None for as it is.
+        """
         parts, unchecked = self._writable(path, rules)
         with (
             path_errors(path),
@@ -273,6 +278,8 @@ class Root:
                 if not os.access(parts[-1], os.W_OK, dir_fd=folder):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             with staged(path, parts[-1], folder, data, old=old, read=read, mode=mode) as file:
+                if executable is not None:
+                    file.make_executable(executable)
                 yield file
 
     def remove(

@@ -15,6 +15,10 @@ FORMS = "Give a unified diff, or `*** Begin Patch` … `*** End Patch`."
 _OWN = re.compile(r"\*\*\* (Update|Add|Delete) File: (.+)")
 _MOVE = re.compile(r"\*\*\* Move to: (.+)")
 _RANGE = re.compile(r"@@+ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@+(?: (.*))?")
+_SAID = re.compile(
+    r"(new file mode|deleted file mode|new mode|copy from|copy to|rename from|rename to) (.+)"
+)
+_VERSION = re.compile(r"\d+(?:\.\w+)+.*")
 _UNQUOTED = re.compile(r"\\(?:([0-7]{3})|(.))")
 
 
@@ -55,12 +59,18 @@ class FilePatch:
 
     Attributes:
         moved: its new path; empty if it keeps its own.
+        named: whether the patch says that it is moved or copied, not only by two paths.
+        copied: whether the old path stays, too.
+        executable: whether the file may be run; None for as it was.
     """
 
     path: str
     action: FileAction
     hunks: list[Hunk] = field(default_factory=list[Hunk])
     moved: str = ""
+    named: bool = False
+    copied: bool = False
+    executable: bool | None = None
 
     @property
     def added(self) -> str:
@@ -83,7 +93,8 @@ def read_patch(patch: str) -> list[FilePatch]:
     else:
         found = _unified(lines)
     for one in found:
-        if one.action == "update" and not one.hunks and not one.moved:
+        changes = one.hunks or one.moved or one.executable is not None
+        if one.action == "update" and not changes:
             raise ToolError(f"The patch changes nothing in {one.path}.", cure=FORMS)
     if not found:
         raise ToolError("The patch names no file.", cure=FORMS)
@@ -103,7 +114,7 @@ def _own_form(lines: Sequence[str], begin: int) -> list[FilePatch]:
             if line.strip():
                 raise _unreadable(number, line)
         elif match := _MOVE.fullmatch(line):
-            file.moved = match[1].strip()
+            file.moved, file.named = match[1].strip(), True
         elif line.strip() == "*** End of File":
             if file.hunks:
                 file.hunks[-1].at_end = True
@@ -121,24 +132,31 @@ def _own_form(lines: Sequence[str], begin: int) -> list[FilePatch]:
 
 def _unified(lines: Sequence[str]) -> list[FilePatch]:
     # The counts of lines in `@@` are not relied on: models get them wrong.
+    lines = _without_frame(lines)
     found: list[FilePatch] = []
     file: FilePatch | None = None
+    # What git says of a file before its lines, if it says any.
+    about = FilePatch("", "update")
     old = ""
     for number, line in enumerate(lines, 1):
         if line.startswith(("diff --git ", "Index: ")):
-            file, old = None, ""
+            file, old, about = None, "", FilePatch(_same_path(line), "update")
         elif line.startswith(("GIT binary patch", "Binary files ")):
             raise ToolError(f"Line {number} of the patch is of a binary file.", cure=FORMS)
-        elif file is None and line.startswith("rename from "):
-            file = FilePatch(line[12:].strip(), "update")
-            found.append(file)
-        elif file is not None and not file.hunks and line.startswith("rename to "):
-            file.moved = line[10:].strip()
+        elif file in (None, about) and not about.hunks and _says(about, number, line):
+            if file is None:
+                file = about
+                found.append(file)
         elif _is_header(lines, number):
             old = line[4:]
         elif line.startswith("+++ ") and old:
-            if file is None or not file.moved or file.hunks:
-                file = _named(old, line[4:])
+            named = _named(old, line[4:])
+            if file is about and not about.hunks:
+                # Where both are there, they agree, but for patches that are written by hand.
+                about.action = named.action
+                about.path = about.path or named.path
+            else:
+                file = named
                 found.append(file)
             old = ""
         elif file is not None and (match := _RANGE.match(line)):
@@ -148,6 +166,50 @@ def _unified(lines: Sequence[str]) -> list[FilePatch]:
         elif file is not None and file.hunks:
             _add_line(file, number, line)
     return [_trimmed(one) for one in found]
+
+
+def _without_frame(lines: Sequence[str]) -> Sequence[str]:
+    """Return a patch without a fence around it, and without what a mail with it ends in."""
+    last = len(lines)
+    while last and not lines[last - 1].strip():
+        last -= 1
+    if last and lines[last - 1].startswith("```"):
+        return lines[: last - 1]
+    if last > 1 and lines[last - 2] in ("-- ", "--") and _VERSION.fullmatch(lines[last - 1]):
+        return lines[: last - 2]
+    return lines
+
+
+def _says(about: FilePatch, number: int, line: str) -> bool:
+    """Note what one of git's lines says of a file; return whether it is one.
+
+    Raises:
+        ToolError: the file is none that can be written.
+    """
+    match = _SAID.fullmatch(line)
+    if match is None:
+        return False
+    what, value = match[1], match[2].strip()
+    if what.endswith("mode"):
+        if value[:3] in ("120", "160"):
+            kind = "a symbolic link" if value.startswith("120") else "a submodule"
+            raise ToolError(f"Line {number} of the patch is of {kind}.", cure="Use the shell.")
+        about.action = {"new file mode": "add", "deleted file mode": "delete"}.get(what, "update")
+        # The usual permissions are those of the workspace.
+        about.executable = True if value == "100755" else None if "file" in what else False
+    elif what.endswith("from"):
+        about.path, about.copied = _path(value), what.startswith("copy")
+    else:
+        about.moved, about.named = _path(value), True
+    return True
+
+
+def _same_path(line: str) -> str:
+    """Return the path of `diff --git a/path b/path`; empty if there are two."""
+    names = line.removeprefix("diff --git ")
+    half = len(names) // 2
+    one, other = _path(names[:half]), _path(names[half + 1 :])
+    return one[2:] if one[:2] == "a/" and other[:2] == "b/" and one[2:] == other[2:] else ""
 
 
 def _is_header(lines: Sequence[str], number: int) -> bool:

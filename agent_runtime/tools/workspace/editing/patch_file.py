@@ -45,7 +45,8 @@ def apply_hunks(
             ranges.append(Range(first, first + len(new) - 1))
             grown += len(new) - (end - start)
         changes += made
-        reached = at + len(hunk.old)
+        # Lines that stay may be those of the next hunk as well.
+        reached = max((end for _, end, _ in made), default=reached)
     if moved:
         remarks.append(f"found {abs(moved)} lines {'below' if moved > 0 else 'above'} its numbers")
     ends_bare = next((one.bare for one in reversed(hunks) if one.bare is not None), None)
@@ -73,6 +74,11 @@ def _place(name: str, hunk: Hunk, lines: Sequence[str], reached: int, moved: int
         found = list(itertools.islice(places(hunk, lines, reached), 10_000))
     if hunk.at_end:
         found = [at for at in found if at + len(old) == len(lines)] or found
+    if not found and (above := next(places(hunk, lines, 0), None)) is not None:
+        raise ToolError(
+            f"{name}: it belongs to line {above + 1}, above or among an earlier hunk.",
+            cure="Give hunks in the order of the file, each line in one of them.",
+        )
     if not found:
         raise missing(f"{name}: the file", text, "\n".join(old), "\n".join(hunk.new))
     if (near := hunk.near) is not None:

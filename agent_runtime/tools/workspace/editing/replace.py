@@ -231,3 +231,17 @@ def numbered(lines: Sequence[str], first: int) -> str:
         f"{number}|{shown(line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + '…')}"
         for number, line in enumerate(lines, first)
     )
+
+
+def line_ranges(ranges: Sequence[Range]) -> str:
+    """Return `line 3` or `lines 3, 5-7`, of many only the first."""
+    distinct = list(dict.fromkeys(map(str, ranges)))
+    more = f" and {len(distinct) - 20} more" if len(distinct) > 20 else ""
+    one = len(distinct) == 1 and ranges[0].last <= ranges[0].first
+    return f"line{'' if one else 's'} {', '.join(distinct[:20])}{more}"
+
+
+def count_of_lines(text: str) -> str:
+    """Return `1 line` or `2 lines`; a last line may lack its newline."""
+    count = text.count("\n") + (text != "" and not text.endswith("\n"))
+    return f"{count:,} line{'s' * (count != 1)}"

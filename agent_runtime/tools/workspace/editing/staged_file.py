@@ -69,6 +69,11 @@ class StagedFile:
                 self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder
             )
 
+    def make_executable(self, executable: bool) -> None:
+        """Let those run it who can read it, or nobody."""
+        mode = stat.S_IMODE(os.fstat(self._opened).st_mode)
+        os.fchmod(self._opened, mode | (mode & 0o444) >> 2 if executable else mode & ~0o111)
+
     def close(self) -> None:
         """Drop what was not put in its place."""
         os.close(self._opened)

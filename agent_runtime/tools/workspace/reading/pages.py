@@ -153,10 +153,15 @@ def _add(page: LinePage, room: _Room, number: int, kept: bytes, length: int) -> 
 
 def render(path: str, size: int, page: LinePage) -> str:
     """Return a page as a model reads it."""
-    total = "many lines" if page.total is None else f"{page.total:,} lines"
+    many = page.total != 1
+    total = "many lines" if page.total is None else f"{page.total:,} line{'s' * many}"
     header = [f"{show(path)}: {total}, {size:,} bytes"]
     if page.lines and (page.more or page.first > 1):
-        header.append(f"lines {page.first}-{page.last} follow")
+        one = page.first == page.last
+        shown_lines = (
+            f"line {page.first} follows" if one else f"lines {page.first}-{page.last} follow"
+        )
+        header.append(shown_lines)
     elif page.reached is not None:
         header.append(f"it was read for {READ_SECONDS:g} s, which led to line {page.reached:,}")
     elif not page.lines and page.first > 1:
