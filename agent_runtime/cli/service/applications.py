@@ -56,7 +56,7 @@ def load_named(target: str, parameter: str) -> Any:
     """
     from agent_runtime.errors import ConfigError, text_of
 
-    module, _, name = target.partition(":")
+    module, _, names = target.partition(":")
     # As `python -m` does: an application is a module of the folder that one is in.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
@@ -68,14 +68,14 @@ def load_named(target: str, parameter: str) -> Any:
         raise missing
     try:
         found: Any = importlib.import_module(module)
-        for part in name.split("."):
+        for part in names.split("."):
             found = getattr(found, part, None)
     # A module that ends the process would end this one without a word, or with any text.
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name is not None:
-            # Another missing module is an error of the application, and shown as such.
-            if f"{module}.".startswith(f"{error.name}."):
-                raise missing from error
+        # Another missing module is an error of the application, and shown as such.
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        if name is not None and f"{module}.".startswith(f"{name}."):
+            raise missing from error
         said = f"{type(error).__name__}: {mask_secrets(text_of(error))}"
         raise ConfigError(
             f"{target!r} cannot be imported: {said}",
