@@ -407,10 +407,13 @@ def _write_question(question: Question, *, asked: bool) -> None:
 
 def write_error(error: BaseException) -> None:
     """Write an error and its cure to stderr."""
+    from agent_runtime.errors import text_of
     from agent_runtime_config.errors import AgentRuntimeError
+    from agent_runtime_config.log_filter import mask_secrets
 
     if not isinstance(error, AgentRuntimeError):
-        say(f"error: internal error: {type(error).__name__}: {error}")
+        # Its text is nobody's of ours: it may quote a URL with a password.
+        say(f"error: internal error: {type(error).__name__}: {mask_secrets(text_of(error))}")
         say("cure: Run the command again as `agent-runtime --debug …` and report its output.")
         return
     say(f"error: {error.message}")

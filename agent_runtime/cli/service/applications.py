@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_runtime_config.log_filter import mask_secrets
+
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.cli.agents import Spec
@@ -50,11 +52,11 @@ def load_named(target: str, parameter: str) -> Any:
         parameter: where the user wrote it, for the error.
 
     Raises:
-        ConfigError: there is no such module.
+        ConfigError: there is no such module, or it cannot be imported.
     """
-    from agent_runtime.errors import ConfigError
+    from agent_runtime.errors import ConfigError, text_of
 
-    module, _, name = target.partition(":")
+    module, _, names = target.partition(":")
     # As `python -m` does: an application is a module of the folder that one is in.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
@@ -66,13 +68,19 @@ def load_named(target: str, parameter: str) -> Any:
         raise missing
     try:
         found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
+        for part in names.split("."):
+            found = getattr(found, part, None)
+    # A module that ends the process would end this one without a word, or with any text.
+    except (Exception, SystemExit) as error:
         # Another missing module is an error of the application, and shown as such.
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise missing from error
-    for part in name.split("."):
-        found = getattr(found, part, None)
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        if name is not None and f"{module}.".startswith(f"{name}."):
+            raise missing from error
+        said = f"{type(error).__name__}: {mask_secrets(text_of(error))}"
+        raise ConfigError(
+            f"{target!r} cannot be imported: {said}",
+            cure="Correct the module; `agent-runtime --debug ...` shows where it failed.",
+        ) from error
     return found
 
 

@@ -19,6 +19,7 @@ from agent_runtime.run.start import thread_metadata, title_of
 from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.records.queue import NewQueuedRun, QueueLimits
 
@@ -150,6 +151,10 @@ def _check(request: QueueRequest) -> None:
         raise ConfigError(
             "The time at which the run may begin has no time zone.",
             cure="Give an aware `datetime`, such as `datetime.now(UTC) + timedelta(hours=1)`.",
+        )
+    if request.share is not None and (problem := name_problem(request.share)):
+        raise ConfigError(
+            f"The name of the share {problem}.", cure="Give a short text, such as a customer's id."
         )
     agent, task = request.agent, request.task
     if isinstance(agent, Agent) and config_of(agent).mode is MemoryMode.NODE:

@@ -29,6 +29,8 @@ RETRY_SECONDS = 60.0
 """How long a schedule is put off that cannot start."""
 MOST_MISSED = 100
 """How many of the times that a schedule missed are started at most: the newest."""
+MOST_CHARS = 1000
+"""Of the times of a schedule: each worker reads them again whenever it comes due."""
 # The namespace of the ids of scheduled runs.  Never change it: two workers of different versions
 # would enqueue one time twice.
 _RUNS = uuid.UUID("5e0ad3f6-7f0a-4e0e-9f3c-1d7f52f0c6a4")
@@ -181,6 +183,11 @@ def due_times(row: ScheduleRow) -> list[float]:
 
 
 def _times(cron: str, begin: datetime, *, reverse: bool = False) -> CronSim:
+    if len(cron) > MOST_CHARS:
+        raise ConfigError(
+            f"The times have {len(cron):,} characters, and {MOST_CHARS} are the most.",
+            cure="Use several schedules.",
+        )
     try:
         if len(cron.split()) != 5:
             raise CronSimError("There are not five fields")
@@ -197,7 +204,8 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (OSError, ValueError, LookupError):
         raise ConfigError(
-            f"There is no time zone {name!r}.", cure="Name one such as `Europe/Berlin` or `UTC`."
+            f"There is no time zone {name[:100]!r}.",
+            cure="Name one such as `Europe/Berlin` or `UTC`.",
         ) from None
 
 

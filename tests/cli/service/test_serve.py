@@ -112,3 +112,29 @@ def test_tokens_stay_required_after_the_last_is_revoked(tmp_path: Path) -> None:
         process.wait()
         if process.stderr is not None:
             process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def (", "SyntaxError"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("raise SystemExit('bye \\x1b[31m')", "SystemExit: bye"),
+        (
+            "raise RuntimeError('postgresql://u:hunter2@h/db')",
+            "RuntimeError: postgresql://***@h/db",
+        ),
+        ("app = type('X', (), {'__getattr__': lambda self, name: 1 / 0})()", "ZeroDivisionError"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_an_error_of_the_user(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    # Each its own, as they are imported in this process.
+    module = f"broken_{abs(hash(text))}"
+    (tmp_path / f"{module}.py").write_text(text)
+    refused = invoke_command("serve", f"{module}:app.agents", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "cannot be imported" in refused.stderr and said in refused.stderr
+    assert "internal error" not in refused.stderr
+    assert "hunter2" not in refused.stderr and "\x1b" not in refused.stderr

@@ -380,6 +380,10 @@ async def test_versions_end_where_they_began_or_move_over(settings: Settings) ->
         {"task": None},
         {"priority": 0.0},
         {"priority": float("nan")},
+        {"share": ""},
+        {"share": "a\0"},
+        {"share": "a\ud800"},
+        {"share": "a" * 513},
         {"at": datetime(2030, 1, 1)},
     ],
 )
