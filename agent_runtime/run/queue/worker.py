@@ -46,13 +46,14 @@ TOKEN_POLL_SECONDS = 5.0
 """The same while tokens arrive, so that many workers do not all search without need."""
 LOOK_SECONDS = 2.0
 """How often a worker looks whether another process of its machine has died."""
-MOST_TAKEOVERS = 3
-"""After this number without a new step a run ends, so that it brings down no more workers.
+MOST_BLAME = 2.0
+"""A run with more blame ends, so that it brings down no more workers; see `PickedRun.blame`.
 
-Each worker that was lost meanwhile without having the run allows one more.
+The loss of a third worker that had only this run is beyond it.  Each worker that was lost meanwhile
+without having the run allows 1 more.
 """
-MOST_IN_ANY_CASE = 10
-"""The same, however many other workers were lost."""
+MOST_TAKEOVERS = 10
+"""A run that was taken over so often without a new step ends, whatever else was to blame."""
 ELSEWHERE_SECONDS = 30.0
 """How long a run is put off that no agent of this worker may continue."""
 
@@ -308,10 +309,10 @@ class Worker:
         """Work on the run; return how it ends without that, or None."""
         run = await store.runs.get(picked.lease.run_id)
         # Before anything of the run is built, since that may be what brings workers down.
-        if picked.takeovers >= (most := _most_takeovers(picked)):
+        if _losses_beyond(picked) > 0:
             finish = _dead_letter(picked)
             # Whoever tried to end it with all that is open may have died of that, too.
-            if is_queued(run) or picked.takeovers > most:
+            if is_queued(run) or _losses_beyond(picked) > 1:
                 return finish
             return await _end_with_all(store, picked, finish)
         if run.cancel_requested and is_queued(run):
@@ -339,12 +340,11 @@ def _task_of(picked: PickedRun) -> UserMessage | None:
     return message
 
 
-def _most_takeovers(picked: PickedRun) -> int:
-    """Return with how many takeovers in a row a run counts as what brings down its workers.
-
-    Where workers are lost without it too, by whatever cause, its own losses show less.
-    """
-    return min(MOST_TAKEOVERS + picked.others_lost, MOST_IN_ANY_CASE)
+def _losses_beyond(picked: PickedRun) -> float:
+    """Return by how many losses a run is beyond what is allowed; 0 or less if it is not."""
+    allowed = MOST_BLAME + picked.others_lost
+    # Shares of a third add up to a whole only nearly.
+    return max(picked.blame - allowed - 1e-6, picked.takeovers - MOST_TAKEOVERS + 1.0)
 
 
 async def _end_with_all(store: UserStore, picked: PickedRun, finish: Finish) -> Finish | None:

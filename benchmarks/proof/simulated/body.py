@@ -239,7 +239,8 @@ class Body:
         return Finish("suspended", "awaiting_children")
 
     def _child(self, lease: Lease, name: str, *, background: bool) -> NewQueuedRun:
-        internal = {"delegation": {"background": True}} if background else {}
+        # As the engine marks what any worker may begin.
+        internal = {"delegation": {"background": background, "placed": {}}}
         return NewQueuedRun(
             id=name,
             thread_id=f"t-{name}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,15 +21,13 @@ from benchmarks.proof.simulated.database import SimulatedDatabase
 from benchmarks.proof.simulated.picking import Candidate, possible_picks
 from benchmarks.proof.simulated.scheduler import Process
 
-MOST_TAKEOVERS, MOST_IN_ANY_CASE = 3, 10
+MOST_BLAME, MOST_TAKEOVERS = 2.0, 10
 ENDED = ("succeeded", "failed", "cancelled")
 
 _CANDIDATES = """
 SELECT q.user_id, q.run_id, q.thread_id, q.program, q.agent, q.version, q.model, q.state, q.tag,
        q.enqueued_at, q.due_at, r.status, r.lease_until, t.active_run, q.takeovers,
-       r.lease_instance, q.steps_seen < (
-           SELECT sum(o.steps) FROM runs AS o
-           WHERE o.user_id = r.user_id AND o.root_run_id = r.root_run_id)
+       r.lease_instance, q.steps_seen < r.steps
 FROM queue AS q JOIN runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
 JOIN threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id
 """
@@ -72,10 +70,12 @@ class Known:
         epoch: the newest that was given.
         holder: who holds it; None if the run was suspended or has ended.
         until: when its lease expires, by the database's clock.
-        lost: the takeovers since the last step of its tree.
+        lost: the takeovers since its last step.
+        blame: its shares in these losses.
+        blamed: whether the loss of its holder was counted.
         since: when the first of these takeovers was noticed.
         others: the workers that were lost since then and did not have it, when it was picked.
-        seen: the steps of its tree at the last takeover.
+        seen: its steps at the last takeover.
         expired: whether a pick has found its lease expired.
         awaits: whether it is suspended until its children have ended.
         nudged: whether somebody woke it by hand.
@@ -83,7 +83,6 @@ class Known:
 
     user: str
     thread: str
-    root: str
     agent: str
     model: str
     enqueued_at: float
@@ -94,6 +93,8 @@ class Known:
     begun: int = 0
     steps: int = 0
     lost: int = 0
+    blame: float = 0.0
+    blamed: bool = False
     since: float = 0.0
     others: int = 0
     seen: int = 0
@@ -105,7 +106,7 @@ class Known:
     @property
     def is_poison(self) -> bool:
         """Whether it has been lost too often to be worked on."""
-        return self.lost >= min(MOST_TAKEOVERS + self.others, MOST_IN_ANY_CASE)
+        return self.blame > MOST_BLAME + self.others + 1e-6 or self.lost >= MOST_TAKEOVERS
 
 
 @dataclass(slots=True)
@@ -115,6 +116,7 @@ class Judge:
     Attributes:
         sampled: judge one in this number of picks and batches thoroughly.
         left: how many runs are not over.
+        kills: returns whether the next step of a run, after so many, ends its worker.
         held: the runs that somebody holds.
         lost_workers: when the last lease of each was found expired.
         happened: how often each counted event occurred.
@@ -123,10 +125,10 @@ class Judge:
     database: SimulatedDatabase
     limits: QueueLimits
     sampled: int = 1
+    kills: Callable[[str, int], bool] = lambda run, steps: True
     problems: list[str] = field(default_factory=list[str])
     happened: Counter[str] = field(default_factory=Counter[str])
     runs: dict[Key, Known] = field(default_factory=dict[Key, Known])
-    tree_steps: Counter[str] = field(default_factory=Counter[str])
     ticks: dict[tuple[str, str], list[float]] = field(default_factory=dict[Any, Any])
     waits: list[float] = field(default_factory=list[float])
     held: dict[Key, Known] = field(default_factory=dict[Key, Known])
@@ -177,7 +179,7 @@ class Judge:
         if key in self.runs:
             self.say(f"{run} was enqueued twice")
         self.runs[key] = Known(
-            user, str(params["thread_id"]), run, agent, str(params["model"]), self.database.now
+            user, str(params["thread_id"]), agent, str(params["model"]), self.database.now
         )
         self.left += 1
         self.happened["enqueued"] += 1
@@ -190,7 +192,7 @@ class Judge:
         if (user, run) in self.runs:
             self.say(f"{run} was enqueued twice")
         self.runs[user, run] = Known(
-            user, str(params["thread_id"]), parent.root, parent.agent,
+            user, str(params["thread_id"]), parent.agent,
             str(params["model"]) or parent.model, self.database.now,
         )  # fmt: skip
         self.left += 1
@@ -200,13 +202,15 @@ class Judge:
         self, process: Process, params: Mapping[str, Any], rows: Sequence[Row]
     ) -> None:
         del params
-        for user, run, _, _, epoch, takeovers, _, others in rows:
+        for user, run, _, _, epoch, takeovers, _, blame, others in rows:
             known = self.runs[user, run]
             if known.begun == 0 and known.epoch == 0:
                 self.waits.append(self.database.now - known.enqueued_at)
             self._give(known, run, process, int(epoch), fresh=True)
             if int(takeovers) != known.lost:
                 self.say(f"{run} has {takeovers} takeovers, and lost {known.lost} leases")
+            if float(blame) != known.blame:
+                self.say(f"{run} was picked with the blame {blame}, not {known.blame}")
             lost = sum(at >= known.since - 1 for at in self.lost_workers.values())
             known.others = max(0, lost - known.lost) if known.lost else 0
             if int(others) != known.others:
@@ -261,16 +265,43 @@ class Judge:
             self.say(f"{run} was given while another run holds its thread")
         self.left += known.status in ENDED
         known.epoch, known.holder, known.status = epoch, process, "running"
-        known.expired = False
+        known.expired = known.blamed = False
         known.until = self.database.now + LEASE_SECONDS
         self.held[known.user, run] = self.threads[known.user, known.thread] = known
 
+    def _queue_blame(self, process: Process, params: Mapping[str, Any], _: object) -> None:
+        del process, params
+        now = self.database.now
+        lost = [one for one in self.held.values() if one.until <= now and not one.expired]
+        for holder in {one.holder.name for one in lost if one.holder is not None}:
+            self._share_blame(one for one in self.held.values() if _is_of(one, holder))
+
+    def _queue_blame_taken(self, process: Process, params: Mapping[str, Any], _: object) -> None:
+        user, run = str(params["user_id"]), str(params["run_id"])
+        taken = self.held.get((user, run))
+        if taken is None or taken.expired or taken.holder in (None, process):
+            return
+        holder = taken.holder.name
+        self._share_blame(
+            one for one in self.held.values() if one.user == user and _is_of(one, holder)
+        )
+
+    def _share_blame(self, company: Iterable[Known]) -> None:
+        company = [one for one in company if not one.blamed]
+        for one in company:
+            one.blamed = True
+            if one.steps > one.seen:
+                one.blame = 0.0
+        most = max((one.blame for one in company), default=0.0)
+        guilty = [one for one in company if one.blame == most]
+        for one in guilty:
+            one.blame += 1.0 / len(guilty)
+
     def _lose(self, known: Known) -> None:
-        done = self.tree_steps[known.root]
-        known.lost = 1 if done > known.seen else known.lost + 1
+        known.lost = 1 if known.steps > known.seen else known.lost + 1
         if known.lost == 1:
             known.since = self.database.now
-        known.seen = done
+        known.seen = known.steps
         self.happened["taken over"] += 1
 
     def _queue_expire(self, process: Process, params: Mapping[str, Any], _: object) -> None:
@@ -293,7 +324,6 @@ class Judge:
             if steps != known.steps + 1:
                 self.say(f"{run} made step {steps} after {known.steps}")
             known.steps = int(steps)
-            self.tree_steps[known.root] += 1
             self.happened["steps"] += 1
 
     def _begin_queued(self, process: Process, params: Mapping[str, Any], _: object) -> None:
@@ -314,10 +344,10 @@ class Judge:
         if known.holder is None:
             self.say(f"{run} became {status} while nobody held it")
             return
-        if reason == "dead_letter" and not known.is_poison:
-            self.say(f"{run} is a dead letter after {known.lost} takeovers")
-        if status == "suspended" and self.tree_steps[known.root] > known.seen:
-            known.lost = 0
+        if reason == "dead_letter":
+            self._bury(run, known)
+        if status == "suspended" and known.steps > known.seen:
+            known.lost, known.blame = 0, 0.0
         known.holder, known.status = None, status
         del self.held[user, run]
         if status != "suspended":
@@ -325,6 +355,15 @@ class Judge:
         self.left -= status in ENDED
         known.awaits = reason == "awaiting_children"
         self.happened[reason if reason == "dead_letter" else status] += 1
+
+    def _bury(self, run: str, known: Known) -> None:
+        if not known.is_poison:
+            self.say(f"{run} is a dead letter after {known.lost} takeovers, blame {known.blame}")
+        if self.kills(run, known.steps):
+            self.happened["dead letters that ended their workers"] += 1
+            self.happened["workers that these ended"] += known.lost
+        else:
+            self.happened["dead letters without a fault"] += 1
 
     def _withdraw_queued(self, process: Process, params: Mapping[str, Any], _: object) -> None:
         del process
@@ -339,7 +378,7 @@ class Judge:
     def _queue_wake(self, process: Process, params: Mapping[str, Any], _: object) -> None:
         del process
         known = self.runs[str(params["user_id"]), str(params["run_id"])]
-        known.lost, known.nudged = 0, True
+        known.lost, known.blame, known.nudged = 0, 0.0, True
 
     def _renew_leases(
         self, process: Process, params: Mapping[str, Any], rows: Sequence[Row]
@@ -424,9 +463,13 @@ _RIPEN = _QUERIES["queue_ripen"]
 WATCHED = (
     "enqueue", "enqueue_child", "queue_claimed", "queue_claim", "queue_unclaim", "take_run",
     "commit_guard", "begin_queued", "finish_run", "withdraw_queued", "queue_wake", "renew_leases",
-    "queue_expel", "queue_expire", "advance_schedule",
+    "queue_expel", "queue_expire", "queue_blame", "queue_blame_taken", "advance_schedule",
 )  # fmt: skip
 _NAMES = {_QUERIES[name]: name for name in WATCHED}
+
+
+def _is_of(known: Known, holder: str) -> bool:
+    return known.holder is not None and known.holder.name == holder and not known.expired
 
 
 def _is_pick(statements: Sequence[Statement]) -> bool:

@@ -24,7 +24,7 @@ from agent_runtime_storage.contract.records.log import ACTIVE, Finish, Run
 from agent_runtime_storage.contract.records.queue import NewQueuedRun, QueueLimits
 from agent_runtime_storage.contract.records.schedules import Missed, NewSchedule
 from agent_runtime_storage.store import SqlStore
-from benchmarks.proof.simulated.body import Body, take_and_stop
+from benchmarks.proof.simulated.body import Body, plan_of, take_and_stop
 from benchmarks.proof.simulated.database import Faults, SimulatedDatabase, SimulatedDriver
 from benchmarks.proof.simulated.judge import Hopeless, Judge
 from benchmarks.proof.simulated.scheduler import FOREVER, Pause, Process, Scheduler
@@ -151,7 +151,7 @@ class World:
         )
         self.version = 1
         self.healed = False
-        self.judge = Judge(self.database, self.limits, self.size.sampled)
+        self.judge = Judge(self.database, self.limits, self.size.sampled, self._kills)
         self.seams = Seams(self.scheduler, chance, self.processes, self._child_agent)
         self.refusing = 0.1 * (chance.random() < 0.3)
 
@@ -162,6 +162,10 @@ class World:
     def _refuses(self, run: Run) -> bool:
         del run
         return not self.healed and self.chance.random() < self.refusing
+
+    def _kills(self, run: str, steps: int) -> bool:
+        plan = plan_of(self.seed, run, self.harsh)
+        return steps < len(plan) and plan[steps].what in ("kill", "poison")
 
     # Running
 

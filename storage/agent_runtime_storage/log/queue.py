@@ -247,6 +247,7 @@ class SqlWorkQueue:
             self._statement("queue_lost", named),
             self._statement("queue_lost_workers", named),
             self._statement("queue_forget_workers", {}),
+            self._statement("queue_blame", named),
             self._statement("queue_revoke", named),
             self._statement("queue_expire", named),
             self._statement("queue_claim_suspect", claimed),
@@ -299,6 +300,6 @@ def announce_work(driver: Driver) -> None:
 
 
 def _to_picked(row: Row) -> PickedRun:
-    user_id, run_id, thread_id, root, epoch, takeovers, task, others = row
+    user_id, run_id, thread_id, root, epoch, takeovers, task, blame, others = row
     lease = Lease(run_id, thread_id, root, int(epoch), queued=True)
-    return PickedRun(user_id, lease, int(takeovers), task, int(others))
+    return PickedRun(user_id, lease, int(takeovers), task, float(blame), int(others))

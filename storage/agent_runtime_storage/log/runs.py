@@ -355,6 +355,7 @@ class SqlRuns:
         taken = {"run_id": run_id, "instance": owner.instance}
         batch = [
             self._scope.statement("hold_run", {"run_id": run_id}),
+            self._scope.statement("queue_blame_taken", taken),
             self._scope.statement("queue_taken_over", taken),
             self._scope.statement("take_run", values, rows=1, miss="run"),
             self._scope.statement("take_thread", {"run_id": run_id}, rows=1, miss="thread"),
@@ -366,7 +367,7 @@ class SqlRuns:
         queued = True
         try:
             rows = await self._scope.batch(batch, thread=thread, tree=root)
-            queued = bool(rows[4])
+            queued = bool(rows[5])
         except StoreInDoubt:
             # Another process would have written its own name to the next epoch.
             run = await self.get(run_id)

@@ -39,6 +39,16 @@ def test_no_rule_is_broken_in_many_worlds() -> None:
     assert problems_of(range(100, 300)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_run_is_ended_for_the_fault_of_another() -> None:
+    # In both a run was lost twice together with one that ends its workers, and once more.
+    verdicts = list(run_worlds([11, 21]))
+
+    assert [one.happened["dead letters without a fault"] for one in verdicts] == [0, 0]
+    assert sum(one.happened["dead letters that ended their workers"] for one in verdicts) == 2
+
+
 def test_a_seed_repeats_its_world() -> None:
     first, second = (next(iter(run_worlds([7]))) for _ in range(2))
 
@@ -110,6 +120,13 @@ def count_no_takeover(sql: dict[str, str]) -> None:
     sql["queue_expire"] = sql["queue_expire"].replace("takeovers + 1", "takeovers")
 
 
+def blame_all_alike(sql: dict[str, str]) -> None:
+    """Blame whatever was lost with a worker."""
+    sql["queue_blame"] = sql["queue_blame"].replace(
+        "WHEN ranked.place > 1 THEN 0", "WHEN 1 = 0 THEN 0"
+    )
+
+
 LONGER = [
     (forget_the_fence, "wrote for"),
     (ignore_the_thread, "holds its thread"),
@@ -120,6 +137,7 @@ LONGER = [
     (wake_a_parent_twice, "in the queue and running"),
     (never_wake_a_parent, "is suspended at the end"),
     (count_no_takeover, "takeovers"),
+    (blame_all_alike, "with the blame"),
 ]
 """Those whose first fault comes later."""
 
@@ -160,6 +178,6 @@ def test_the_judge_notices_each_disabled_rule(
 def test_the_judge_notices_a_worker_that_goes_on_after_the_third_takeover(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker, "MOST_TAKEOVERS", 4)
+    monkeypatch.setattr(worker, "MOST_BLAME", 3.0)
 
     assert any("is worked on after 3" in one for one in problems_of(range(60), "worked on after"))

@@ -8,7 +8,7 @@ import pytest
 
 from agent_runtime_storage import Commit, Finish, LeaseLost, Store, UserStore
 from agent_runtime_storage.contract.leases import HeldLease
-from agent_runtime_storage.contract.records.queue import QueueLimits
+from agent_runtime_storage.contract.records.queue import PickedRun, QueueLimits
 from tests.storage.contract.queueing import begin_picked, enqueue, ids, pick, states, stop
 from tests.storage.helpers import OTHER, OWNER
 
@@ -152,3 +152,106 @@ async def test_losses_of_workers_that_did_not_have_a_run_are_told_with_it(
     await store.queue.expel([HeldLease(user.user_id, "r0", again.lease.epoch)])
     found = {one.lease.run_id: (one.takeovers, one.others_lost) for one in await pick(store)}
     assert found == {"r0": (2, 1), "r1": (1, 2), "r2": (1, 2)}
+
+
+async def test_runs_that_are_lost_together_share_the_blame(store: Store, user: UserStore) -> None:
+    await enqueue(user, "a")
+    await enqueue(user, "b")
+    first, second, third = (replace(OWNER, instance=name) for name in ("w1", "w2", "w3"))
+    await pick(store, seconds=0.0, owner=first)
+
+    again = await pick(store, seconds=0.0, owner=second)
+    assert blame_of(again) == {"a": 0.5, "b": 0.5}
+
+    # Both are suspects now, and one of them is tried at a time.
+    [a] = await pick(store, 1, seconds=0.0, owner=third)
+    assert blame_of([a]) == {"a": 1.0}
+    [a] = await pick(store, 1)
+    assert (a.lease.run_id, a.takeovers, a.blame) == ("a", 3, 2.0)
+
+
+async def test_the_run_that_was_blamed_most_takes_the_blame_of_the_others(
+    store: Store, user: UserStore
+) -> None:
+    poison, innocent = "poison", "z"
+    await enqueue(user, poison)
+    await pick(store, seconds=0.0)
+    await enqueue(user, innocent)
+    await pick(store, seconds=0.0, owner=replace(OWNER, instance="w2"))
+    await pick(store, seconds=0.0, owner=replace(OWNER, instance="w3"))
+
+    assert blame_of(await pick(store, owner=replace(OWNER, instance="w4"))) == {poison: 3.0}
+    assert blame_of(await pick(store, owner=replace(OWNER, instance="w5"))) == {innocent: 0.0}
+
+
+async def test_a_lease_that_expires_later_is_blamed_with_its_workers_first_one(
+    store: Store, user: UserStore
+) -> None:
+    await enqueue(user, "early")
+    await enqueue(user, "late")
+    early, late = await pick(store, owner=replace(OWNER, instance="w1"))
+    found = dict[str, float]()
+    for lost in (early, late):
+        await store.queue.expel([HeldLease(user.user_id, lost.lease.run_id, lost.lease.epoch)])
+        found |= blame_of(await pick(store, owner=replace(OTHER, instance="w2")))
+
+    assert found == {"early": 0.5, "late": 0.5}
+
+
+async def test_a_step_ends_the_blame(store: Store, user: UserStore) -> None:
+    await enqueue(user, "r1")
+    for _ in range(2):
+        await pick(store, seconds=0.0)
+    [held] = await pick(store)
+    await user.runs.commit(held.lease, Commit(steps=1))
+    await store.queue.expel([HeldLease(user.user_id, "r1", held.lease.epoch)])
+
+    [after] = await pick(store)
+    assert (held.blame, after.blame) == (2.0, 1.0)
+    await user.runs.commit(after.lease, Commit(steps=2))
+    await stop(user, after.lease, Finish("suspended", "interrupted"))
+    assert blame_of(await pick(store)) == {"r1": 0.0}
+
+
+async def test_a_sweep_shares_the_blame_of_a_dead_worker(store: Store, user: UserStore) -> None:
+    await enqueue(user, "r1")
+    await enqueue(user, "r2")
+    worker, sweeper = replace(OWNER, instance="worker"), replace(OTHER, instance="sweeper")
+    for one in await pick(store, owner=worker):
+        held = await user.runs.take_lease(
+            one.lease.run_id, sweeper, seconds=60.0, replaces=one.lease.epoch
+        )
+        await stop(user, held, Finish("suspended", "interrupted"))
+
+    assert blame_of(await pick(store)) == {"r1": 0.5, "r2": 0.5}
+
+
+async def test_steps_of_runs_that_any_worker_may_begin_excuse_no_other_run_of_their_tree(
+    store: Store, user: UserStore
+) -> None:
+    await enqueue(user, "root")
+    [root] = await pick(store)
+    placed = {"delegation": {"placed": {"model": ""}}}
+    for name in ("poison", "sibling"):
+        await enqueue(user, name, parent=root.lease, internal=placed)
+    await stop(user, root.lease, Finish("suspended", "awaiting_children"))
+    found: list[tuple[int, float]] = []
+    sibling = None
+    for number in range(4):
+        for one in await pick(store, owner=replace(OWNER, instance=f"w{number}")):
+            if one.lease.run_id == "sibling":
+                sibling = one.lease
+                continue
+            found.append((one.takeovers, one.blame))
+            await store.queue.expel([HeldLease(user.user_id, "poison", one.lease.epoch)])
+        assert sibling is not None
+        await user.runs.commit(sibling, Commit(steps=number + 1))
+
+    assert [takeovers for takeovers, _ in found] == [0, 1, 2, 3]
+    # The first loss was its sibling's as well.
+    assert found[-1][1] == 2.5
+
+
+def blame_of(picked: list[PickedRun]) -> dict[str, float]:
+    """Return the blame of each run."""
+    return {one.lease.run_id: one.blame for one in picked}

@@ -63,6 +63,40 @@ async def test_deleted_texts_are_not_found_and_do_not_affect_ranks(
         assert await user.search.find(query) == await other.search.find(query)
 
 
+async def test_what_a_search_knows_of_all_texts_takes_no_row_a_thread(
+    store: Store, user: UserStore, database_url: str
+) -> None:
+    driver = await open_driver(database_url)
+    figures = load_queries(driver.dialect)["search_figures"]
+    values = {"user_id": user.user_id, "terms": "[]", "most": 10}
+
+    async def known() -> tuple[int, int]:
+        [(_, texts, length)] = await driver.read(figures, values, owner=user.user_id)
+        return int(texts), int(length)
+
+    try:
+        empty = await known()
+        for number in range(24):
+            texts = tuple(indexed_message(seq, "a heron " * seq) for seq in range(1, 4))
+            await begin(user, f"r{number}", f"t{number}", nodes=texts, lease_seconds=-1.0)
+        await begin(store.of("eve"), "r", "t", nodes=(indexed_message(1, "a heron"),))
+        whole = await known()
+        rows = await driver.read("SELECT user_id FROM search_sums", {}, owner=None)
+        for number in range(8):
+            await user.upkeep.delete_thread(f"t{number}")
+        fewer = await known()
+        for number in range(8, 24):
+            await user.upkeep.delete_thread(f"t{number}")
+        left = await driver.read("SELECT user_id FROM search_sums", {}, owner=None)
+
+        assert (empty, await known()) == ((0, 0), (0, 0))
+        assert whole[0] == 72
+        assert fewer == (48, whole[1] * 2 // 3)
+        assert (len(rows) <= 17, [row[0] for row in left]) == (True, ["eve"])
+    finally:
+        await driver.close()
+
+
 async def _term(driver: PostgresDriver, owner: str) -> str:
     return query_terms("rare", await index_key(OwnerScope(driver, owner)), plain=True)[0]
 

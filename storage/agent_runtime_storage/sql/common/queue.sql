@@ -1,5 +1,5 @@
--- The queue of runs for workers.  A pick is one batch: ripen, expire, claim (suspects, then in the
--- order of the tags), trim, take, unclaim.
+-- The queue of runs for workers.  A pick is one batch: ripen, blame, expire, claim (suspects, then in
+-- the order of the tags), trim, take, unclaim.
 
 -- name: enqueue_run
 INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, status, max_steps,
@@ -95,17 +95,58 @@ ON CONFLICT (instance) DO UPDATE SET lost_at = excluded.lost_at;
 DELETE FROM lost_workers WHERE instance IN (
     SELECT r.instance FROM lost_workers AS r WHERE r.lost_at < {now} - 86400 {skip_locked});
 
--- name: queue_tree_steps
-(SELECT sum(o.steps){as_bigint} FROM runs AS n
- JOIN runs AS o ON o.user_id = n.user_id AND o.root_run_id = n.root_run_id
- WHERE n.user_id = queue.user_id AND n.id = queue.run_id)
+-- name: queue_own_steps
+-- Of a run, with those below it that work in its process; one that any worker may begin has its own
+-- place, and its steps say nothing of the others.
+(WITH RECURSIVE own(id) AS (
+     SELECT queue.run_id
+     UNION ALL
+     SELECT b.id FROM own JOIN runs AS b ON b.user_id = queue.user_id AND b.parent_run_id = own.id
+     WHERE NOT {queue_placed_filter})
+ SELECT sum(o.steps){as_bigint}
+ FROM own {ordered_join} runs AS o ON o.user_id = queue.user_id AND o.id = own.id)
+
+-- name: queue_holder
+-- Whose work it was; a process without a name stands for one run.
+coalesce(nullif(r.lease_instance, ''), r.id)
+
+-- name: queue_share_blame
+-- Of the runs that a lost worker had, those that were blamed most before share the blame; the others
+-- were only there.  All of them at once: the leases of some expire later.
+suspects AS MATERIALIZED (
+    SELECT queue.user_id, queue.run_id, {queue_holder} AS instance,
+           CASE WHEN queue.blame > 0 AND {queue_own_steps} <= queue.steps_seen
+                THEN queue.blame ELSE 0 END AS blame
+    FROM queue {ordered_join} runs AS r ON r.user_id = queue.user_id AND r.id = queue.run_id
+    -- Most picks find nobody lost, and must not look at all that works.
+    WHERE EXISTS (SELECT 1 FROM lost)
+      AND queue.state = 'working' AND queue.blamed = 0 AND r.status = 'running'
+      AND EXISTS (SELECT 1 FROM lost AS l
+                  WHERE l.instance = {queue_holder} AND l.owner IN ('', queue.user_id))
+    {queue_blame_lock}),
+ranked AS (
+    SELECT s.user_id, s.run_id, s.instance, s.blame,
+           rank() OVER (PARTITION BY s.instance ORDER BY s.blame DESC) AS place
+    FROM suspects AS s)
+UPDATE queue
+SET blamed = 1, blame = ranked.blame + CASE WHEN ranked.place > 1 THEN 0 ELSE 1.0 / (
+    SELECT count(*) FROM ranked AS o WHERE o.instance = ranked.instance AND o.place = 1) END
+FROM ranked WHERE queue.user_id = ranked.user_id AND queue.run_id = ranked.run_id
+
+-- name: queue_blame
+-- Before the leases are revoked, and before the steps of each are counted.
+WITH lost AS MATERIALIZED (
+    SELECT DISTINCT {queue_holder} AS instance, '' AS owner
+    FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+    WHERE q.claim = :claim AND q.state = 'working'),
+{queue_share_blame};
 
 -- name: queue_one_more
--- Counts takeovers in a row: a step anywhere in the tree since the last one begins the count again.
-takeovers = CASE WHEN {queue_tree_steps} > steps_seen THEN 1 ELSE takeovers + 1 END,
-    lost_at = CASE WHEN takeovers > 0 AND {queue_tree_steps} <= steps_seen
+-- Counts takeovers in a row: a step since the last one begins the count again.
+takeovers = CASE WHEN {queue_own_steps} > steps_seen THEN 1 ELSE takeovers + 1 END,
+    lost_at = CASE WHEN takeovers > 0 AND {queue_own_steps} <= steps_seen
                    THEN lost_at ELSE {now} END,
-    steps_seen = {queue_tree_steps}
+    steps_seen = {queue_own_steps}
 
 -- name: queue_expire
 UPDATE queue
@@ -150,9 +191,9 @@ WITH due AS MATERIALIZED (
           SELECT 1 FROM queue
           {ordered_join} runs AS h ON h.user_id = queue.user_id AND h.id = queue.run_id
           WHERE queue.state = 'working' AND queue.takeovers >= 2 AND h.status = 'running'
-            AND h.lease_instance = :instance AND {queue_tree_steps} <= queue.steps_seen)
+            AND h.lease_instance = :instance AND {queue_own_steps} <= queue.steps_seen)
     ORDER BY q.tag, q.enqueued_at LIMIT 1 {queue_lock})
-UPDATE queue SET state = 'working', claim = :claim
+UPDATE queue SET state = 'working', claim = :claim, blamed = 0
 FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
 
 -- name: queue_claim
@@ -165,7 +206,7 @@ WITH due AS MATERIALIZED (
     ORDER BY q.tag, q.enqueued_at
     LIMIT :slots{as_bigint} - (SELECT count(*) FROM queue AS o
                                WHERE o.claim = :claim AND o.state = 'working') {queue_lock})
-UPDATE queue SET state = 'working', claim = :claim
+UPDATE queue SET state = 'working', claim = :claim, blamed = 0
 FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
 
 -- name: queue_ahead_filter
@@ -210,7 +251,7 @@ WHERE claim = :claim AND state = 'working' AND NOT EXISTS (
 
 -- name: queue_claimed
 -- With how many workers were lost since the first of its takeovers that had not its lease.
-SELECT q.user_id, q.run_id, q.thread_id, r.root_run_id, r.epoch, q.takeovers, q.task,
+SELECT q.user_id, q.run_id, q.thread_id, r.root_run_id, r.epoch, q.takeovers, q.task, q.blame,
        CASE WHEN q.takeovers > 0 THEN {greatest}(0, (
            SELECT count(*) FROM lost_workers AS w WHERE w.lost_at >= q.lost_at - 1) - q.takeovers)
        ELSE 0 END
@@ -221,6 +262,15 @@ ORDER BY q.tag, q.enqueued_at;
 -- name: hold_run
 -- First, because commits and picks lock the run before its place in the queue.
 UPDATE runs SET updated_at = updated_at WHERE user_id = :user_id AND id = :run_id;
+
+-- name: queue_blame_taken
+-- The same where a process that is no worker takes a run, among the runs of this owner.
+WITH lost AS MATERIALIZED (
+    SELECT {queue_holder} AS instance, r.user_id AS owner
+    FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
+    WHERE q.user_id = :user_id AND q.run_id = :run_id AND q.state = 'working'
+      AND r.status = 'running' AND r.lease_instance <> :instance),
+{queue_share_blame};
 
 -- name: queue_taken_over
 -- Before the run's own row changes.  Whoever takes a run from another process has taken it over,
@@ -233,7 +283,8 @@ WHERE user_id = :user_id AND run_id = :run_id AND state = 'working' AND EXISTS (
 
 -- name: queue_working
 -- Another process than a worker may resume a run that is in the queue; it counts as at work.
-UPDATE queue SET state = 'working', claim = '' WHERE user_id = :user_id AND run_id = :run_id
+UPDATE queue SET state = 'working', claim = '', blamed = 0
+WHERE user_id = :user_id AND run_id = :run_id
 RETURNING run_id;
 
 -- name: begin_queued
@@ -274,8 +325,9 @@ SET state = CASE WHEN :status = 'failed' THEN 'dead'
     due_at = CASE WHEN :status = 'failed' OR :stop_reason IN ('paused', 'interrupted') THEN NULL
                   WHEN :stop_reason = 'unavailable' THEN {now} + 60
                   ELSE (SELECT max(a.expires_at) {queue_open_questions}) END,
-    takeovers = CASE WHEN takeovers > 0 AND {queue_tree_steps} > steps_seen THEN 0
+    takeovers = CASE WHEN takeovers > 0 AND {queue_own_steps} > steps_seen THEN 0
                      ELSE takeovers END,
+    blame = CASE WHEN blame > 0 AND {queue_own_steps} > steps_seen THEN 0 ELSE blame END,
     cause = :detail, claim = ''
 WHERE user_id = :user_id AND run_id = :run_id AND :status IN ('failed', 'suspended');
 
@@ -328,7 +380,7 @@ WHERE user_id = :user_id AND id = :run_id AND status = 'queued';
 
 -- name: queue_wake
 UPDATE queue
-SET state = 'waiting', due_at = NULL, takeovers = 0, cause = :cause,
+SET state = 'waiting', due_at = NULL, takeovers = 0, blame = 0, cause = :cause,
     tag = {greatest}(tag, :floor{as_double})
 WHERE user_id = :user_id AND run_id = :run_id AND state IN ('dead', 'parked', 'delayed');
 

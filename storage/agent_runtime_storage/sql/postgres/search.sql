@@ -36,7 +36,7 @@ DELETE FROM search_texts WHERE user_id = :user_id AND thread_id = :thread_id;
 -- The owner's totals (under the empty term), and the number of texts with each term, up to `:most`.
 -- A term belongs to one owner, so the count reveals nothing about others.
 SELECT '', coalesce(sum(texts), 0)::bigint, coalesce(sum(length), 0)::bigint
-FROM search_totals WHERE user_id = :user_id
+FROM search_sums WHERE user_id = :user_id
 UNION ALL
 SELECT t.term,
        search_count(t.term, :most),

@@ -5,6 +5,11 @@ SELECT 1;
 
 -- name: queue_lock
 
+-- name: queue_blame_lock
+
+-- name: queue_placed_filter
+json_extract(b.spec, '$.internal.delegation.placed') IS NOT NULL
+
 -- name: queue_apart_filter
 coalesce(json_extract(b.spec, '$.internal.delegation.apart'), 0)
 

@@ -19,7 +19,7 @@ DELETE FROM search_texts WHERE user_id = :user_id AND thread_id = :thread_id;
 -- The owner's totals (under the empty term), and the number of texts with each term, up to `:most`.
 -- A term belongs to one owner, so the vocabulary reveals nothing about others.
 SELECT '', coalesce(sum(texts), 0), coalesce(sum(length), 0)
-FROM search_totals WHERE user_id = :user_id
+FROM search_sums WHERE user_id = :user_id
 UNION ALL
 SELECT v.term, min(v.doc, :most), 0
 FROM json_each(:terms) AS t CROSS JOIN search_vocabulary AS v ON v.term = t.value;
