@@ -157,8 +157,7 @@ async def _whole(store: UserStore, branch: Branch) -> tuple[EncodedTables, Seque
     # Who asks meanwhile waits for it, and does not read all again.
     async with kept.lock:
         known = kept.columns
-        same = kept.whole == len(branch.nodes) and branch.nodes[-1].status == "closed"
-        if same and kept.encoded is not None:
+        if kept.encoded is not None and _is_closed(branch) and kept.whole == len(branch.nodes):
             return kept.encoded, known.names
         seqs = known.nodes.get("node", ())
         last = seqs[-1] if seqs else 0
@@ -171,13 +170,16 @@ def _keep(
     kept: KeptSteps, branch: Branch, columns: _Columns
 ) -> tuple[EncodedTables, Sequence[str]]:
     encoded = encode_tables({"steps": columns.steps, "nodes": columns.nodes})
-    closed = not branch.nodes or branch.nodes[-1].status == "closed"
     steps = [one for one in columns.steps["node"][-2:] if branch.head and one <= branch.head]
     if steps:
         # What the user says after a step is a mark of the next one, so rows are kept up to a step.
         kept.columns = columns.up_to(steps[-1])
-    kept.whole, kept.encoded = (len(branch.nodes), encoded) if closed else (0, None)
+    kept.whole, kept.encoded = (len(branch.nodes), encoded) if _is_closed(branch) else (0, None)
     return encoded, columns.names
+
+
+def _is_closed(branch: Branch) -> bool:
+    return not branch.nodes or branch.nodes[-1].status == "closed"
 
 
 async def _made(
