@@ -202,7 +202,8 @@ async def test_a_reload_in_mid_run_leaves_no_gap(page: Page, start: Start) -> No
             const box = document.getElementById("lscroll"), seen = new Set();
             for (let y = 0; y < box.scrollHeight; y += 200) {
                 box.scrollTop = y;
-                await new Promise(done => setTimeout(done, 20));
+                // A scroll is told of in the next frame, before what waits for it.
+                await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
                 for (const row of box.querySelectorAll("article")) seen.add(+row.ariaPosInSet);
             }
             return [...seen].sort((a, b) => a - b);

@@ -157,7 +157,7 @@ async def _whole(store: UserStore, branch: Branch) -> tuple[EncodedTables, Seque
     # Who asks meanwhile waits for it, and does not read all again.
     async with kept.lock:
         known = kept.columns
-        if kept.encoded is not None and kept.whole == len(branch.nodes) and _is_closed(branch):
+        if kept.encoded is not None and _is_closed(branch) and kept.whole == len(branch.nodes):
             return kept.encoded, known.names
         seqs = known.nodes.get("node", ())
         last = seqs[-1] if seqs else 0
