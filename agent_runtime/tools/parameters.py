@@ -11,7 +11,9 @@ _INTEGER = WithJsonSchema({"type": "integer"})
 Offset = Annotated[int, Field(ge=0), _INTEGER]
 """How much to skip."""
 Count = Annotated[int, Field(ge=1, le=10_000), _INTEGER]
-"""How many lines, matches or entries; also the number of a line."""
+"""How many lines, matches or entries."""
+Line = Annotated[int, Field(ge=1), _INTEGER]
+"""The number of a line."""
 Chars = Annotated[int, Field(ge=1, le=100_000), _INTEGER]
 """How many characters to show."""
 ContextLines = Annotated[int, Field(ge=0, le=50), _INTEGER]

@@ -77,7 +77,9 @@ def test_an_error_is_shown_in_full_and_a_short_result_in_its_line() -> None:
     ("tool", "result", "fact"),
     [
         ("read_file", "a.py: 2 lines, 32 bytes.\n1|x\n2|y", "2 lines"),
-        ("read_file", "a.py: 1 lines, 3 bytes; no line end at its end.\n1|x", "1 line"),
+        ("read_file", "a.py: 1 line, 3 bytes; no newline at the end.\n1|x", "1 line"),
+        ("read_file", "a.py: 9 lines, 9 bytes; line 4 follows; next: offset=5.\n4|x",
+         "line 4 of 9"),
         ("read_file", "a.py: 1,200 lines, 9 bytes; lines 1-300 follow; next: offset=301.\n1|x",
          "lines 1-300 of 1,200"),
         ("search", "0 matching lines in 0 of 2 files for 'x'.", "0 matching lines in 0 of 2 files"),

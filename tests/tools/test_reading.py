@@ -44,6 +44,18 @@ async def test_a_long_file_comes_in_pages_with_an_outline_of_the_rest(
     assert "lines 301-360 follow.\n301|def f100():" in second and "In the rest" not in second
 
 
+async def test_every_line_can_be_read(tmp_path: Path, tools: dict[str, Tool]) -> None:
+    (tmp_path / "long").write_text("".join(f"{n}\n" for n in range(1, 30_001)))
+    one = await text(tools["read_file"], path="long", offset=29_999, limit=1)
+    assert one.endswith("bytes; line 29999 follows; next: offset=30000.\n29999|29999")
+    gone = await text(tools["read_file"], path="long", offset=1 << 70)
+    assert gone.startswith("long: 30,000 lines, ") and "there is no line" in gone
+    (tmp_path / "one").write_text("x")
+    assert await text(tools["read_file"], path="one") == (
+        "one: 1 line, 1 bytes; no newline at the end.\n1|x"
+    )
+
+
 async def test_a_page_of_long_lines_is_bounded_too(tmp_path: Path, tools: dict[str, Tool]) -> None:
     (tmp_path / "wide").write_text(("x" * 500 + "\n") * 300)
     assert PAGE_CHARS - 600 < len(await text(tools["read_file"], path="wide")) < PAGE_CHARS + 200

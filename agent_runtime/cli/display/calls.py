@@ -31,7 +31,7 @@ RESULT_WIDTH = 60
 HEADLINES = {
     # `a.py: 900 lines, 9,000 bytes; lines 1-300 follow; next: offset=301.`
     "read_file": re.compile(
-        r"(?P<all>[\d,]+|many) lines, (?:.*; lines (?P<part>[\d,]+-[\d,]+) follow)?"
+        r"(?P<all>[\d,]+|many) lines?, (?:.*; lines? (?P<part>[\d,]+(?:-[\d,]+)?) follows?)?"
     ),
     "search": re.compile(r"(?P<all>[\d,]+) matching lines in [\d,]+ of [\d,]+ files"),
     "glob": re.compile(r"(?P<all>[\d,]+) entries"),
@@ -225,7 +225,7 @@ def _headline(tool: str, result: str) -> str:
     if found is None:
         return ""
     if part := found.groupdict().get("part"):
-        return f"lines {part} of {found['all']}"
+        return f"line{'s' * ('-' in part)} {part} of {found['all']}"
     text = found[0].partition(", ")[0] if tool == "read_file" else found[0]
     if found["all"] == "1":
         text = text.replace("lines", "line", 1).replace("entries", "entry", 1)

@@ -15,7 +15,7 @@ from agent_runtime.cli.terminal import shorten
 if TYPE_CHECKING:
     from agent_runtime_storage.contract.short_ids import IdKind, IdMatch
 
-SECONDS = 1.0
+SECONDS = 3.0
 """How long the database may take."""
 NEWEST = 200
 """How many of the newest ids are offered."""

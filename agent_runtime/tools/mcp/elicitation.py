@@ -22,6 +22,7 @@ from agent_runtime.tools.questions import AwaitingAnswers, ToolAnswer, ToolQuest
 
 ACCEPT, DECLINE, YES, NO = "accept", "decline", "yes", "no"
 MAX_MESSAGE = 2000
+MAX_URL = 2000
 MAX_QUESTIONS, MAX_FIELDS, MAX_CHOICES, MAX_ROUNDS = 5, 20, 20, 10
 MAX_CHOICE = 200
 MAX_STATE = 64 << 10
@@ -100,7 +101,7 @@ def awaiting(
     if done >= MAX_ROUNDS:
         raise NotAskable(f"more than {MAX_ROUNDS} rounds of questions")
     # Also that it can be stored: a key or a state may be no valid text.
-    size = len(orjson.dumps([*requests, result.request_state]))
+    size = len(_dumped([*requests, result.request_state]))
     if len(requests) > MAX_QUESTIONS or size > MAX_STATE:
         raise NotAskable("more questions, or more state, than one call may have")
     questions: list[ToolQuestion] = []
@@ -128,17 +129,36 @@ def _form(
     """Return the message, the properties that are asked for, and which of them are required."""
     message = clean(params.message)[:MAX_MESSAGE]
     if isinstance(params, ElicitRequestURLParams):
+        if len(params.url) > MAX_URL:
+            # Cut, it would lead elsewhere.
+            raise NotAskable(f"an address of more than {MAX_URL:,} characters opened")
+        if not params.url.startswith(("https://", "http://")):
+            raise NotAskable("something else than a web page opened")
         return f"{message}\nOpen {clean(params.url)} and then answer.", {}, []
     schema = params.requested_schema
     given: object = schema.get("properties", {})
     properties = cast("dict[str, Property]", given) if isinstance(given, dict) else {}
-    if not all(isinstance(one, dict) for one in properties.values()):  # pyright: ignore
+    if not all(map(_is_usable, properties.values())):
         raise NotAskable("fields that the protocol does not have")
-    if len(properties) > MAX_FIELDS or len(orjson.dumps(properties)) > MAX_STATE:
+    if len(properties) > MAX_FIELDS or len(_dumped(properties)) > MAX_STATE:
         raise NotAskable("more fields than a question may have")
     required: object = schema.get("required", [])
-    names = cast("list[str]", required) if isinstance(required, list) else []
-    return message, properties, [one for one in names if one in properties]
+    names = cast("list[object]", required) if isinstance(required, list) else []
+    return message, properties, [one for one in properties if one in names]
+
+
+def _is_usable(about: object) -> bool:
+    """Return whether a property is an object, and its values, if it names them, are a list."""
+    known = cast("dict[str, object]", about) if isinstance(about, dict) else None
+    return known is not None and isinstance(known.get("enum", []), list)
+
+
+def _dumped(value: object) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # A number beyond 64 bits, or text that is none; neither can be stored.
+        raise NotAskable("values that cannot be stored") from None
 
 
 def _question(asked: str, state: Mapping[str, Any], problem: str = "") -> ToolQuestion:

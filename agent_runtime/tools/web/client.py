@@ -118,7 +118,9 @@ async def get(url: str, policy: WebPolicy) -> Answer:
     except (httpcore2.TimeoutException, TimeoutError):
         raise ToolError(f"{url} did not answer in time.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
-        raise ToolError(f"{url} cannot be read: {error or type(error).__name__}.") from None
+        raise ToolError(
+            f"{url} cannot be read: {str(error).rstrip('.') or type(error).__name__}."
+        ) from None
 
 
 def _headers(url: str) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from agent_runtime.messages import SeenFile, ToolResult
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
-from agent_runtime.tools.parameters import ContextLines, Count, Offset, Pattern
+from agent_runtime.tools.parameters import ContextLines, Count, Line, Offset, Pattern
 from agent_runtime.tools.workspace.editing.patch import read_patch
 from agent_runtime.tools.workspace.editing.replace import (
     EDITED_BYTES,
@@ -117,7 +117,7 @@ class FileTools:
         self,
         context: ToolContext,
         path: str,
-        offset: Count = 1,
+        offset: Line = 1,
         limit: Count | None = None,
     ) -> ToolResult | list[str | File]:
         """Read a file as numbered lines (`12|text`), 300 at once; see an image or a PDF.

@@ -8,6 +8,7 @@ import pytest
 from mcp_types import (
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     InputRequiredResult,
     ListRootsRequest,
 )
@@ -25,6 +26,10 @@ pytestmark = pytest.mark.backends("file")
 def form(properties: dict[str, Any]) -> ElicitRequest:
     schema = {"type": "object", "properties": properties}
     return ElicitRequest(params=ElicitRequestFormParams(message="M", requested_schema=schema))
+
+
+def link(url: str) -> ElicitRequest:
+    return ElicitRequest(params=ElicitRequestURLParams(message="M", url=url, elicitation_id="1"))
 
 
 async def test_the_questions_of_a_server_reach_a_person_and_the_call_goes_on(play: Play) -> None:
@@ -129,6 +134,11 @@ def test_an_answer_gets_the_type_that_is_asked_for(
         ({str(n): form({}) for n in range(6)}, 0, "more questions"),
         ({"k": form({str(n): {} for n in range(21)})}, 0, "more fields"),
         ({"k": form({"x": 1})}, 0, "fields that the protocol does not have"),
+        ({"k": form({"x": {"enum": 5}})}, 0, "fields that the protocol does not have"),
+        ({"k": form({"x": {"default": 1 << 70}})}, 0, "cannot be stored"),
+        ({"k": form({"x": {"title": "\ud800"}})}, 0, "cannot be stored"),
+        ({"k": link("javascript:alert(1)")}, 0, "something else than a web page"),
+        ({"k": link("https://example.com/" + "a" * 2000)}, 0, "an address of more than 2,000"),
     ],
 )
 def test_what_no_person_is_asked_is_refused(
