@@ -18,6 +18,12 @@ THREAD = "#/threads/made"
 SELECTED = '#lscroll [aria-current="true"] .g'
 TITLE = "#prompt header h2"
 
+TOO_WIDE = """[...document.querySelectorAll(".scroll, .home, main, .need")]
+    .filter(box => box.clientWidth && box.scrollWidth > box.clientWidth + 1)
+    .map(box => [box.id, ...[...box.querySelectorAll("*")].filter(one =>
+        one.getBoundingClientRect().right > box.getBoundingClientRect().right)
+        .map(one => one.outerHTML.slice(0, 60))])"""
+
 
 async def test_home_shows_what_waits_runs_and_ended(page: Page, start: Start) -> None:
     await page.goto(start(MadeThread(60)).url)
@@ -254,7 +260,7 @@ async def test_ten_tabs_of_one_run_are_all_current(page: Page, start: Start) -> 
 async def test_hostile_text_is_text(page: Page, start: Start, width: int) -> None:
     words = (
         "<img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)></svg>"
-        "<a href='javascript:alert(4)'>x</a>\u202egnp.exe\u200b\u2066"
+        "<a href='javascript:alert(4)'>x</a>\u202egnp.exe\u200b\u2066 " + 400 * "W"
     )
     service, dialogs = start(MadeThread(90, words=words)), list[str]()
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
@@ -285,5 +291,7 @@ async def test_hostile_text_is_text(page: Page, start: Start, width: int) -> Non
         assert await content.locator("a:not([href^='#']):not([href^='api/'])").count() == 0
         shown = await page.evaluate("document.title + document.body.outerHTML")
         assert not re.search("[\u202e\u200b\u2066]", shown)
+        # A word longer than a line pushes nothing out of view: a decision is seen whole.
+        assert not await page.evaluate(TOO_WIDE)
     assert "U+202E" in await page.locator("body").inner_text()
     assert not dialogs and all(url.startswith(service.url) for url in fetched)

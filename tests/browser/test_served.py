@@ -58,7 +58,7 @@ async def numbers(page: Page) -> list[int]:
             const box = document.getElementById("lscroll"), seen = new Set();
             for (let y = 0; y < box.scrollHeight + 400; y += 250) {
                 box.scrollTop = y;
-                await new Promise(done => setTimeout(done, 30));
+                await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
                 for (const row of box.querySelectorAll("article")) seen.add(+row.ariaPosInSet);
             }
             return [...seen].sort((a, b) => a - b);

@@ -140,7 +140,7 @@ export class Strip {
     c.lineWidth = 1.5;
     for (let i = this.from; i < this.to; i++) {
       // Nearly all steps have none.
-      const kind = this.thread.steps.flags[i] && markOf(this.thread, i), x = this.x(i) + this.step / 2;
+      const kind = this.thread.steps.flags[i] && markOf(this.thread, i), x = Math.min(this.x(i) + this.step / 2, LEFT + this.width - 5);
       if (!kind) continue;
       c.fillStyle = c.strokeStyle = this.color(kind === "error" ? "danger" : kind === "question" ? "warn" : "ink");
       if (kind !== "question" && this.step * 8 < 3) c.fillRect(x, y - 3, 1, 6);
