@@ -11,7 +11,7 @@ def needs_extra(extra: str, what: str) -> Generator[None]:
     """Turn an import that fails into an error that names the extra to install.
 
     Args:
-        what: needs it, for the error.
+        what: what needs the extra, as the error names it.
 
     Raises:
         ConfigError: a package is not installed.

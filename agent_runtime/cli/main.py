@@ -91,7 +91,7 @@ class _Commands(CommandGroup):
         if cmd_name not in COMMANDS:
             return None
         place = COMMANDS[cmd_name][0]
-        # Most are in the room of commands; others name a room of their own.
+        # Most modules are in `commands`; the others are named in full.
         place = place if "." in place else f"commands.{place}"
         module = importlib.import_module(f"agent_runtime.cli.{place}")
         return getattr(module, cmd_name.replace("-", "_"))

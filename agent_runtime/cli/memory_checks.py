@@ -37,7 +37,7 @@ async def check_window(
         if settings.model and not own:
             main = await model_from_name(settings.model, settings).info()
     except AgentRuntimeError:
-        # The check of the model tells it.
+        # The check of the model reports it.
         return found
     reserve = settings.response_reserve or default_reserve(main.window)
     problem, cure = window_problem(role, model, info, settings, max(1, main.window - reserve))

@@ -302,8 +302,8 @@ def moves_cursor() -> bool:
 def terminal_size() -> tuple[int, int]:
     """Return the columns and rows of the terminal.
 
-    They are not those that the environment may hold since long ago: a row that the terminal wraps
-    by itself could begin with anything.
+    The terminal is asked, not the variables COLUMNS and LINES, which may be out of date: a row that
+    the terminal wraps by itself could begin with anything.
     """
     try:
         size = os.get_terminal_size(sys.stderr.fileno())

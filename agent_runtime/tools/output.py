@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import orjson
 
@@ -14,6 +13,7 @@ from agent_runtime.prompt.incomplete_answers import AnswerCutoff, asks_again
 from agent_runtime.prompt.view import View
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.context import ToolContext
+from agent_runtime.tools.schema_references import references
 from agent_runtime_storage.contract.records.log import Finish
 
 FINAL = "final_result"
@@ -133,24 +133,12 @@ def schema_type(schema: dict[str, Any]) -> Any:
             f"The output schema is no JSON schema: {error.json_path}: {error.message[:300]}",
             cure="Correct it, or leave it out for an answer in text.",
         ) from None
-    if any(not one.startswith("#") for one in _references(schema)):
+    if any(not one.startswith("#") for one in references(schema)):
         # A schema must not make this machine open URLs.
         raise ConfigError(
             "The output schema refers to another document.", cure="Put all of it in one schema."
         )
     return Annotated[Any, _BySchema(schema)]
-
-
-def _references(schema: Any) -> Iterator[str]:
-    stack = [schema]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, dict):
-            part = cast("dict[str, Any]", one)
-            yield from (str(part[key]) for key in ("$ref", "$dynamicRef") if key in part)
-            stack += part.values()
-        elif isinstance(one, list):
-            stack += cast("list[Any]", one)
 
 
 class FinalTool(Tool):

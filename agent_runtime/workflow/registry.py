@@ -9,27 +9,16 @@ from typing import Any, Protocol
 from agent_runtime.agent import Agent
 from agent_runtime.errors import ConfigError, NotFound
 from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.run.queue.enqueue import Agents
 from agent_runtime.workflow.definition import Workflow
 from agent_runtime_storage.contract.records.log import Run
 
 
-class Registry(Protocol):
-    """What can be run, by name, and what continues a run; `App` is one."""
+class Registry(Agents, Protocol):
+    """What can be run, by name, and what continues a run; `App` is one.
 
-    @property
-    def program(self) -> str:
-        """Stored with the runs that begin here, so that only this program continues them."""
-        ...
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of what can be run; the first is the default."""
-        ...
-
-    @property
-    def versions(self) -> Sequence[str]:
-        """The versions whose queued runs it works on; the first is its own."""
-        ...
+    The first of its names is the default.
+    """
 
     def named(self, name: str | None) -> Agent | Workflow:
         """Return what has this name, or the default. Raises `NotFound`."""

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.browser.made_service import MadeService
 from tests.browser.made_thread import MadeThread
-from tests.services.fixtures import missing
+from tests.services.fixtures import missing, starting
 from tests.services.npm import npm_package
 from tests.services.process import MissingPart
 
@@ -73,17 +73,8 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
 @pytest.fixture
 def start() -> Iterator[Callable[[MadeThread], MadeService]]:
     """Return a function that starts a service which shows a thread."""
-    started: list[MadeService] = []
-
-    def start(thread: MadeThread) -> MadeService:
-        service = MadeService(thread)
-        started.append(service)
-        service.start()
-        return service
-
-    yield start
-    for service in started:
-        service.stop()
+    with starting(MadeService) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from agent_runtime.cli import main
 from agent_runtime.cli.main import COMMANDS
 from agent_runtime_config import Settings
 from agent_runtime_config.state import SHOWN
-from tests.support.command import clean_environ, run_command
+from tests.support.command import clean_environ, run_command, without_settings
 
 NAMES = tuple(COMMANDS)
 HEAVY = {"apsw", "litellm", "openai", "pydantic", "pydantic_settings", "rich", "tiktoken"}
@@ -25,10 +24,7 @@ HEAVY = {"apsw", "litellm", "openai", "pydantic", "pydantic_settings", "rich", "
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
-            monkeypatch.delenv(name)
+    without_settings(monkeypatch, tmp_path)
 
 
 def _invoke(*arguments: str, **environ: str) -> Result:

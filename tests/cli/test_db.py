@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +12,12 @@ from click.testing import CliRunner, Result
 
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
+from tests.support.command import without_settings
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
-            monkeypatch.delenv(name)
+    without_settings(monkeypatch, tmp_path)
     monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
 
 

@@ -22,16 +22,16 @@ from agent_runtime.cli.commands import doctor
 from agent_runtime.models.scripted import call
 from agent_runtime.testing.model_server import OpenAIServer, Reply, server_error
 from agent_runtime_storage import LeaseOwner
+from tests.support.command import without_settings
 
 GONE = LeaseOwner(host="gone", boot="b", pid=1, started="1")
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("AGENT_RUNTIME_") or name.endswith("_API_KEY") or name == "DATABASE_URL":
-            monkeypatch.delenv(name)
+    without_settings(monkeypatch, tmp_path)
+    for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
 
 

@@ -20,6 +20,7 @@ from agent_runtime.cli import main
 from agent_runtime.cli.terminal import say, write_json, write_output, write_row
 from agent_runtime.models.scripted import call
 from agent_runtime.models.scripted import say as answer_text
+from tests.support.command import without_settings
 
 # OSC 52 writes to the clipboard; then BEL, a reversed text, C1's CSI, and the screen is erased.
 HOSTILE = "x\x1b]52;c;aGk=\x07\u202e\x9b31m\x1b[2J\u2066y\r"
@@ -72,11 +73,9 @@ async def fill(url: str) -> dict[str, str]:
 @pytest.fixture
 def ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     url = f"file:{tmp_path / 'agent.db'}"
-    for name in [name for name in os.environ if name.startswith("AGENT_RUNTIME_")]:
-        monkeypatch.delenv(name)
+    without_settings(monkeypatch, tmp_path)
     monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", url)
     monkeypatch.setenv("AGENT_RUNTIME_USER", HOSTILE)
-    monkeypatch.chdir(tmp_path)
     return anyio.run(fill, url)
 
 

@@ -14,15 +14,13 @@ from agent_runtime import NodeMemory
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
 from agent_runtime_storage import open_store
+from tests.support.command import without_settings
 
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in an empty folder without settings."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("AGENT_RUNTIME_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.delenv("DATABASE_URL", raising=False)
+    without_settings(monkeypatch, tmp_path)
     monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
 
 

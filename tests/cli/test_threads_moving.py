@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
 from agent_runtime_storage import open_store
-from tests.support.command import COMMAND, ROOT, clean_environ, run_command
+from tests.support.command import COMMAND, ROOT, clean_environ, run_command, without_settings
 
 TASK = "Survey the folder of marjoram"
 
@@ -65,10 +65,7 @@ class Desk:
     @classmethod
     def set_up(cls, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         """Make it the current folder, with no other settings than its database."""
-        monkeypatch.chdir(folder)
-        for name in os.environ:
-            if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
-                monkeypatch.delenv(name)
+        without_settings(monkeypatch, folder)
         monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
         return cls(folder)
 

@@ -70,22 +70,6 @@ class Asker:
         return say("Waited.")
 
 
-class Elsewhere:
-    """The run in another process."""
-
-    def __init__(self, other: Program) -> None:
-        self.kill = other.kill
-        self._line = other.line
-
-    async def until(self, *kinds: str) -> None:
-        """Wait until all these were reported, in any order."""
-        missing = list(kinds)
-        while missing:
-            kind = (await self._line())["kind"]
-            if kind in missing:
-                missing.remove(kind)
-
-
 async def main(database_url: str, path: str) -> None:
     """Run the agent."""
 
@@ -98,10 +82,10 @@ async def main(database_url: str, path: str) -> None:
 
 
 @asynccontextmanager
-async def asking(database_url: str, path: Path) -> AsyncGenerator[Elsewhere]:
+async def asking(database_url: str, path: Path) -> AsyncGenerator[Program]:
     """Start the run in another process; it is killed at the end if it still runs."""
     async with program("tests.delegation.asking_elsewhere", database_url, str(path)) as other:
-        yield Elsewhere(other)
+        yield other
 
 
 if __name__ == "__main__":

@@ -127,22 +127,6 @@ class Worker:
         return self.path.read_text().splitlines()
 
 
-class Elsewhere:
-    """The run in another process."""
-
-    def __init__(self, other: Program) -> None:
-        self.kill = other.kill
-        self._line = other.line
-
-    async def until(self, *kinds: str) -> None:
-        """Wait until all these were reported, in any order."""
-        missing = list(kinds)
-        while missing:
-            line = await self._line()
-            if line["kind"] in missing:
-                missing.remove(line["kind"])
-
-
 async def main(database_url: str, path: str, waits: str, how: str) -> None:
     """Run the agent; it stays until it is killed."""
 
@@ -161,12 +145,12 @@ async def main(database_url: str, path: str, waits: str, how: str) -> None:
 @asynccontextmanager
 async def elsewhere(
     database_url: str, path: Path, *waits: str, background: bool = False, leaves: bool = False
-) -> AsyncGenerator[Elsewhere]:
+) -> AsyncGenerator[Program]:
     """Start the run in another process; it is killed at the end if it still runs."""
     how = "leaves" if leaves else "background" if background else ""
     arguments = (database_url, str(path), ",".join(waits), how)
     async with program("tests.delegation.elsewhere", *arguments) as other:
-        yield Elsewhere(other)
+        yield other
 
 
 if __name__ == "__main__":

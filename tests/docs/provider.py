@@ -8,8 +8,10 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support import http_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +125,6 @@ def serving() -> Generator[Provider]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its base's name
             """Suppress the log."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    provider = Provider(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with http_server.serving(Handler) as url:
+        provider = Provider(url)
         yield provider
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

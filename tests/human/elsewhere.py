@@ -85,25 +85,11 @@ async def main(database_url: str, what: str, name: str) -> None:
                 await runtime.resume(name, agent(ScriptedModel([say("Done.")])), on_event=tell)
 
 
-class Elsewhere:
-    """A program that runs one such action."""
-
-    def __init__(self, other: Program) -> None:
-        self.kill = other.kill
-        self._line = other.line
-
-    async def until(self, kind: str) -> dict[str, object]:
-        """Wait for the next line of this kind."""
-        while (line := await self._line())["kind"] != kind:
-            pass
-        return line
-
-
 @asynccontextmanager
-async def started(database_url: str, what: str, name: str) -> AsyncGenerator[Elsewhere]:
+async def started(database_url: str, what: str, name: str) -> AsyncGenerator[Program]:
     """Start the program; it is killed at the end if it still runs."""
     async with program("tests.human.elsewhere", database_url, what, name) as other:
-        yield Elsewhere(other)
+        yield other
 
 
 if __name__ == "__main__":

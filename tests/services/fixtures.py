@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -38,6 +40,36 @@ def missing(part: MissingPart) -> NoReturn:
     if in_ci():
         pytest.fail(f"{MISSING}: {part}", pytrace=False)
     pytest.skip(f"{MISSING}: {part}")
+
+
+class Startable(Protocol):
+    """A server that a test starts."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+S = TypeVar("S", bound=Startable)
+
+
+@contextmanager
+def starting(make: Callable[..., S]) -> Generator[Callable[..., S]]:
+    """Yield a function that makes and starts servers, which stop when the context ends."""
+    started: list[S] = []
+
+    def start(*arguments: Any, **options: Any) -> S:
+        try:
+            server = make(*arguments, **options)
+        except MissingPart as error:
+            missing(error)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -91,20 +123,12 @@ def start_postgres(logs: Path, scratch: None) -> Iterator[StartPostgres]:
 
     The test may kill the server and start it again.
     """
-    started: list[PostgresServer] = []
 
-    def start(**settings: str) -> PostgresServer:
-        try:
-            server = PostgresServer(logs, settings)
-        except MissingPart as error:
-            missing(error)
-        started.append(server)
-        server.start()
-        return server
+    def make(**settings: str) -> PostgresServer:
+        return PostgresServer(logs, settings)
 
-    yield start
-    for server in started:
-        server.stop()
+    with starting(make) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")
@@ -167,20 +191,8 @@ def file_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def start_libsql(logs: Path) -> Iterator[StartLibsql]:
     """Return a function that starts a server for this test, which may kill and restart it."""
-    started: list[LibsqlServer] = []
-
-    def start(**options: Any) -> LibsqlServer:
-        try:
-            server = LibsqlServer(logs, **options)
-        except MissingPart as error:
-            missing(error)
-        started.append(server)
-        server.start()
-        return server
-
-    yield start
-    for server in started:
-        server.stop()
+    with starting(partial(LibsqlServer, logs)) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
 
+import pytest
+
 COMMAND = [sys.executable, "-m", "agent_runtime.cli"]
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +32,14 @@ def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     if "DATABASE_URL" not in (extra or {}):
         environ["AGENT_RUNTIME_DATABASE_URL"] = "file:agent_runtime.db"
     return environ | dict(extra or {})
+
+
+def without_settings(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Make a folder the current one, and remove all settings from the environment."""
+    monkeypatch.chdir(folder)
+    for name in list(os.environ):
+        if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
+            monkeypatch.delenv(name)
 
 
 def run_command(

@@ -31,6 +31,15 @@ class Program:
         """Wait for the next line."""
         return orjson.loads(await self._lines.receive_until(b"\n", LINE))
 
+    async def until(self, *kinds: str) -> dict[str, Any]:
+        """Wait until all these kinds were reported, in any order; return the last line."""
+        missing, line = list(kinds), dict[str, Any]()
+        while missing:
+            line = await self.line()
+            if line["kind"] in missing:
+                missing.remove(line["kind"])
+        return line
+
     async def say(self, line: str) -> None:
         """Write a line to its input."""
         assert self.process.stdin is not None

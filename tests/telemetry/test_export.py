@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Generator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import httpx
@@ -19,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from agent_runtime.models.telemetry.export import exporting
 from tests.support.command import COMMAND, clean_environ, run_command
+from tests.support.http_server import serving
 
 APP = """
 from agent_runtime import Agent, App, ScriptedModel
@@ -48,20 +48,16 @@ class Collector:
             def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
                 del code, size
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.handler = Handler
+        self.url = ""
 
 
 @pytest.fixture
 def collector() -> Generator[Collector]:
     """A collector that listens."""
     made = Collector()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with serving(made.handler) as made.url:
+        yield made
 
 
 def test_what_a_service_runs_is_exported_before_it_ends(

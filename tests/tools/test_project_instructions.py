@@ -13,16 +13,6 @@ from agent_runtime.tools.context_sources.instructions import OF_PROJECT, OF_USER
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without a file of instructions."""
-    folder = tmp_path.resolve() / "home"
-    folder.mkdir()
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / ".config"))
-    return folder
-
-
-@pytest.fixture
 def workspace(home: Path) -> Path:
     """A folder in a repository."""
     folder = home.parent / "repository" / "workspace"

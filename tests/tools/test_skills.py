@@ -80,16 +80,6 @@ def test_what_is_not_a_skill_is_refused(tmp_path: Path, text: str, reason: str) 
     assert not found.skills and reason in found.problems[0]
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without skills."""
-    folder = tmp_path.resolve() / "home"
-    folder.mkdir()
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / ".config"))
-    return folder
-
-
 def test_where_skills_are_found_and_which_of_one_name_counts(home: Path) -> None:
     top = home.parent / "repository"
     workspace = top / "inner"

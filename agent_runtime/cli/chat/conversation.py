@@ -73,7 +73,7 @@ class Conversation:
         return lines.read()
 
     def _say(self, line: str) -> None:
-        """Run a line, or tell it to the run that waits on the thread and continue that."""
+        """Run a line; if a run waits on the thread, send it the line and continue it."""
         from agent_runtime.errors import AgentRuntimeError
 
         self.begun = True
@@ -178,12 +178,12 @@ class Conversation:
         runs = arguments[0] == "resume" or arguments[0] in ("edit", "regenerate")
         if not self._model_chosen or not runs or "--model" in arguments:
             return arguments
-        # `--` begins what is no option.
+        # After `--` nothing is an option.
         at = arguments.index("--") if "--" in arguments else len(arguments)
         return [*arguments[:at], "--model", self._model_chosen, *arguments[at:]]
 
     def _prompt(self, name: str, rest: str) -> None:
-        """Say a prompt of an MCP server to the agent, or list the prompts."""
+        """Send a prompt of an MCP server to the agent, or list the prompts."""
         from agent_runtime.cli.chat import server_prompts
 
         try:

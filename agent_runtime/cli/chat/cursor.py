@@ -1,4 +1,4 @@
-"""Keep the terminal's cursor where a change of the window's size cannot move it away from."""
+"""Keep the terminal's cursor where resizing the window cannot move it."""
 
 from __future__ import annotations
 

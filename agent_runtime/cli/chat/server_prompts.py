@@ -100,7 +100,7 @@ def chosen(spec: Spec, name: str, rest: str) -> str:
             say("No MCP server of this chat has prompts.")
         return ""
     text = anyio.run(partial(prompt.text, **arguments_of(prompt.arguments, rest)))
-    # A server wrote it, and it is said in the user's name.
+    # Shown first: a server wrote it, and it is sent in the user's name.
     lines = shown_lines(text)
     for line in lines[:SHOWN_LINES]:
         say(line)

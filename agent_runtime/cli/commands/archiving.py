@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime_storage import ArchivedThread, Thread
 
-# More threads than anybody has, so that none is missed for a page's end.
+# More threads than anybody has, so that one page holds them all.
 _MOST = 1_000_000
 
 

@@ -210,7 +210,7 @@ def login(name: str, no_browser: bool, workspace: Path) -> None:
 
 
 def confirm_terminal() -> None:
-    """Refuse to ask where nobody is.  Raises `click.UsageError`."""
+    """Refuse to ask without a terminal.  Raises `click.UsageError`."""
     import sys
 
     if not sys.stdin.isatty():

@@ -31,7 +31,7 @@ class Agents(Protocol):
 
     @property
     def program(self) -> str:
-        """Stored with the runs, so that only this program works on them."""
+        """Stored with the runs that begin here, so that only this program continues them."""
         ...
 
     @property

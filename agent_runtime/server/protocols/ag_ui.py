@@ -26,11 +26,10 @@ from agent_runtime.server.protocols.answers import described, form_of
 from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
-    ProtocolStream,
-    Write,
     invalid,
     problem,
     read_json,
+    stream_of,
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
@@ -51,17 +50,12 @@ def ag_ui_routes(turns: ClientTurns) -> list[Route]:
         except Exception as error:
             return problem(error)
 
-        async def produce(write: Write) -> None:
-            encoder, stream = EventEncoder(), AgUiStream(given)
-            try:
-                async with mine.parts(turn) as given_parts:
-                    async for part in given_parts:
-                        for event in stream.of(part):
-                            await write(encoder.encode(event).encode())
-            except Exception as error:
-                await write(encoder.encode(agui.RunErrorEvent(message=text_of(error))).encode())
-
-        return ProtocolStream(produce)
+        encoder, stream = EventEncoder(), AgUiStream(given)
+        return stream_of(
+            mine.parts(turn),
+            lambda part: (encoder.encode(event).encode() for event in stream.of(part)),
+            lambda error: encoder.encode(agui.RunErrorEvent(message=text_of(error))).encode(),
+        )
 
     return [Route("/ag-ui/{agent}", run_agent, methods=["POST"])]
 

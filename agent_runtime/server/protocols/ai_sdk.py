@@ -21,12 +21,11 @@ from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
-    ProtocolStream,
-    Write,
     event_of,
     invalid,
     problem,
     read_json,
+    stream_of,
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
@@ -71,18 +70,14 @@ def ai_sdk_routes(turns: ClientTurns) -> list[Route]:
 
 
 def _streamed(turns: UserTurns, turn: Turn, settled: Sequence[Question] = ()) -> Response:
-    async def produce(write: Write) -> None:
-        stream = UiMessageStream(turn, settled)
-        try:
-            async with turns.parts(turn) as given:
-                async for part in given:
-                    for chunk in stream.of(part):
-                        await write(event_of(chunk))
-        except Exception as error:
-            await write(event_of({"type": "error", "errorText": text_of(error)}))
-        await write(DONE)
-
-    return ProtocolStream(produce, HEADERS)
+    stream = UiMessageStream(turn, settled)
+    return stream_of(
+        turns.parts(turn),
+        lambda part: map(event_of, stream.of(part)),
+        lambda error: event_of({"type": "error", "errorText": text_of(error)}),
+        end=DONE,
+        headers=HEADERS,
+    )
 
 
 # What the client sends

@@ -28,13 +28,12 @@ from agent_runtime.server.protocols.answers import described
 from agent_runtime.server.protocols.client_message import Message
 from agent_runtime.server.protocols.parts import Part
 from agent_runtime.server.protocols.streams import (
-    ProtocolStream,
-    Write,
     event_of,
     headers_of,
     invalid,
     read_json,
     status_of,
+    stream_of,
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
@@ -91,7 +90,13 @@ def openai_routes(turns: ClientTurns) -> list[Route]:
             named = {THREAD: quote(turn.thread_id, safe=_IN_HEADER)}
             reply = CompletionWriter(asked, turn)
             if asked.stream:
-                return ProtocolStream(_produce(mine, turn, reply), named)
+                return stream_of(
+                    mine.parts(turn),
+                    lambda part: map(event_of, reply.chunks(part)),
+                    lambda error: event_of(_error_body(error)),
+                    end=DONE,
+                    headers=named,
+                )
             async with mine.parts(turn) as given:
                 async for part in given:
                     reply.take(part)
@@ -103,20 +108,6 @@ def openai_routes(turns: ClientTurns) -> list[Route]:
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/chat/completions", completions, methods=["POST"]),
     ]
-
-
-def _produce(turns: UserTurns, turn: Turn, reply: CompletionWriter) -> Any:
-    async def produce(write: Write) -> None:
-        try:
-            async with turns.parts(turn) as given:
-                async for part in given:
-                    for chunk in reply.chunks(part):
-                        await write(event_of(chunk))
-        except Exception as error:
-            await write(event_of(_error_body(error)))
-        await write(DONE)
-
-    return produce
 
 
 async def _turn(turns: UserTurns, asked: Completion, thread: str, request: str) -> Turn:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias, TypeVar, cast
 
 import anyio
@@ -196,3 +197,32 @@ class ProtocolStream(Response):
             await self._produce(write)
             group.cancel_scope.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def stream_of(
+    given: AbstractAsyncContextManager[AsyncIterator[T]],
+    encoded: Callable[[T], Iterable[bytes]],
+    failed: Callable[[Exception], bytes],
+    *,
+    end: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+) -> ProtocolStream:
+    """Return a stream of the events that the parts of a turn become.
+
+    Args:
+        failed: returns the event of a failure, after which no part follows.
+        end: written last in any case.
+    """
+
+    async def produce(write: Write) -> None:
+        try:
+            async with given as parts:
+                async for part in parts:
+                    for event in encoded(part):
+                        await write(event)
+        except Exception as error:
+            await write(failed(error))
+        if end:
+            await write(end)
+
+    return ProtocolStream(produce, headers)

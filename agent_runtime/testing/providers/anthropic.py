@@ -25,8 +25,8 @@ class Anthropic(Provider):
     """The provider.
 
     Args:
-        thinking: it thinks, and demands its thinking back as it was.
-        bound: it demands none of an earlier answer, but that nothing before it has changed.
+        thinking: the model thinks, and refuses a request that lacks its thinking or changes it.
+        bound: thinking of earlier answers may be left out, but what comes before it may not change.
     """
 
     def __init__(self, *, thinking: bool, bound: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from agent_runtime.errors import McpServerFailed
 from agent_runtime.messages import ToolSpec, encodable
 from agent_runtime.tools.fingerprint import json_digest
 from agent_runtime.tools.mcp.server import McpServer
+from agent_runtime.tools.schema_references import references, values_of
 
 SEPARATOR = "__"
 MAX_TOOLS = 1000
@@ -131,14 +132,8 @@ def depth_of(schema: Any) -> int:
     while waiting and deepest <= MAX_DEPTH:
         one, level = waiting.pop()
         deepest = max(deepest, level)
-        waiting += [(inner, level + 1) for inner in _inner(one)]
+        waiting += [(inner, level + 1) for inner in values_of(one)]
     return deepest
-
-
-def _inner(value: Any) -> Sequence[Any]:
-    if isinstance(value, dict):
-        return list(cast("dict[str, Any]", value).values())
-    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _check_references(server: McpServer, tool: str, schema: dict[str, Any]) -> None:
@@ -147,7 +142,7 @@ def _check_references(server: McpServer, tool: str, schema: dict[str, Any]) -> N
     A schema must not make anybody open URLs, and not every provider takes one without an end.
     """
     done: set[str] = set()
-    starts = dict.fromkeys(_references(schema))
+    starts = dict.fromkeys(references(schema))
     if len(starts) > MAX_REFERENCES:
         raise refused(server, tool, f"has a schema with more than {MAX_REFERENCES} references")
     for start in starts:
@@ -162,19 +157,7 @@ def _check_references(server: McpServer, tool: str, schema: dict[str, Any]) -> N
                 target = _target(schema, reference)
                 if target is None:
                     raise refused(server, tool, "has a schema that refers to something else")
-                path.append((reference, _references(target)))
-
-
-def _references(schema: Any) -> Iterator[str]:
-    waiting = [schema]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            part = cast("dict[str, Any]", one)
-            for key in ("$ref", "$dynamicRef", "$recursiveRef"):
-                if isinstance(part.get(key), str):
-                    yield part[key]
-        waiting += _inner(one)
+                path.append((reference, references(target)))
 
 
 def _target(schema: dict[str, Any], reference: str) -> Any:

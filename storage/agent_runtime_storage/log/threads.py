@@ -58,10 +58,7 @@ class SqlThreads:
         return to_thread(rows[0])
 
     async def get(self, thread_id: str) -> Thread:
-        rows = await self._scope.read("thread", thread_id=thread_id)
-        if not rows:
-            raise await self._scope.no_thread(thread_id)
-        return to_thread(rows[0])
+        return await self._scope.thread(thread_id)
 
     async def list(
         self, *, limit: int = 50, before: float | None = None, children: bool = True

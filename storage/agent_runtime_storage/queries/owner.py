@@ -15,6 +15,7 @@ from agent_runtime_storage.contract.errors import (
     StoreError,
     ThreadArchived,
 )
+from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.drivers.protocol import (
     Announce,
     ConstraintFailed,
@@ -28,7 +29,7 @@ from agent_runtime_storage.drivers.signals import topic_of
 from agent_runtime_storage.objects.bodies import BodyWriter, fetch_bodies, verified_body
 from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.objects.parts import PREFIX, Parted
-from agent_runtime_storage.queries.row_decoding import BODIES, objects_in, with_bodies
+from agent_runtime_storage.queries.row_decoding import BODIES, objects_in, to_thread, with_bodies
 from agent_runtime_storage.sql.loader import load_queries
 
 
@@ -140,6 +141,13 @@ class OwnerScope:
     def announce(self, thread_id: str, news: Callable[[], Sequence[object]] | None = None) -> None:
         """Wake the listeners of the thread; see `Signals.announce`."""
         self.driver.signals.announce(topic_of(self.user_id, thread_id), news)
+
+    async def thread(self, thread_id: str) -> Thread:
+        """Return a thread. Raises `NotFound`, also if it is archived or hidden."""
+        rows = await self.read("thread", thread_id=thread_id)
+        if not rows:
+            raise await self.no_thread(thread_id)
+        return to_thread(rows[0])
 
     async def require_thread(self, thread_id: str) -> None:
         if not await self.read("thread_exists", thread_id=thread_id):

@@ -98,7 +98,7 @@ class Archives:
             return recorded
         family = [str(row[0]) for row in await self._scope.read("family", thread_id=thread_id)]
         threads = orjson.dumps(family).decode()
-        thread = await self._thread(thread_id)
+        thread = await self._scope.thread(thread_id)
         if unchanged_since is not None and thread.updated_at >= unchanged_since:
             raise _used(thread_id)
         await self._require_archivable(threads)
@@ -122,12 +122,6 @@ class Archives:
         recorded = await self.find(thread_id)
         # Restored, or deleted, since.
         return kept if recorded is None else recorded
-
-    async def _thread(self, thread_id: str) -> Thread:
-        rows = await self._scope.read("thread", thread_id=thread_id)
-        if not rows:
-            raise await self._scope.no_thread(thread_id)
-        return to_thread(rows[0])
 
     async def _write(
         self, objects: Objects, place: str, thread: Thread, threads: int
@@ -220,7 +214,7 @@ class Archives:
         objects = self._objects()
         archived = await self.find(thread_id)
         if archived is None:
-            await self._thread(thread_id)
+            await self._scope.thread(thread_id)
             raise Conflict(f"Thread {thread_id} is not archived.", cure="Use it as it is.")
         await self._finish_deletion(thread_id)
         # A restoration that fails deletes the thread's documents, which must then be its own.

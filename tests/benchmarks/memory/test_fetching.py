@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from agent_runtime.errors import ConfigError
 from benchmarks.memory import beam, locomo, longmemeval
 from benchmarks.memory.fetch import fetch
 from tests.benchmarks.memory import conversations as made
+from tests.support.http_server import serving
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -26,13 +26,8 @@ def home(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """A folder that a server on loopback serves, and its address."""
     folder = tmp_path / "served"
     folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield folder, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(partial(_Quiet, directory=str(folder))) as url:
+        yield folder, url
 
 
 def test_missing_files_are_downloaded_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ from agent_runtime_storage import open_store
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from tests.run.process.test_queue import over, until, working
 from tests.run.process.test_tokens import ALIVE, tokens, until_counted
-from tests.services.fixtures import missing
+from tests.services.fixtures import starting
 from tests.services.pgbouncer import PgBouncer
-from tests.services.process import MissingPart
 
 pytestmark = pytest.mark.backends("postgres")
 COUNT = (
@@ -36,20 +36,8 @@ StartBouncer = Callable[..., PgBouncer]
 @pytest.fixture
 def start_bouncer(database_url: str, logs: Path) -> Iterator[StartBouncer]:
     """Return a function that starts a PgBouncer in front of the test's database."""
-    started: list[PgBouncer] = []
-
-    def start(**options: Any) -> PgBouncer:
-        try:
-            bouncer = PgBouncer(logs, database_url, **options)
-        except MissingPart as error:
-            missing(error)
-        started.append(bouncer)
-        bouncer.start()
-        return bouncer
-
-    yield start
-    for bouncer in started:
-        bouncer.stop()
+    with starting(partial(PgBouncer, logs, database_url)) as start:
+        yield start
 
 
 @asynccontextmanager

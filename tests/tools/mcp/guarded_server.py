@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 import urllib.parse
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.http_server import serving
 
 
 class Guarded:
@@ -117,13 +118,6 @@ def guarded() -> Generator[Guarded]:
             else:
                 self.reply(200, found | {"more": "x" * (9 << 20)} if state.odd else found)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state = Guarded(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as url:
+        state = Guarded(url)
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

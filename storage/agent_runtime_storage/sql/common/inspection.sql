@@ -45,14 +45,7 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND node_id > :after;
 SELECT id, parts FROM activations WHERE user_id = :user_id AND thread_id = :thread_id;
 
 -- name: activations_by_id
-SELECT a.id, a.anchor, a.run_id, a.cause,
-       a.body,
-       CASE WHEN a.blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data,
-       coalesce(p.object, p.codec, 'lost'), p.data, a.created_at
-FROM activations AS a
-LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = a.blob
-LEFT JOIN blobs AS p
-    ON p.user_id = :user_id AND p.thread_id = :thread_id AND p.hash = a.prefix_blob
+SELECT {activation_columns} FROM activations AS a {activation_blobs}
 WHERE a.user_id = :user_id AND a.thread_id = :thread_id
   AND a.id IN (SELECT value{as_bigint} FROM {each_text}(:ids{as_jsonb}))
 ORDER BY a.id;

@@ -72,15 +72,18 @@ FROM calls AS k
 WHERE k.user_id = :user_id AND k.thread_id = :thread_id AND k.node_id = :node_id
   AND k.position = :position;
 
--- name: activations
-SELECT a.id, a.anchor, a.run_id, a.cause,
-       a.body,
-       CASE WHEN a.blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data,
-       coalesce(p.object, p.codec, 'lost'), p.data, a.created_at
-FROM activations AS a
+-- name: activation_columns
+a.id, a.anchor, a.run_id, a.cause, a.body,
+CASE WHEN a.blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data,
+coalesce(p.object, p.codec, 'lost'), p.data, a.created_at
+
+-- name: activation_blobs
 LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = a.blob
 LEFT JOIN blobs AS p
     ON p.user_id = :user_id AND p.thread_id = :thread_id AND p.hash = a.prefix_blob
+
+-- name: activations
+SELECT {activation_columns} FROM activations AS a {activation_blobs}
 WHERE a.user_id = :user_id AND a.thread_id = :thread_id
 ORDER BY a.id;
 

@@ -149,6 +149,34 @@ WHERE t.hidden = '' LIMIT :limit;
 SELECT user_id, id, hidden FROM threads
 WHERE hidden <> '' AND updated_at < {now} - :seconds LIMIT :limit;
 
+-- name: contents_select
+SELECT user_id, thread_id, 'nodes' AS what, length(body) AS bytes FROM nodes
+UNION ALL
+SELECT user_id, thread_id, 'calls', length(body) FROM calls
+UNION ALL
+SELECT user_id, thread_id, 'activations', length(body) FROM activations
+UNION ALL
+SELECT user_id, thread_id, 'observations', length(body) FROM observations
+UNION ALL
+SELECT user_id, thread_id, 'plans', length(body) FROM plans
+UNION ALL
+SELECT user_id, thread_id, 'events', {text_bytes}(data) FROM events
+UNION ALL
+SELECT user_id, thread_id, 'blobs', length(data) FROM blobs
+UNION ALL
+SELECT user_id, thread_id, 'inbox', length(body) FROM inbox
+UNION ALL
+SELECT user_id, thread_id, 'jobs', length(payload) FROM jobs
+UNION ALL
+SELECT user_id, thread_id, 'questions', length(body) + length(answer) FROM questions
+UNION ALL
+SELECT user_id, thread_id, 'runs', {text_bytes}(spec) + length(output) FROM runs
+UNION ALL
+SELECT user_id, thread_id, 'vectors', {vector_bytes}(embedding) FROM vectors
+UNION ALL
+SELECT user_id, thread_id, 'objects', object_bytes FROM blobs
+WHERE object_bytes IS NOT NULL AND substr(object, 1, 6) <> 'parts/'
+
 -- name: size_contents
 SELECT what, sum(bytes){as_bigint} FROM ({contents_select}) AS held
 GROUP BY what ORDER BY 2 DESC, 1;

@@ -49,12 +49,12 @@ FROM queue AS p JOIN threads AS t ON t.user_id = p.user_id
 WHERE p.user_id = :user_id AND p.run_id = :parent_run_id AND t.id = :thread_id AND t.hidden = '';
 
 -- name: queue_floor
--- With nobody waiting the turns go on from what works, and not from the beginning.
+-- If nobody waits, turns continue from the runs at work, not from the beginning.
 SELECT coalesce((SELECT min(tag) - 1 FROM queue WHERE state = 'waiting'),
                 (SELECT max(tag) FROM queue WHERE state = 'working'), 0);
 
 -- name: queue_ripen
--- What was put off, and what waited for an answer that did not come in time.
+-- Runs that were put off, and runs that waited for an answer that did not come in time.
 WITH due AS MATERIALIZED (
     SELECT r.user_id, r.run_id FROM queue AS r
     WHERE r.state IN ('delayed', 'parked') AND r.due_at <= {now}
@@ -182,8 +182,8 @@ WHERE claim = :claim AND state = 'working';
       AND t.hidden = '' AND (t.active_run IS NULL OR t.active_run = q.run_id)
 
 -- name: queue_claim_suspect
--- Two workers in a row lost it without a new step: one at a time, so that the loss of this worker
--- too is no fault of another suspect's.
+-- Two workers in a row were lost with such a run, without a new step.  Only one is taken at a time, so
+-- that if this worker is lost too, no other suspect is blamed.
 WITH due AS MATERIALIZED (
     SELECT q.user_id, q.run_id FROM queue AS q
     {queue_takes}
@@ -214,7 +214,7 @@ FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
     < (queue.tag, queue.enqueued_at, queue.run_id))
 
 -- name: queue_trim
--- The claim counted what worked before it; this counts what it took as well.
+-- The claim counted the runs at work before it; this counts those that it took, too.
 UPDATE queue SET state = 'waiting', claim = ''
 WHERE claim = :claim AND state = 'working' AND (
     :per_user{as_bigint} IS NOT NULL AND :per_user{as_bigint} <= (
@@ -229,7 +229,7 @@ WHERE claim = :claim AND state = 'working' AND (
         WHERE o.state = 'working' AND o.model = queue.model AND {queue_ahead_filter}));
 
 -- name: queue_take_threads
--- Of two runs of one thread only one gets it.
+-- Only one of two runs of a thread gets it.
 UPDATE threads SET active_run = q.run_id
 FROM queue AS q
 WHERE q.claim = :claim AND q.state = 'working'
@@ -250,7 +250,7 @@ WHERE claim = :claim AND state = 'working' AND NOT EXISTS (
     WHERE t.user_id = queue.user_id AND t.id = queue.thread_id AND t.active_run = queue.run_id);
 
 -- name: queue_claimed
--- With how many workers were lost since the first of its takeovers that had not its lease.
+-- The last column counts workers that were lost since its first takeover without this run.
 SELECT q.user_id, q.run_id, q.thread_id, r.root_run_id, r.epoch, q.takeovers, q.task, q.blame,
        CASE WHEN q.takeovers > 0 THEN {greatest}(0, (
            SELECT count(*) FROM lost_workers AS w WHERE w.lost_at >= q.lost_at - 1) - q.takeovers)
@@ -288,7 +288,7 @@ WHERE user_id = :user_id AND run_id = :run_id
 RETURNING run_id;
 
 -- name: begin_queued
--- What it may spend was decided by who enqueued it.
+-- Whoever enqueued it decided what it may spend.
 UPDATE runs
 SET agent = :agent, task_id = :task_id, max_steps = :max_steps, spec = :spec,
     own_reserved_tokens = :own_tokens, own_reserved_cost = :own_cost,
@@ -332,7 +332,7 @@ SET state = CASE WHEN :status = 'failed' THEN 'dead'
 WHERE user_id = :user_id AND run_id = :run_id AND :status IN ('failed', 'suspended');
 
 -- name: queue_forget
--- Of a child run that failed its parent decides what is to be done.
+-- The parent decides what to do about a child run that failed.
 DELETE FROM queue
 WHERE user_id = :user_id AND run_id = :run_id
   AND (:status IN ('succeeded', 'cancelled') OR :status = 'failed' AND EXISTS (
@@ -385,7 +385,7 @@ SET state = 'waiting', due_at = NULL, takeovers = 0, blame = 0, cause = :cause,
 WHERE user_id = :user_id AND run_id = :run_id AND state IN ('dead', 'parked', 'delayed');
 
 -- name: queue_postpone
--- It may hold its thread, which what was put off at its enqueueing does not.
+-- Parked, not delayed: unlike a run that was enqueued for later, it may hold its thread.
 UPDATE queue SET state = 'parked', due_at = {now} + :seconds{as_double}, cause = :cause
 WHERE user_id = :user_id AND run_id = :run_id AND state = 'waiting';
 
@@ -412,7 +412,7 @@ WHERE (:state{as_text} IS NULL OR q.state = :state)
 ORDER BY q.tag, q.enqueued_at LIMIT :limit;
 
 -- name: queue_owners
--- Of the runs at work on a machine, for a process of it that can see who is dead.
+-- The owners of the runs at work on a machine: a process there can see which are dead.
 SELECT q.user_id, q.run_id, r.epoch, r.lease_host, r.lease_boot, r.lease_pid, r.lease_started,
        r.lease_machine, r.lease_instance
 FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id

@@ -10,7 +10,7 @@ WHERE place IN (SELECT value ->> 0 FROM {each_json}(:rows{as_jsonb}))
 -- Each row is an array: place, figures.
 INSERT INTO rate_shares (place, process, renewed_at, figures)
 SELECT value ->> 0, :process{as_text}, {now}, value ->> 1
--- SQLite would read the ON of ON CONFLICT as that of a join, were there no WHERE before it.
+-- Without the WHERE, SQLite reads the ON of ON CONFLICT as that of a join.
 FROM {each_json}(:rows{as_jsonb}) WHERE true
 ON CONFLICT (place, process) DO UPDATE
 SET renewed_at = excluded.renewed_at, figures = excluded.figures;

@@ -29,6 +29,6 @@ WHERE user_id = :user_id AND id = :id;
 DELETE FROM schedules WHERE user_id = :user_id AND id = :id;
 
 -- name: advance_schedule
--- Whoever comes second finds another time.
+-- A second process finds another time, and misses.
 UPDATE schedules SET next_at = :next_at, last_at = coalesce(:last_at{as_double}, last_at)
 WHERE user_id = :user_id AND id = :id AND next_at = :was{as_double} AND paused = 0;

@@ -7,7 +7,7 @@ VALUES (:user_id, :id, :name, :prefix, :hash, {now}, {now} + :seconds{as_double}
 RETURNING id, user_id, name, prefix, created_at, expires_at, used_at, revoked_at;
 
 -- name: token_by_hash
--- Of any owner: the token says who that is.  One that is revoked or has expired is none.
+-- Of any owner: the token says who that is.  One that is revoked or has expired is not found.
 -- The last column says whether the use is to be recorded: once a minute, so that not each request writes.
 SELECT id, user_id, used_at IS NULL OR used_at < {now} - 60
 FROM tokens

@@ -31,6 +31,12 @@ json_agg
 -- name: json_data
 data::json
 
+-- name: text_bytes
+octet_length
+
+-- name: vector_bytes
+pg_column_size
+
 -- name: skip_locked
 FOR UPDATE OF r SKIP LOCKED
 

@@ -59,31 +59,3 @@ WHERE c.relnamespace = to_regnamespace('agent_runtime') AND c.relkind IN ('r', '
 SELECT c.relname, pg_total_relation_size(c.oid) FROM pg_class AS c
 WHERE c.relnamespace = to_regnamespace('agent_runtime') AND c.relkind IN ('r', 'p')
 ORDER BY 2 DESC, 1;
-
--- name: contents_select
-SELECT user_id, thread_id, 'nodes' AS what, length(body) AS bytes FROM nodes
-UNION ALL
-SELECT user_id, thread_id, 'calls', length(body) FROM calls
-UNION ALL
-SELECT user_id, thread_id, 'activations', length(body) FROM activations
-UNION ALL
-SELECT user_id, thread_id, 'observations', length(body) FROM observations
-UNION ALL
-SELECT user_id, thread_id, 'plans', length(body) FROM plans
-UNION ALL
-SELECT user_id, thread_id, 'events', octet_length(data) FROM events
-UNION ALL
-SELECT user_id, thread_id, 'blobs', length(data) FROM blobs
-UNION ALL
-SELECT user_id, thread_id, 'inbox', length(body) FROM inbox
-UNION ALL
-SELECT user_id, thread_id, 'jobs', length(payload) FROM jobs
-UNION ALL
-SELECT user_id, thread_id, 'questions', length(body) + length(answer) FROM questions
-UNION ALL
-SELECT user_id, thread_id, 'runs', octet_length(spec) + length(output) FROM runs
-UNION ALL
-SELECT user_id, thread_id, 'vectors', pg_column_size(embedding) FROM vectors
-UNION ALL
-SELECT user_id, thread_id, 'objects', object_bytes FROM blobs
-WHERE object_bytes IS NOT NULL AND substr(object, 1, 6) <> 'parts/'

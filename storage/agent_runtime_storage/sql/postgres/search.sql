@@ -69,8 +69,9 @@ word (term, weight, number, mark) AS MATERIALIZED (
 )
 
 -- name: search_hits_select
--- First of the best texts, ties with the last of them included.  One thread has, or hidden threads
--- leave, only some of these, so more are taken then; the others follow if it was not enough.
+-- Begins with the best texts, and those that tie with the last of them.  More are taken where only
+-- some of them count: for one thread, or if threads are hidden.  If too few are left, the others
+-- follow.
 best (id, score, marks) AS MATERIALIZED (
     SELECT id, score, marks FROM found ORDER BY round(score::numeric, 9) DESC
     FETCH FIRST (

@@ -31,6 +31,13 @@ json_group_array
 -- name: json_data
 data
 
+-- name: text_bytes
+-- In characters: SQLite before 3.43 has no `octet_length`.
+length
+
+-- name: vector_bytes
+length
+
 -- name: skip_locked
 
 -- name: ordered_join

@@ -71,11 +71,7 @@ WITH wanted (head, id) AS (
     LEFT JOIN nodes AS n ON n.user_id = t.user_id AND n.thread_id = t.id AND n.id = :head
     WHERE t.user_id = :user_id AND t.id = :thread_id
 )
-SELECT w.head, w.id, a.id, a.anchor, a.run_id, a.cause,
-       a.body, iif(a.blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data,
-       coalesce(p.object, p.codec, 'lost'), p.data, a.created_at
+SELECT w.head, w.id, {activation_columns}
 FROM wanted AS w
 LEFT JOIN activations AS a ON a.user_id = :user_id AND a.thread_id = :thread_id AND a.id = w.id
-LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = a.blob
-LEFT JOIN blobs AS p
-    ON p.user_id = :user_id AND p.thread_id = :thread_id AND p.hash = a.prefix_blob;
+{activation_blobs};

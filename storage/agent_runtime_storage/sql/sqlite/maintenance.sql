@@ -30,31 +30,3 @@ SELECT page_count * page_size FROM pragma_page_count, pragma_page_size;
 SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize)
 FROM dbstat AS s LEFT JOIN sqlite_schema AS m ON m.name = s.name
 GROUP BY 1 ORDER BY 2 DESC, 1;
-
--- name: contents_select
-SELECT user_id, thread_id, 'nodes' AS what, length(body) AS bytes FROM nodes
-UNION ALL
-SELECT user_id, thread_id, 'calls', length(body) FROM calls
-UNION ALL
-SELECT user_id, thread_id, 'activations', length(body) FROM activations
-UNION ALL
-SELECT user_id, thread_id, 'observations', length(body) FROM observations
-UNION ALL
-SELECT user_id, thread_id, 'plans', length(body) FROM plans
-UNION ALL
-SELECT user_id, thread_id, 'events', length(data) FROM events
-UNION ALL
-SELECT user_id, thread_id, 'blobs', length(data) FROM blobs
-UNION ALL
-SELECT user_id, thread_id, 'inbox', length(body) FROM inbox
-UNION ALL
-SELECT user_id, thread_id, 'jobs', length(payload) FROM jobs
-UNION ALL
-SELECT user_id, thread_id, 'questions', length(body) + length(answer) FROM questions
-UNION ALL
-SELECT user_id, thread_id, 'runs', length(spec) + length(output) FROM runs
-UNION ALL
-SELECT user_id, thread_id, 'vectors', length(embedding) FROM vectors
-UNION ALL
-SELECT user_id, thread_id, 'objects', object_bytes FROM blobs
-WHERE object_bytes IS NOT NULL AND substr(object, 1, 6) <> 'parts/'

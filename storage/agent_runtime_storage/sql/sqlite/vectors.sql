@@ -11,7 +11,7 @@ SELECT EXISTS (
 SELECT 0;
 
 -- name: make_vector_index
--- Some at a time, as other writers wait: the next writes go on.
+-- A few at a time, because other writers wait; the next writes continue.
 UPDATE vectors
 SET signs = CASE WHEN dimensions >= 128 AND dimensions % 8 = 0
                  THEN vec_quantize_binary(embedding) ELSE x'' END
@@ -56,7 +56,7 @@ ORDER BY similarity DESC, source, source_id, part
 LIMIT :limit;
 
 -- name: searched
--- Of the wanted sources, in threads that can be seen.
+-- Vectors of the wanted sources, in threads that are not hidden.
 thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
   AND (:sources IS NULL OR source IN (SELECT value FROM json_each(:sources)))
 
@@ -102,7 +102,7 @@ SELECT * FROM (
 );
 
 -- name: nearest_vectors
--- Of the given ones, `[[thread, source, part, [source id, …]], …]`.
+-- The vectors of given texts, `[[thread, source, part, [source id, …]], …]`.
 WITH place (thread_id, source, part, ids) AS MATERIALIZED (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
            json_extract(value, '$[3]')
@@ -124,7 +124,7 @@ LIMIT :limit;
 user_id = :user_id AND model = :model AND thread_id = :thread_id AND source = :source
 
 -- name: sources_with_blocks_due
--- Of some threads, those with vectors enough that wait and have signs.
+-- The threads, of those given, in which enough vectors wait and have signs.
 SELECT w.thread_id, w.source
 FROM json_each(:threads) AS t
 CROSS JOIN waiting_vectors AS w
@@ -142,7 +142,7 @@ WHERE {vectors_of_block}
           AND first = (SELECT max(first) FROM vector_blocks WHERE {vectors_of_block}));
 
 -- name: make_vector_blocks
--- Some at a time, as other writers wait.  The parts of one source stay together: they have one rank.
+-- A few at a time, because other writers wait.  The parts of one source stay together: they have one rank.
 INSERT INTO vector_blocks (user_id, model, thread_id, source, first, last, keys, signs)
 SELECT :user_id, :model, :thread_id, :source, min(source_id), max(source_id),
        unhex(group_concat(printf('%016x%08x', source_id, part), '')),
