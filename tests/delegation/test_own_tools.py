@@ -48,7 +48,7 @@ def respond(request: ModelRequest) -> Scripted:
     return say("clean already") if path == "/clean" else call("erase", path=path)
 
 
-def handing(work: Callable[[ToolContext], Awaitable[list[str]]], **more: bool) -> Agent:
+def handing(work: Callable[[ToolContext], Awaitable[list[str]]], *, asking: bool = False) -> Agent:
     """Return an agent with a tool that does this work."""
 
     @tool(idempotent=True)
@@ -57,7 +57,7 @@ def handing(work: Callable[[ToolContext], Awaitable[list[str]]], **more: bool) -
         began.append("hand_over")
         return "; ".join(await work(context))
 
-    return Agent(tools=[erase, hand_over], delegation=True, name="boss", **more)
+    return Agent(tools=[erase, hand_over], delegation=True, name="boss", asking=asking)
 
 
 async def result_text(world: World) -> str:
