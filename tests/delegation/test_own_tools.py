@@ -85,8 +85,10 @@ async def test_a_tools_own_sub_agent_waits_for_an_approval(play: Play) -> None:
         assert (question.role, question.tool, erased) == ("cleaner", "erase", [])
         with pytest.raises(QuestionsOpen, match=question.id):
             await world.runtime.resume(waits.run_id, agent)
+    # Days later, in another process.
+    async with play(respond) as world:
         await world.runtime.answer(question.id, True)
-        result = await world.runtime.resume(waits.run_id, agent)
+        result = await world.runtime.resume(waits.run_id, handing(work))
 
         assert (result.output, await result_text(world), erased) == ("Done.", "erased /a", ["/a"])
         # The tool ran again from its beginning, and its sub-agent went on.
