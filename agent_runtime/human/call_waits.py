@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import anyio
 
@@ -67,7 +67,8 @@ class CallWaits:
         if not self.waiting:
             return False
         if isinstance(error, BaseExceptionGroup):
-            return error.split((Exception, WaitsBelow))[1] is None
+            group = cast("BaseExceptionGroup[BaseException]", error)
+            return group.split((Exception, WaitsBelow))[1] is None
         return isinstance(error, WaitsBelow)
 
     def result(self) -> AwaitingHuman:

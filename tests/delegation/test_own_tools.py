@@ -48,7 +48,7 @@ def respond(request: ModelRequest) -> Scripted:
     return say("clean already") if path == "/clean" else call("erase", path=path)
 
 
-def handing(work: Callable[[ToolContext], Awaitable[list[str]]], **more: bool) -> Agent:
+def handing(work: Callable[[ToolContext], Awaitable[list[str]]], *, asking: bool = False) -> Agent:
     """Return an agent with a tool that does this work."""
 
     @tool(idempotent=True)
@@ -57,7 +57,7 @@ def handing(work: Callable[[ToolContext], Awaitable[list[str]]], **more: bool) -
         began.append("hand_over")
         return "; ".join(await work(context))
 
-    return Agent(tools=[erase, hand_over], delegation=True, name="boss", **more)
+    return Agent(tools=[erase, hand_over], delegation=True, name="boss", asking=asking)
 
 
 async def result_text(world: World) -> str:
@@ -85,8 +85,10 @@ async def test_a_tools_own_sub_agent_waits_for_an_approval(play: Play) -> None:
         assert (question.role, question.tool, erased) == ("cleaner", "erase", [])
         with pytest.raises(QuestionsOpen, match=question.id):
             await world.runtime.resume(waits.run_id, agent)
+    # Days later, in another process.
+    async with play(respond) as world:
         await world.runtime.answer(question.id, True)
-        result = await world.runtime.resume(waits.run_id, agent)
+        result = await world.runtime.resume(waits.run_id, handing(work))
 
         assert (result.output, await result_text(world), erased) == ("Done.", "erased /a", ["/a"])
         # The tool ran again from its beginning, and its sub-agent went on.

@@ -44,12 +44,7 @@ async def log_in(server: McpServer, show: Callable[[str], None]) -> None:
 
     async def open_browser(url: str) -> None:
         nonlocal asked
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise McpServerFailed(
-                f"The MCP server {server.name} wants to log you in at something else than a web "
-                "page.",
-                cure="Ask whoever runs it.",
-            )
+        _check_page(server, url)
         asked = True
         # In a thread: a browser of the terminal keeps its caller until it is left, and meanwhile
         # has to be answered here.
@@ -84,6 +79,15 @@ async def log_in(server: McpServer, show: Callable[[str], None]) -> None:
     if not asked:
         raise ConfigError(
             f"The MCP server {server.name} asks for no login.", cure="Use it without one."
+        )
+
+
+def _check_page(server: McpServer, url: str) -> None:
+    """Raise `McpServerFailed` for an address that a browser must not be given."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise McpServerFailed(
+            f"The MCP server {server.name} wants to log you in at something else than a web page.",
+            cure="Ask whoever runs it.",
         )
 
 

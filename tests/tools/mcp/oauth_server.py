@@ -90,12 +90,23 @@ class Logins(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
     ) -> OAuthToken:
         """Return new tokens; the access token's name begins with how it was got."""
         lasting = self._lasting if how == "code" else SECONDS
-        about = {"client_id": str(client.client_id), "scopes": of.scopes, "resource": of.resource}
+        client_id = str(client.client_id)
         access, renewal = f"{how}-{secrets.token_hex(16)}", secrets.token_hex(16)
         self._tokens[access] = AccessToken(
-            token=access, expires_at=int(time.time()) + lasting, subject=of.subject, **about
+            token=access,
+            client_id=client_id,
+            scopes=of.scopes,
+            expires_at=int(time.time()) + lasting,
+            resource=of.resource,
+            subject=of.subject,
         )
-        self._refresh[renewal] = RefreshToken(token=renewal, subject=of.subject, **about)
+        self._refresh[renewal] = RefreshToken(
+            token=renewal,
+            client_id=client_id,
+            scopes=of.scopes,
+            resource=of.resource,
+            subject=of.subject,
+        )
         return OAuthToken(
             access_token=access,
             expires_in=lasting,

@@ -194,7 +194,8 @@ def _says(about: FilePatch, number: int, line: str) -> bool:
         if value[:3] in ("120", "160"):
             kind = "a symbolic link" if value.startswith("120") else "a submodule"
             raise ToolError(f"Line {number} of the patch is of {kind}.", cure="Use the shell.")
-        about.action = {"new file mode": "add", "deleted file mode": "delete"}.get(what, "update")
+        actions: dict[str, FileAction] = {"new file mode": "add", "deleted file mode": "delete"}
+        about.action = actions.get(what, "update")
         # The usual permissions are those of the workspace.
         about.executable = True if value == "100755" else None if "file" in what else False
     elif what.endswith("from"):
