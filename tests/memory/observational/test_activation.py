@@ -114,7 +114,9 @@ async def test_without_a_known_price_the_threshold_decides_and_the_run_says_so(u
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_threshold_that_the_window_does_not_allow_is_told(url: str, named: bool) -> None:
+async def test_a_threshold_that_the_window_does_not_allow_is_a_warning(
+    url: str, named: bool
+) -> None:
     settings = Settings(
         database_url=url, **({"reflector_observation_tokens": 40_000} if named else {})
     )
@@ -123,9 +125,13 @@ async def test_a_threshold_that_the_window_does_not_allow_is_told(url: str, name
         await runtime.run(Agent(ScriptedModel([say("Yes.")])), "Go.", on_event=events.append)
     start = next(event.data for event in events if event.kind == "run-start")
     assert start["reflect_at"] == 29_952
-    told = "AGENT_RUNTIME_REFLECTOR_OBSERVATION_TOKENS is 40,000, and the window of 128,000 tokens"
+    named_limit = (
+        "AGENT_RUNTIME_REFLECTOR_OBSERVATION_TOKENS is 40,000, and the window of 128,000 tokens"
+    )
     # A default that does not fit is nobody's wish.
-    assert [told in one and "29,952" in one for one in start.get("warnings", [])] == [True] * named
+    assert [named_limit in one and "29,952" in one for one in start.get("warnings", [])] == [
+        True
+    ] * named
 
 
 @pytest.mark.parametrize("forbidden", ["1", "0"])
