@@ -141,13 +141,13 @@ class MemoryThresholds:
         # Raw messages and observations share the window with the system prompt, the state note and
         # the answer.
         observe = min(self.observe, int(limit * WINDOW_RAW))
-        # In a small window much of it may be fixed, and observations that grew beside it would
+        # In a small window much of it may be fixed, and observations of a fixed size would
         # leave no room for the last exchange.
-        beside = max(int((limit - fixed) * WINDOW_BESIDE), LEAST_OBSERVED)
+        rest = max(int((limit - fixed) * WINDOW_BESIDE), LEAST_OBSERVED)
         return replace(
             self,
             observe=observe,
-            reflect=min(self.reflect, int(limit * WINDOW_OBSERVED), beside),
+            reflect=min(self.reflect, int(limit * WINDOW_OBSERVED), rest),
         )
 
 
