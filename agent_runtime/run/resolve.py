@@ -31,6 +31,7 @@ from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
 from agent_runtime.plan.tool import PlanTool, plan_note, plan_tool
 from agent_runtime.prompt.incomplete_answers import OutputLimit
+from agent_runtime.prompt.render import prefix_tokens
 from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime.run.budget import in_money, limits_of
@@ -136,13 +137,16 @@ async def resolve_run(
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     tools, output = await _tools(agent, settings)
     limits, memory = limits_of(settings), None
+    prefix = PromptPrefix(encodable(agent.instructions.strip()), tools.specs)
     if remembers:
-        memory = await configure_memory(settings, model, info, room, memory_models, thread_id)
+        memory = await configure_memory(
+            settings, model, info, room, memory_models, thread_id, fixed=prefix_tokens(prefix)
+        )
     return RunSetup(
         model=model,
         info=info,
         room=room,
-        prefix=PromptPrefix(encodable(agent.instructions.strip()), tools.specs),
+        prefix=prefix,
         tools=tools,
         choice=choice,
         max_steps=_max_steps(agent, settings, child=child),

@@ -90,6 +90,13 @@ class Workflow(Runnable[Any]):
                 f"The workflow {self.flow!r} is not an async function.",
                 cure="Write it as `async def flow(w: WorkflowContext)`.",
             )
+        try:
+            inspect.signature(self.flow).bind(None)
+        except TypeError as error:
+            raise ConfigError(
+                f"The workflow {self.flow!r} cannot be called with its context alone: {error}.",
+                cure="Write it as `async def flow(w: WorkflowContext)`; `w.task` is its input.",
+            ) from None
         name = self.name or getattr(self.flow, "__name__", "")
         if not NAME.fullmatch(name):
             raise ConfigError(

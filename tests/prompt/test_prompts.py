@@ -12,7 +12,7 @@ import pytest
 from agent_runtime import Agent, Event, ScriptedModel, ToolContext, tool
 from agent_runtime.errors import Conflict, ModelAuthError, PromptTooLarge
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.scripted import call, say
+from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.testing.model_server import Reply, unauthorized
 from tests.support.worlds import KEY, Play, Serve, Served, double
 
@@ -149,6 +149,22 @@ async def test_what_can_never_fit_is_named_with_its_size(play: Play) -> None:
             await world.run(Agent(instructions="word " * 5000), "Work.")
     assert "2,000" in raised.value.message
     assert raised.value.cure
+
+
+async def test_a_window_of_2000_tokens_with_half_of_it_for_tools_works(play: Play) -> None:
+    @tool
+    def look(number: int) -> str:
+        """Look."""
+        return f"line {number} " * 300
+
+    def answer(request: ModelRequest) -> Scripted:
+        looked.append(len(request.messages))
+        return call("look", number=len(looked)) if len(looked) < 25 else say("Done.")
+
+    looked: list[int] = []
+    async with play(answer, settings={"context_window": 2_000}) as world:
+        result = await world.run(Agent(tools=[look], delegation=True), "Look at it all.")
+    assert (result.ok, result.steps) == (True, 25)
 
 
 async def test_a_task_that_can_never_fit_is_kept_as_a_file(play: Play) -> None:

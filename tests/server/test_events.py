@@ -232,7 +232,7 @@ async def test_cursors_of_a_deleted_thread_are_refused_when_its_id_is_used_again
             assert kept.status_code == 409
             assert kept.json()["type"] == "urn:agent-runtime:cursor-of-another-thread"
             assert "without a cursor" in kept.json()["cure"]
-        # An open stream of it does not go on with the other one's events either.
+        # An open stream of it does not continue with the other one's events either.
         assert {event["run_id"] async for _, event in old} == {started["run_id"]}
         cursor, first = await anext(stream(client, path))
         assert first["id"] == 1

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -286,3 +286,11 @@ async def test_values_that_json_cannot_represent_are_refused(runtime: Runtime) -
         return await w.call("good", kind_of, object())
 
     assert (await runtime.run(flow, "Go.")).output == "object"
+
+
+def test_a_workflow_takes_its_context_alone() -> None:
+    async def flow(w: WorkflowContext, task: str) -> str:
+        return task
+
+    with pytest.raises(ConfigError, match="with its context alone: missing a required argument"):
+        Workflow(cast("Any", flow))

@@ -60,6 +60,7 @@ def worker(app: str | None, concurrency: int, options: RunOptions) -> None:
 
 
 async def _work(agents: Agents, settings: Settings, concurrency: int) -> None:
+    import gc
     import signal
 
     import anyio
@@ -67,6 +68,8 @@ async def _work(agents: Agents, settings: Settings, concurrency: int) -> None:
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings, program=agents.program) as runtime:
+        # What was imported stays: each full collection would look at it again, and hold the loop.
+        gc.freeze()
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             async with anyio.create_task_group() as group:
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -57,9 +58,6 @@ def load_named(target: str, parameter: str) -> Any:
     from agent_runtime.errors import ConfigError, text_of
 
     module, _, names = target.partition(":")
-    # As `python -m` does: an application is a module of the folder that one is in.
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
     missing = ConfigError(
         f"There is no module {module!r}.",
         cure=f"Write {parameter} as `module:name`, in the folder of the module.",
@@ -67,7 +65,8 @@ def load_named(target: str, parameter: str) -> Any:
     if not all(part.isidentifier() for part in module.split(".")):
         raise missing
     try:
-        found: Any = importlib.import_module(module)
+        with _modules_of_this_folder():
+            found: Any = importlib.import_module(module)
         for part in names.split("."):
             found = getattr(found, part, None)
     # A module that ends the process would end this one without a word, or with any text.
@@ -82,6 +81,26 @@ def load_named(target: str, parameter: str) -> Any:
             cure="Correct the module; `agent-runtime --debug ...` shows where it failed.",
         ) from error
     return found
+
+
+@contextmanager
+def _modules_of_this_folder() -> Generator[None]:
+    """Let modules of the current folder come first, and afterwards last.
+
+    As by `python -m`, an application is a module of the folder that one is in.  Later it must not
+    come first: an agent may write there, and what is imported only when it is used would be its
+    file of that name.
+    """
+    here = str(Path.cwd())
+    if here in sys.path:
+        yield
+        return
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+        sys.path.append(here)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from agent_runtime.models.scripted import ScriptedModel
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime_config import Settings
 from agent_runtime_config.groups.model_settings import Role
+from agent_runtime_config.names import PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,15 @@ class _Choice:
         """Warn that rules do the work of a role, and why."""
         self.warnings.append(f"{why} Rules {_WORK[role]} instead. {cure}".strip())
 
+    def lowered(self, setting: str, used: int) -> None:
+        """Warn that the window allows less than somebody has set; a default says nothing."""
+        wanted = int(getattr(self.settings, setting))
+        if used < wanted and setting in self.settings.model_fields_set:
+            self.warnings.append(
+                f"{PREFIX}{setting.upper()} is {wanted:,}, and the window of "
+                f"{self.info.window:,} tokens allows {used:,}, which is used."
+            )
+
 
 _WORK: dict[Role, str] = {"observer": "observe", "reflector": "condense observations"}
 
@@ -90,6 +100,8 @@ async def configure_memory(
     room: PromptLimits,
     given: MemoryModels | None,
     thread_id: str,
+    *,
+    fixed: int = 0,
 ) -> MemorySetup | None:
     """Return the observational memory of a run; None if it is off.
 
@@ -99,6 +111,7 @@ async def configure_memory(
     Args:
         room: the limits of prompts.
         given: an Observer and a Reflector of the program's own.
+        fixed: tokens of the system prompt and the tool schemas.
     """
     if not settings.observational_memory:
         return None
@@ -106,7 +119,9 @@ async def configure_memory(
     choice = _Choice(settings, model, replace(info, window=room.window))
     tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
     thresholds = MemoryThresholds(*tokens, room.last_messages, required=settings.constraint_share)
-    thresholds = thresholds.within(room.limit)
+    thresholds = thresholds.within(room.limit, fixed)
+    choice.lowered("observer_message_tokens", thresholds.observe)
+    choice.lowered("reflector_observation_tokens", thresholds.reflect)
     own = given or MemoryModels()
     observer, observing = await _observer(choice, own.observer, thresholds, thread_id)
     reflector = await _reflector(choice, own.reflector, thresholds, thread_id)

@@ -43,6 +43,10 @@ WINDOW_RAW = 0.5
 """Upper bound of T, as a share of what a prompt may have."""
 WINDOW_OBSERVED = 0.25
 """Upper bound of R, as a share of it."""
+WINDOW_BESIDE = 0.3
+"""Upper bound of R, as a share of what system prompt and tool schemas leave of it."""
+LEAST_OBSERVED = 100
+"""R is never lowered below this many tokens."""
 PREPARE_BY_PRICE = 0.8
 """By price, share of T from which observations are prepared even if they do not pay yet."""
 TAIL_BY_PRICE = 0.1
@@ -128,13 +132,22 @@ class MemoryThresholds:
     prices: ActivationPrices | None = None
     required: float = SHARE
 
-    def within(self, limit: int) -> MemoryThresholds:
-        """Return them as a prompt of at most `limit` tokens allows."""
+    def within(self, limit: int, fixed: int = 0) -> MemoryThresholds:
+        """Return them as a prompt of at most `limit` tokens allows.
+
+        Args:
+            fixed: tokens of the system prompt and the tool schemas.
+        """
         # Raw messages and observations share the window with the system prompt, the state note and
         # the answer.
         observe = min(self.observe, int(limit * WINDOW_RAW))
+        # In a small window much of it may be fixed, and observations of a fixed size would
+        # leave no room for the last exchange.
+        rest = max(int((limit - fixed) * WINDOW_BESIDE), LEAST_OBSERVED)
         return replace(
-            self, observe=observe, reflect=min(self.reflect, int(limit * WINDOW_OBSERVED))
+            self,
+            observe=observe,
+            reflect=min(self.reflect, int(limit * WINDOW_OBSERVED), rest),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from agent_runtime.cli.service.applications import load_named
 from agent_runtime.cli.service.serve import load_hook
 from agent_runtime.errors import ConfigError
 from tests.support.command import COMMAND, clean_environ, invoke_command, run_command
@@ -138,3 +140,22 @@ def test_a_module_that_cannot_be_imported_is_an_error_of_the_user(
     assert "cannot be imported" in refused.stderr and said in refused.stderr
     assert "internal error" not in refused.stderr
     assert "hunter2" not in refused.stderr and "\x1b" not in refused.stderr
+
+
+def test_an_agent_cannot_replace_what_is_imported_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beginning.py").write_text("import helping\n\n\ndef later():\n    import lately\n")
+    (tmp_path / "helping.py").write_text("")
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.chdir(tmp_path)
+    later = load_named("beginning:later", "APP")
+    # As a tool for files would write them: one of them is a module of Python.
+    for name in ("wave", "lately"):
+        (tmp_path / f"{name}.py").write_text("MINE = True")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.invalidate_caches()
+    assert not hasattr(importlib.import_module("wave"), "MINE")
+    # The application's own modules are found all the same.
+    later()
+    assert sys.modules["lately"].MINE

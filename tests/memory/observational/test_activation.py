@@ -79,7 +79,8 @@ async def test_a_pause_activates_prepared_observations_below_the_threshold(url: 
     settings = _settings(url, activate_after_idle=0.2)
     script = Looking(17, pause_after=15, seconds=0.4)
     await _run(settings, script)
-    assert script.causes() == ["start", "idle"]
+    # A busy machine may pause at another step, too.
+    assert script.causes()[0] == "start" and set(script.causes()[1:]) == {"idle"}
 
 
 async def test_without_a_pause_activation_waits_for_the_threshold(url: str) -> None:
@@ -110,6 +111,27 @@ async def test_without_a_known_price_the_threshold_decides_and_the_run_says_so(u
     await _run(_settings(url, activation="price"), script, price=None)
     assert "price" not in script.causes() and "observed" in script.causes()
     assert "is unknown" in script.events[0].data["warnings"][0]
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_threshold_that_the_window_does_not_allow_is_a_warning(
+    url: str, named: bool
+) -> None:
+    settings = Settings(
+        database_url=url, **({"reflector_observation_tokens": 40_000} if named else {})
+    )
+    events: list[Event] = []
+    async with Runtime.open(settings) as runtime:
+        await runtime.run(Agent(ScriptedModel([say("Yes.")])), "Go.", on_event=events.append)
+    start = next(event.data for event in events if event.kind == "run-start")
+    assert start["reflect_at"] == 29_952
+    named_limit = (
+        "AGENT_RUNTIME_REFLECTOR_OBSERVATION_TOKENS is 40,000, and the window of 128,000 tokens"
+    )
+    # A default that does not fit is nobody's wish.
+    assert [named_limit in one and "29,952" in one for one in start.get("warnings", [])] == [
+        True
+    ] * named
 
 
 @pytest.mark.parametrize("forbidden", ["1", "0"])

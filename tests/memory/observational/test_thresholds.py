@@ -126,6 +126,10 @@ def test_the_final_then_the_newest_observation_of_an_interval_counts() -> None:
 
 def test_thresholds_fit_the_window() -> None:
     assert MemoryThresholds(30_000, 40_000, 20).within(10_000) == MemoryThresholds(5_000, 2_500, 20)
+    # What is fixed in a small window leaves less for observations, and never nothing.
+    assert MemoryThresholds(30_000, 40_000, 20).within(1_500, 750).reflect == 225
+    assert MemoryThresholds(30_000, 40_000, 20).within(1_500, 2_000).reflect == 100
+    assert MemoryThresholds(30_000, 40_000, 20).within(119_808, 8_000).reflect == 29_952
     assert MemoryThresholds(30_000, 40_000, 20).within(1_000_000) == MemoryThresholds(
         30_000, 40_000, 20
     )
