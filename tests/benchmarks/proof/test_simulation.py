@@ -48,7 +48,7 @@ def test_no_run_is_ended_for_the_fault_of_another() -> None:
         happened += verdict.happened
 
     assert happened["dead letters without a fault"] == 0
-    # Beside these, and beside workers that died by themselves.
+    # Next to these, and to workers that died by themselves.
     assert happened["dead letters that ended their workers"] > 10
 
 
