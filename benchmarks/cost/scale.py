@@ -21,6 +21,7 @@ import psycopg
 
 from agent_runtime_storage import (
     Commit,
+    Finish,
     Lease,
     LeaseOwner,
     NewEvent,
@@ -150,12 +151,31 @@ def _targets(rows: list[dict[str, Any]]) -> list[Target]:
 
 
 async def _commit(store: Store, user: UserStore, long: int) -> None:
-    lease = Lease(f"00000001-{long - (long - 1) % 50:012x}-run", LONG, "", 1)
-    lease = Lease(lease.run_id, LONG, lease.run_id, 1)
+    lease = _held(long)
     node = NewNode(long + 1, long, "message", "user", b"text", 3, 0)
     usage = Usage(lease.run_id, lease.run_id, None, "step", "m", 1, 0, 0, 1, 1, 1)
     commit = Commit(nodes=(node,), head=node.seq, usage=(usage,), events=(NewEvent("answer"),))
     await user.runs.commit(lease, commit)
+
+
+def _held(long: int) -> Lease:
+    """Return the lease of the run at the end of the long thread."""
+    run = f"00000001-{long - (long - 1) % 50:012x}-run"
+    return Lease(run, LONG, run, 1)
+
+
+async def _end(store: Store, user: UserStore, long: int) -> None:
+    ended = Finish("succeeded", "completed")
+    await user.runs.commit(_held(long), Commit(finish=ended, events=(NewEvent("run-end"),)))
+
+
+async def _take_over(store: Store, user: UserStore, long: int) -> None:
+    await user.runs.take_lease(_held(long).run_id, HERE, seconds=30, replaces=1)
+
+
+async def _index(store: Store, user: UserStore, long: int) -> None:
+    texts = [NodeText(seq, None, f"the file number{seq}") for seq in range(long - 8, long)]
+    await user.search.index(LONG, texts)
 
 
 async def _pick(store: Store, user: UserStore, long: int) -> None:
@@ -201,6 +221,10 @@ _OPERATIONS: dict[str, Operation] = {
         f"00000001-{long - (long - 1) % 50:012x}-run", after={LONG: long - RECENT}
     ),
     "commit of a step": _commit,
+    "end of a run": _end,
+    "takeover of a run": _take_over,
+    "index of 8 texts": _index,
+    "deletion of a short thread": lambda _, user, long: user.upkeep.delete_thread(SHORT),
     "list of threads": lambda _, user, long: user.threads.list(children=False),
     "list of threads, a later page": lambda _, user, long: user.threads.list(
         children=False, before=1.7e9 + 500_000

@@ -25,10 +25,15 @@ class Captured(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Statements that the store sends in one transaction, for one owner or for all."""
+    """Statements that the store sends in one transaction, for one owner or for all.
+
+    Attributes:
+        mode: how the driver lets them be planned, as `plan_cache_mode` has it.
+    """
 
     owner: str | None
     statements: tuple[Statement, ...]
+    mode: str = "force_custom_plan"
 
 
 class Recorder:
@@ -48,7 +53,7 @@ class Recorder:
     async def batch(
         self, statements: Sequence[Statement], *, owner: str | None, **_: object
     ) -> list[list[Row]]:
-        self.sent.append(Recorded(owner, tuple(statements)))
+        self.sent.append(Recorded(owner, tuple(statements), "force_generic_plan"))
         raise Captured
 
 
@@ -97,6 +102,9 @@ class Explainer:
         """Return a plan for each statement, in their order, each after those before it."""
         with self._connection.transaction(force_rollback=True):
             self._settle(recorded.owner)
+            self._connection.execute(
+                "SELECT set_config('plan_cache_mode', %s, true)", [recorded.mode]
+            )
             return [self._explain(statement) for statement in recorded.statements]
 
     def _settle(self, owner: str | None) -> None:

@@ -116,7 +116,7 @@ class Judge:
     Attributes:
         sampled: judge one in this number of picks and batches thoroughly.
         left: how many runs are not over.
-        kills: returns whether the next step of a run, after so many, ends its worker.
+        kills: returns whether the next step of a run, at its place, ends its worker.
         held: the runs that somebody holds.
         lost_workers: when the last lease of each was found expired.
         happened: how often each counted event occurred.

@@ -5,6 +5,7 @@ Each rule of the queue is disabled once, and the judge has to notice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -42,11 +43,13 @@ def test_no_rule_is_broken_in_many_worlds() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_run_is_ended_for_the_fault_of_another() -> None:
-    # In both a run was lost twice together with one that ends its workers, and once more.
-    verdicts = list(run_worlds([11, 21]))
+    happened = Counter[str]()
+    for verdict in run_worlds(range(40)):
+        happened += verdict.happened
 
-    assert [one.happened["dead letters without a fault"] for one in verdicts] == [0, 0]
-    assert sum(one.happened["dead letters that ended their workers"] for one in verdicts) == 2
+    assert happened["dead letters without a fault"] == 0
+    # Next to these, and to workers that died by themselves.
+    assert happened["dead letters that ended their workers"] > 10
 
 
 def test_a_seed_repeats_its_world() -> None:

@@ -17,11 +17,11 @@ RETURNS void
 LANGUAGE sql SET search_path = agent_runtime, pg_temp
 AS $$
     INSERT INTO agent_runtime.search_sums AS s (user_id, part, texts, length)
-    VALUES ($1, hashtext($2) & 15, $3, $4)
+    VALUES ($1, hashtext($2) & 63, $3, $4)
     ON CONFLICT (user_id, part) DO UPDATE
     SET texts = s.texts + excluded.texts, length = s.length + excluded.length;
     DELETE FROM agent_runtime.search_sums AS s
-    WHERE s.user_id = $1 AND s.part = hashtext($2) & 15 AND s.texts = 0 AND s.length = 0
+    WHERE s.user_id = $1 AND s.part = hashtext($2) & 63 AND s.texts = 0 AND s.length = 0
       AND $3 <= 0
 $$;
 
@@ -44,8 +44,8 @@ $$;
 
 -- name: fill_search_sums
 INSERT INTO search_sums (user_id, part, texts, length)
-SELECT user_id, hashtext(thread_id) & 15, sum(texts), sum(length)
-FROM search_totals GROUP BY user_id, hashtext(thread_id) & 15;
+SELECT user_id, hashtext(thread_id) & 63, sum(texts), sum(length)
+FROM search_totals GROUP BY user_id, hashtext(thread_id) & 63;
 
 -- name: trigger_search_totals
 CREATE TRIGGER search_totals_changed AFTER INSERT OR UPDATE OR DELETE ON search_totals

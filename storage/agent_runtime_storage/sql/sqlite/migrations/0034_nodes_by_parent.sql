@@ -1,0 +1,1 @@
+-- Nothing: SQLite takes the index that has the most columns of a condition, which is the right one.
