@@ -208,7 +208,7 @@ async def test_a_reload_in_mid_run_leaves_no_gap(page: Page, start: Start) -> No
             const box = document.getElementById("lscroll"), seen = new Set();
             for (let y = 0; y < box.scrollHeight; y += 200) {
                 box.scrollTop = y;
-                // A scroll is told of in the next frame, before what waits for it.
+                // The event of a scroll comes in the next frame, before its timers.
                 await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
                 for (const row of box.querySelectorAll("article")) seen.add(+row.ariaPosInSet);
             }
