@@ -4,7 +4,7 @@ A user ends a rule in words of their own language ("no longer", "nicht mehr", "ä
 it was about.  Names are compared by their stems, without the words that say only that something is
 a rule, is forbidden or holds: the tables of the languages have these.
 
-A rule that ends by mistake is lost, and one that stays too long only stands beside its successor.
+A rule that ends by mistake is lost, and one that stays too long only stands next to its successor.
 So a sentence ends nothing if it hedges, if it only tells how things are ("the tests no longer
 pass"), or if it leaves part of the rule standing.
 """
