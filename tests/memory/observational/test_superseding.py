@@ -128,6 +128,14 @@ LOOKS_LIKE_AN_END = [
     ("ポート8443がもう禁止ではない場合は教えてください。", "ポート8443を使わないでください。"),
     ("포트 8443이 더 이상 금지가 아니라면 알려 주세요.", "포트 8443을 사용하지 마세요."),
     ("포트 8443은 더 이상 허용되지 않습니다.", "포트 8443을 사용하지 마세요."),
+    ("Port 8443 is no longer valid.", "Never use port 8443."),
+    ("Port 8443 no longer matters to the tests.", "Never use port 8443."),
+    ("Le port 8443 n'est plus valable.", "N'utilise jamais le port 8443."),
+    ("Port 8443 ist nicht mehr gültig.", "Benutze niemals Port 8443."),
+    ("El puerto 8443 ya no es válido.", "No uses nunca el puerto 8443."),
+    ("端口8443不再有效。", "不要使用端口8443。"),
+    ("ポート8443はもう有効ではありません。", "ポート8443を使わないでください。"),
+    ("Config.yaml ya no se aplica.", "Nunca edites config.yaml."),
 ]
 ENDS = [
     ("Port 8443 is no longer forbidden.", "Never use port 8443."),

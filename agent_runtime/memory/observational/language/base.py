@@ -75,8 +75,8 @@ class EndingWords:
 
     Attributes:
         bans: that something is forbidden: only what no longer is so may be done.
-        laws: that a rule holds.
-        duties: that something is necessary, or to be used.
+        laws: names of a rule.
+        duties: that something is necessary, holds, or is to be used.
         hedges: that something holds in a case, at a time, perhaps, or as others see it; such a
             sentence ends nothing.
     """

@@ -15,15 +15,16 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="verboten* untersagt* vermeid* tabu",
-        laws="regel regeln vorgabe vorgaben gilt gelten gültig* bestand",
+        laws="regel regeln vorgabe vorgaben",
         duties=(
-            "nötig* notwendig* erforderlich* brauchst braucht musst muss müssen "
-            "sollst soll benutze benutzen verwende verwenden nutze nutzen"
+            "nötig* notwendig* erforderlich* brauchst braucht musst muss müssen sollst "
+            "soll benutze benutzen verwende verwenden nutze nutzen gilt gelten gültig* "
+            "bestand"
         ),
         hedges=(
-            "ich wir wenn falls sofern solange außer nur bloß lediglich bis sobald ob weil bevor "
-            "nachdem während vielleicht wohl womöglich angeblich wäre würde könnte sollte "
-            "dürfte bald später morgen nächste* sonst obwohl aber als"
+            "ich wir wenn falls sofern solange außer nur bloß lediglich bis sobald ob "
+            "weil bevor nachdem während vielleicht wohl womöglich angeblich wäre würde "
+            "könnte sollte dürfte bald später morgen nächste* sonst obwohl aber als"
         ),
     ),
     patterns={

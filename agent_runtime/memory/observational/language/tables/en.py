@@ -9,18 +9,18 @@ TABLE = Language(
     ending=EndingWords(
         bans=("forbid* prohibit* banned ban illegal taboo avoid avoiding off-limits disallow*"),
         laws=(
-            "rule rules constraint constraints restriction restrictions requirement "
-            "requirements hold holds valid appl* matter matters force"
+            "rule rules constraint constraints restriction restrictions requirement requirements"
         ),
         duties=(
-            "necessary need_to needed no_need required require requires obligatory mandatory "
-            "must have_to has_to use using keep"
+            "necessary need_to needed no_need required require requires obligatory "
+            "mandatory must have_to has_to use using keep hold holds valid appl* matter "
+            "matters force"
         ),
         hedges=(
-            "i if unless except but only just merely until till when whenever once while "
-            "whether because before after maybe perhaps probably possibly apparently "
-            "might would could should were soon long than later tomorrow next yet though although "
-            "otherwise"
+            "i if unless except but only just merely until till when whenever once "
+            "while whether because before after maybe perhaps probably possibly "
+            "apparently might would could should were soon long than later tomorrow "
+            "next yet though although otherwise"
         ),
     ),
     patterns={

@@ -14,14 +14,15 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="prohibid* vedad* evit*",
-        laws="regla reglas norma normas vale valen válid* aplica aplican vigor rige",
+        laws="regla reglas norma normas",
         duties=(
-            "necesari* obligatori* falta debes debe deben usar usa uses utilizar utilices utiliza"
+            "necesari* obligatori* falta debes debe deben usar usa uses utilizar "
+            "utilices utiliza vale valen válid* aplica aplican vigor rige"
         ),
         hedges=(
             "si salvo excepto sino solo sólo solamente únicamente hasta cuando mientras "
-            "apenas pero antes después quizá quizás tal acaso probablemente sería debería "
-            "podría pronto mañana próxim* porque aunque"
+            "apenas pero antes después quizá quizás tal acaso probablemente sería "
+            "debería podría pronto mañana próxim* porque aunque"
         ),
     ),
     patterns={

@@ -13,8 +13,11 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="kiellet* kieltä* vältä* välttä*",
-        laws="sääntö säännöt voimassa päde päteä",
-        duties="tarpeen tarvitse tarvita pakolli* täytyy pitää käyttää käytä käytetä",
+        laws="sääntö säännöt",
+        duties=(
+            "tarpeen tarvitse tarvita pakolli* täytyy pitää käyttää käytä käytetä "
+            "voimassa päde päteä"
+        ),
         hedges=(
             "jos ellei paitsi vain ainoastaan kunnes kun milloin niin vai ennen jälkeen "
             "ehkä kenties luultavasti olisi pitäisi voisi pian myöhemmin huomenna ensi "

@@ -14,16 +14,16 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="interdi* défendu* prohib* proscri* évite*",
-        laws="règle règles consigne consignes vaut valent valable* applique* vigueur",
+        laws="règle règles consigne consignes",
         duties=(
             "nécessaire* obligatoire* faut dois doit devez devons utilise utiliser "
-            "utilisez utilises"
+            "utilisez utilises vaut valent valable* applique* vigueur"
         ),
         hedges=(
-            "si sauf hormis excepté seulement uniquement juste jusque jusqu jusqu'* tant "
-            "dès quand lorsque lorsqu'* fois pendant avant après peut-être sans-doute "
-            "probablement serait devrait pourrait bientôt demain plus-tard prochain* "
-            "sinon mais que"
+            "si sauf hormis excepté seulement uniquement juste jusque jusqu jusqu'* "
+            "tant dès quand lorsque lorsqu'* fois pendant avant après peut-être sans- "
+            "doute probablement serait devrait pourrait bientôt demain plus-tard "
+            "prochain* sinon mais que"
         ),
     ),
     patterns={

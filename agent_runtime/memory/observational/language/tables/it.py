@@ -14,15 +14,16 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="vietat* proibit* evit*",
-        laws="regola regole norma norme vale valgono valid* applica applicano vigore",
+        laws="regola regole norma norme",
         duties=(
-            "necessari* obbligatori* serve servono devi deve dovete bisogno bisogna usare "
-            "usa usate utilizzare utilizza"
+            "necessari* obbligatori* serve servono devi deve dovete bisogno bisogna "
+            "usare usa usate utilizzare utilizza vale valgono valid* applica applicano "
+            "vigore"
         ),
         hedges=(
-            "mi ci se salvo tranne eccetto solo soltanto solamente unicamente finché fino "
-            "quando mentre appena ma prima dopo forse probabilmente sarebbe dovrebbe "
-            "potrebbe presto domani prossim* perché anche che"
+            "mi ci se salvo tranne eccetto solo soltanto solamente unicamente finché "
+            "fino quando mentre appena ma prima dopo forse probabilmente sarebbe "
+            "dovrebbe potrebbe presto domani prossim* perché anche che"
         ),
     ),
     patterns={

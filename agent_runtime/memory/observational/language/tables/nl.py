@@ -13,8 +13,11 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="verboden taboe vermijd*",
-        laws="regel regels voorschrift geldt gelden geldig* toepassing",
-        duties=("nodig verplicht hoeft hoef hoeven moet moeten gebruik gebruiken gebruikt"),
+        laws="regel regels voorschrift",
+        duties=(
+            "nodig verplicht hoeft hoef hoeven moet moeten gebruik gebruiken gebruikt "
+            "geldt gelden geldig* toepassing"
+        ),
         hedges=(
             "ik als indien tenzij behalve alleen slechts enkel tot totdat wanneer zodra "
             "zolang terwijl of omdat voordat nadat misschien waarschijnlijk zou kunnen "

@@ -14,12 +14,15 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="zabron* zakazan* wzbronion* unika*",
-        laws="reguła reguły zasada zasady obowiązuje obowiązują ważn*",
-        duties=("konieczn* potrzebn* obowiązkow* trzeba musisz musimy musicie używać używaj"),
+        laws="reguła reguły zasada zasady",
+        duties=(
+            "konieczn* potrzebn* obowiązkow* trzeba musisz musimy musicie używać używaj "
+            "obowiązuje obowiązują ważn*"
+        ),
         hedges=(
-            "mi nam jeśli jeżeli gdy kiedy chyba oprócz poza tylko jedynie wyłącznie dopóki póki "
-            "dopiero czy ponieważ przed po może prawdopodobnie byłoby powinno wkrótce "
-            "później jutro następn* inaczej ale niż"
+            "mi nam jeśli jeżeli gdy kiedy chyba oprócz poza tylko jedynie wyłącznie "
+            "dopóki póki dopiero czy ponieważ przed po może prawdopodobnie byłoby "
+            "powinno wkrótce później jutro następn* inaczej ale niż"
         ),
     ),
     patterns={

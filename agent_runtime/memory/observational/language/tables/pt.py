@@ -14,15 +14,15 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="proibid* vedad* evit*",
-        laws="regra regras norma normas vale valem válid* aplica aplicam vigor",
+        laws="regra regras norma normas",
         duties=(
-            "necessári* obrigatóri* precisa precisas deve deves devem usar usa "
-            "use uses utilizar utilize"
+            "necessári* obrigatóri* precisa precisas deve deves devem usar usa use uses "
+            "utilizar utilize vale valem válid* aplica aplicam vigor"
         ),
         hedges=(
             "se salvo exceto só somente apenas unicamente até quando enquanto logo mas "
-            "antes depois talvez provavelmente seria deveria poderia breve amanhã próxim* "
-            "porque embora que"
+            "antes depois talvez provavelmente seria deveria poderia breve amanhã "
+            "próxim* porque embora que"
         ),
     ),
     patterns={

@@ -13,12 +13,15 @@ TABLE = Language(
     ),
     ending=EndingWords(
         bans="yasak* kaçın*",
-        laws="kural kuralı kurallar geçerli* geçmiyor",
-        duties=("gerekli gerek gerekmiyor zorunlu* lazım kullanma kullan kullanmak kullanmayın"),
+        laws="kural kuralı kurallar",
+        duties=(
+            "gerekli gerek gerekmiyor zorunlu* lazım kullanma kullan kullanmak "
+            "kullanmayın geçerli* geçmiyor"
+        ),
         hedges=(
-            "eğer ise sadece yalnızca yalnız ancak hariç dışında kadar sürece zaman sonra "
-            "önce belki muhtemelen olabilir olurdu yakında yarın gelecek ama fakat çünkü "
-            "olursa ederse yoksa varsa"
+            "eğer ise sadece yalnızca yalnız ancak hariç dışında kadar sürece zaman "
+            "sonra önce belki muhtemelen olabilir olurdu yakında yarın gelecek ama "
+            "fakat çünkü olursa ederse yoksa varsa"
         ),
     ),
     patterns={
