@@ -27,12 +27,13 @@ from agent_runtime.memory.observational.observer.sentences import words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
 from agent_runtime_storage.search.stemming import stems_of
 
-_FORGETS = (
-    r"(?<!not )(?<!n't )(?<!n’t )(?<!dont )(?<!never )"
-    r"\bforget (?:about|the rule|what I said about)\b"
-)
+_FORGETS = r"\bforget (?:about|the rule|what I said about)\b"
 _PERMITS = r"\byou (?:may|can) now\b"
-_LIFTED, _PERMITTED = re.compile(_FORGETS, re.IGNORECASE), re.compile(_PERMITS, re.IGNORECASE)
+_PERMITTED = re.compile(_PERMITS, re.IGNORECASE)
+# Only as an order: "did you forget" and "never forget" end nothing.
+_FORGET = re.compile(
+    rf"^\W*(?:(?:please|so|and|ok|okay|now|just|you can|you may)[, ]+)*{_FORGETS}", re.IGNORECASE
+)
 _NO_LONGER = re.compile(
     # "Any more" before a noun counts things, and ends nothing.
     r"\bno longer\b|(?:\bnot? (.{0,30}))?\b(?:anymore|any more(?=\W*$| (?:in|on|at|for)\b))\b|"
@@ -92,7 +93,7 @@ _GENERIC = words(
     "make put take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
     "forbidden forbid allowed allow avoid hold matter about applie valid necessary obsolete der "
     "die das den dem ein eine einen und oder ist sind nicht kein keine nie immer mehr ab jetzt "
-    "sofort bitte nur le la les un une de du des et ou est el los las y es"
+    "ok okay yes fine sofort bitte nur le la les un une de du des et ou est el los las y es"
 )
 
 # Characters of scripts without spaces; what is in hiragana says how words belong together.
@@ -163,8 +164,8 @@ def _ended(new: str, forbids: bool, tables: Sequence[Language]) -> Iterator[str]
 
 def _lifts(clause: str, forbids: bool, tables: Sequence[Language]) -> bool:
     """Return whether a clause with "no longer" is about a rule, and not about how things are."""
-    if _LIFTED.search(clause):
-        return True
+    if "forget" in clause.casefold():
+        return _FORGET.search(clause) is not None
     if any(_says(clause, one, one.ending.laws) for one in tables):
         return True
     if forbids:
