@@ -85,16 +85,16 @@ _NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\
 _WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
 # Words that do not say what a rule is about: two rules that share only these are unrelated.
 _GENERIC = words(
-    "a an the this that these those it its is are be been being was were do does did done has have "
-    "had i you we they he she my your our their me us them of to in on at by for from with without "
-    "into up down out off over as and or but if then than so too also not no never always only any "
-    "all each every must should shall will would can could may might now longer more anymore "
-    "instead rather please need needed require required rule rules use used using keep make put "
-    "take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re restriction "
-    "constraint requirement ban forbidden forbid allowed allow avoid hold matter about applie valid "
-    "necessary obsolete der die das den dem ein eine einen und oder ist sind nicht kein keine nie "
-    "immer mehr ab jetzt ok okay yes fine sofort bitte nur le la les un une de du des et ou est el "
-    "los las y es"
+    "a an the this that these those it its is are be been being was were do does did done has "
+    "have had i you we they he she my your our their me us them of to in on at by for from with "
+    "without into up down out off over as and or but if then than so too also not no never always "
+    "only any all each every must should shall will would can could may might now longer more "
+    "anymore instead rather please need needed require required rule rules use used using keep "
+    "make put take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
+    "restriction constraint requirement ban forbidden forbid allowed allow avoid hold matter "
+    "about applie valid necessary obsolete der die das den dem ein eine einen und oder ist sind "
+    "nicht kein keine nie immer mehr ab jetzt ok okay yes fine sofort bitte nur le la les un une "
+    "de du des et ou est el los las y es"
 )
 
 # Characters of scripts without spaces; what is in hiragana says how words belong together.
