@@ -2,6 +2,10 @@
 
 Recorded runs are replayed with the product's memory by rules.  A scripted reader then answers from
 the whole history, from the last prompt (memory), and from the last prompt with `recall`.
+
+All runs of both sets take some 20 minutes of processor time.  `--keep FILE` keeps the answers of
+each run as it ends, and the same command continues there; `--limit N` asks about N runs of each
+set that are spread over it, so those of a smaller limit are among them.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 import anyio
+import orjson
 
 from agent_runtime.log.branch import load_view
 from agent_runtime.memory.recall.tool import recall
@@ -42,6 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--source", choices=SOURCES, action="append", help="may be repeated")
     parser.add_argument("--every", type=int, default=10, metavar="N", help="each Nth trace only")
+    parser.add_argument("--limit", type=int, metavar="N", help="N traces, spread over the set")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="keep answers, and continue there"
+    )
 
 
 @dataclass(slots=True)
@@ -51,6 +60,12 @@ class Score:
     asked: int = 0
     right: dict[str, int] = field(default_factory=dict[str, int])
 
+    def add(self, other: Score) -> None:
+        """Count another score's questions, too."""
+        self.asked += other.asked
+        for context, right in other.right.items():
+            self.right[context] = self.right.get(context, 0) + right
+
 
 def run(args: argparse.Namespace) -> Report:
     """Ask about what the options name; each tenth run takes a few minutes."""
@@ -58,11 +73,14 @@ def run(args: argparse.Namespace) -> Report:
     rows: list[Row] = []
     targets: list[Target] = []
     for source in args.source or SOURCES:
-        traces = list(islice(read_traces(folder, source), 0, None, args.every))
-        scores: dict[str, Score] = {}
-        for trace in traces:
-            anyio.run(_ask_about, trace, scores)
         name = source.removesuffix("_traces")
+        traces = list(islice(enumerate(read_traces(folder, source)), 0, None, args.every))
+        chosen = sorted(traces, key=lambda one: _turn(one[0]))[: args.limit]
+        scores: dict[str, Score] = {}
+        for place, trace in chosen:
+            for form, score in _answers(trace, source, place, args.keep).items():
+                scores.setdefault(form, Score()).add(score)
+        rows.append({"source": name, "runs": len(chosen)})
         kinds: dict[Kind, Score] = {}
         for form, kind in KINDS.items():
             score, total = scores.get(form, Score()), kinds.setdefault(kind, Score())
@@ -79,6 +97,26 @@ def run(args: argparse.Namespace) -> Report:
             if kinds[kind].asked
         ]
     return Report("trace_qa", rows, targets)
+
+
+def _turn(place: int) -> int:
+    """Return a rank by which the first few of many places are spread over all."""
+    return int(f"{place:08b}"[::-1], 2)
+
+
+def _answers(trace: Trace, source: str, place: int, keep: Path | None) -> dict[str, Score]:
+    """Return the scores of a run's questions by form, kept ones without asking again."""
+    for line in keep.read_bytes().splitlines() if keep and keep.exists() else ():
+        known = orjson.loads(line)
+        if (known["source"], known["n"]) == (source, place):
+            return {form: Score(asked, right) for form, (asked, right) in known["scores"].items()}
+    scores: dict[str, Score] = {}
+    anyio.run(_ask_about, trace, scores)
+    if keep:
+        plain = {form: (score.asked, score.right) for form, score in scores.items()}
+        with keep.open("ab") as file:
+            file.write(orjson.dumps({"source": source, "n": place, "scores": plain}) + b"\n")
+    return scores
 
 
 def _row(score: Score) -> Row:

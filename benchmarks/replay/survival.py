@@ -68,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--source", choices=SOURCES, action="append", help="may be repeated")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth trace only")
+    parser.add_argument(
+        "--product", action="store_true", help="only what the runtime does, without other policies"
+    )
     parser.add_argument("--threshold", type=int, default=DEFAULTS.observe, help="T, in tokens")
 
 
@@ -80,7 +83,8 @@ def run(args: argparse.Namespace) -> Report:
     for source in args.source or SOURCES:
         traces = islice(read_traces(folder, source), 0, None, args.every)
         lives = [live(trace, bands) for trace in traces]
-        for name, policy in policies().items():
+        measured = {PRODUCT: by_rules} if args.product else policies()
+        for name, policy in measured.items():
             result = measure(lives, policy, names=name.endswith(NAMES))
             rows.append({"source": source.removesuffix("_traces"), "context": name, **result.row()})
             targets += _targets(source, name, result)

@@ -3,18 +3,23 @@
 A user ends a rule in words of their own language ("no longer", "nicht mehr", "不再") and names what
 it was about.  Names are compared by their stems, without the words that say only that something is
 a rule, is forbidden or holds: the tables of the languages have these.
+
+A rule that ends by mistake is lost, and one that stays too long only stands next to its successor.
+So a sentence ends nothing if it hedges, if it only tells how things are ("the tests no longer
+pass"), or if it leaves part of the rule standing.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agent_runtime.memory.observational.language.base import (
     Language,
     fold,
     function_words,
+    searched,
     word_list,
 )
 from agent_runtime.memory.observational.language.detect import languages_of
@@ -22,15 +27,24 @@ from agent_runtime.memory.observational.observer.sentences import words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
 from agent_runtime_storage.search.stemming import stems_of
 
+_FORGETS = r"\bforget (?:about|the rule|what I said about)\b"
+_PERMITS = r"\byou (?:may|can) now\b"
+_PERMITTED = re.compile(_PERMITS, re.IGNORECASE)
+# Only as an order: "did you forget" and "never forget" end nothing.
+_FORGET = re.compile(
+    rf"^\W*(?:(?:please|so|and|ok|okay|now|just|you can|you may)[, ]+)*{_FORGETS}", re.IGNORECASE
+)
 _NO_LONGER = re.compile(
-    r"\bno longer\b|\bnot? (.{0,30})\bany ?more\b|\bany ?more\b|"
-    r"\bforget (?:about|the rule|what I said about)\b|\byou (?:may|can) now\b|"
+    # "Any more" before a noun counts things, and ends nothing.
+    r"\bno longer\b|(?:\bnot? (.{0,30}))?\b(?:anymore|any more(?=\W*$| (?:in|on|at|for)\b))\b|"
+    rf"{_FORGETS}|{_PERMITS}|"
     r"\bnicht mehr\b(?! als)|\bkein\w{0,2} (.{0,40})\bmehr\b(?! als)|\bya no\b|"
-    r"\bne (.{1,30}) plus\b|\bnon (.{1,30}) più\b(?! d[i'’]| che)|"
+    r"\bn(?:e |['’])(.{1,30}?)(?<!pas)(?<!non) plus\b|\bnon (.{1,30}) più\b(?! d[i'’]| che)|"
     r"\bmais não\b|\bjá não\b|\bnão (.{1,40}) mais\b(?! d[eo]| que)|"
     r"\bбольше не\b|\bniet meer\b(?! dan)|\bgeen (.{1,40}) meer\b(?! dan)|"
     r"\bjuż nie\b|\bwięcej nie\b|\b(?:ei|eivät|älä) (?:(.{1,30}) )?enää\b|\bartık\b|لم [يت]عد|"
-    r"अब (.{0,40})नहीं|더 ?이상|不再|もう(?=.{0,40}(?:な[いくし]|ません|[いよ]い|大丈夫))",
+    r"अब (?!तक|भी)(.{0,40})नहीं|더 ?이상|不再|"
+    r"もう(?!一|すぐ|少し|ちょっと|ひと)(?=.{0,40}(?:な[いくし]|ません|[いよ]い|大丈夫))",
     re.IGNORECASE,
 )
 _FROM_NOW_ON = re.compile(
@@ -57,6 +71,16 @@ _CLAUSE = re.compile(
 _NEGATED = re.compile(
     r"\b(?:never|not|no|nie|niemals|nicht|kein\w*|jamais|nunca)\b|n't\b|不|别|ない", re.I
 )
+# An order at the start of a clause; elsewhere "no longer" may tell only how things are.
+_STOP = re.compile(
+    r"^\W*(?:(?:please|and|so|ok|okay|then|also|now)[, ]+)*(?:do not|don['’]?t|no longer|stop)\b",
+    re.IGNORECASE,
+)
+_AND = re.compile(
+    r"[,;:!?。，；、]\s*|\.\s+|\s(?:and|or|und|oder|sowie|et|ou|y|o|e|ed|en|of|i|oraz|lub|и|или|"
+    r"ja|tai|ve|veya|और|या|أو|او|및|또는)\s|\s(?=و)|和|或|(?<=[가-힣])(?:와|과)\s",
+    re.IGNORECASE,
+)
 _NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\s*(\d+)\b")
 _WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
 # Words that do not say what a rule is about: two rules that share only these are unrelated.
@@ -67,14 +91,19 @@ _GENERIC = words(
     "only any all each every must should shall will would can could may might now longer more "
     "anymore instead rather please need needed require required rule rules use used using keep "
     "make put take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
-    "forbidden forbid allowed allow avoid hold matter valid necessary obsolete der die das den "
-    "dem ein eine einen und oder ist sind nicht kein keine nie immer mehr ab jetzt sofort bitte "
-    "nur le la les un une de du des et ou est el los las y es"
+    "restriction constraint requirement ban forbidden forbid allowed allow avoid hold matter "
+    "about applie valid necessary obsolete der die das den dem ein eine einen und oder ist sind "
+    "nicht kein keine nie immer mehr ab jetzt ok okay yes fine sofort bitte nur le la les un une "
+    "de du des et ou est el los las y es"
 )
 
 # Characters of scripts without spaces; what is in hiragana says how words belong together.
 _DENSE = re.compile("[\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff]+")
 _UNSPACED = ("zh", "ja")
+_LETTER = r"[\w\u0900-\u0963]"
+"""`\\w` does not know the vowel signs of Hindi."""
+Reading = Callable[[str], frozenset[str]]
+"""Returns what a text is about."""
 _KOREAN_ROOT = 2
 """Characters of a Korean word that are compared: particles follow them."""
 _PART = re.compile(r"(?:[^\W_]|[\u0900-\u0963])+(?:[./_-]+[^\W_]+)*")
@@ -90,34 +119,104 @@ def ends_something(text: str) -> bool:
 def supersedes(new: str, old: str) -> bool:
     """Return whether a constraint says that an older one no longer holds.
 
-    It has to say so ("no longer", "from now on … instead") and to name what ends.  If it is not
+    It has to say so ("no longer", "from now on … instead") and to name all that ends.  If it is not
     clear that it means the older one, both stay.
     """
-    tables = [one for one in languages_of(new) if one.code != "en"]
-    for ended in _ended(new):
+    tables = languages_of(new)
+    if _hedges(new, tables):
+        return False
+    # A sentence of a few words may be in several languages.
+    readings: list[Reading] = [_content]
+    readings += [functools.partial(_stems, table=one) for one in tables if one.code != "en"]
+    for ended in _ended(new, _forbids(old), tables):
         if not _all_in(verbatim_terms(ended), old):
             continue
-        named = _content(ended)
-        if named and named <= _content(old):
-            return True
-        # A sentence of a few words may be in several languages.
-        if any((stems := _stems(ended, table)) and stems <= _stems(old, table) for table in tables):
+        if any(_names_all_of(old, read(ended), read) for read in readings):
             return True
     if not _FROM_NOW_ON.search(new) or not _INSTEAD.search(new) or _INSTEAD_OF.search(new):
         return False
-    shared, ours, theirs = _content(new) & _content(old), _content(new), _content(old)
+    ours, theirs = (_without_numbers(_content(text)) for text in (new, old))
+    shared = ours & theirs
     alike = bool(_NEGATED.search(new)) == bool(_NEGATED.search(old))
-    return alike and bool(shared) and 2 * len(shared) >= min(len(ours), len(theirs))
+    # What they share may be only the verb: "write the page instead" is not about written tests.
+    return alike and bool(shared) and 2 * len(shared) > min(len(ours), len(theirs))
 
 
-def _ended(new: str) -> Iterator[str]:
-    """Yield the parts of a constraint that name what ends with it."""
+def _without_numbers(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for word in words if not word.isdecimal())
+
+
+def _ended(new: str, forbids: bool, tables: Sequence[Language]) -> Iterator[str]:
+    """Yield the parts of a constraint that name what ends with it.
+
+    Args:
+        forbids: whether what may end forbids something.
+    """
     for clause in _CLAUSE.split(new):
-        if _NO_LONGER.search(clause):
+        if _NO_LONGER.search(clause) and _lifts(clause, forbids, tables):
             # The words in between name what ends, as in "not use tabs any more".
             yield _NO_LONGER.sub(lambda said: f" {' '.join(filter(None, said.groups()))} ", clause)
-    if _FROM_NOW_ON.search(new):
+        if _content(clause):
+            # What follows may be what somebody is to write, or believes.
+            break
+    if _FROM_NOW_ON.search(new) and not forbids and not _forbids(new):
         yield from (match[1] for match in _INSTEAD_OF.finditer(new))
+
+
+def _lifts(clause: str, forbids: bool, tables: Sequence[Language]) -> bool:
+    """Return whether a clause with "no longer" is about a rule, and not about how things are."""
+    if "forget" in clause.casefold():
+        return _FORGET.search(clause) is not None
+    if any(_says(clause, one, one.ending.laws) for one in tables):
+        return True
+    if forbids:
+        # "No longer allowed" forbids once more, and "I no longer push" tells what is kept to.
+        banned = any(_says(clause, one, one.ending.bans) for one in tables)
+        return banned or _PERMITTED.search(clause) is not None
+    asked = any(_says(clause, one, one.ending.duties) for one in tables)
+    return asked or _STOP.search(clause) is not None
+
+
+@functools.lru_cache(256)
+def _hedges(new: str, tables: tuple[Language, ...]) -> bool:
+    """Return whether a sentence holds in some case only, or perhaps."""
+    return any(_says(new, one, one.ending.hedges) for one in tables)
+
+
+@functools.lru_cache(8192)
+def _forbids(text: str) -> bool:
+    plain = fold(text)
+    return any(
+        searched(one, "forbids", plain)
+        or searched(one, "negation", plain)
+        or _says(text, one, one.ending.bans)
+        for one in languages_of(text)
+    )
+
+
+def _says(text: str, table: Language, words: str) -> bool:
+    compiled = _any_of(words, table.code not in _UNSPACED)
+    return compiled is not None and compiled.search(fold(text)) is not None
+
+
+@functools.cache
+def _any_of(words: str, spaced: bool) -> re.Pattern[str] | None:
+    forms = [re.escape(fold(word)).replace("_", " ") for word in words.split()]
+    if not forms:
+        return None
+    either = "|".join(forms).replace(r"\*", rf"{_LETTER}*")
+    return re.compile(f"(?<!{_LETTER})(?:{either})(?!{_LETTER})" if spaced else either)
+
+
+def _names_all_of(old: str, named: frozenset[str], read: Reading) -> bool:
+    """Return whether words name each part of a constraint, and nothing that it lacks."""
+    whole = read(old)
+    if not named or not named <= whole:
+        return False
+    if any(word.startswith("rule_") for word in named):
+        return True
+    parts = [part for part in map(read, _AND.split(old)) if part]
+    return 2 * len(named) >= len(whole) and all(part & named for part in parts)
 
 
 @functools.lru_cache(8192)

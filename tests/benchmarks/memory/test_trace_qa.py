@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from agent_runtime.messages import (
@@ -17,7 +17,10 @@ from agent_runtime.messages import (
     call_id,
 )
 from agent_runtime.prompt.view import Entry
-from benchmarks.memory.trace_qa import _ask_about  # pyright: ignore[reportPrivateUsage]
+from benchmarks.memory.trace_qa import (
+    _answers,  # pyright: ignore[reportPrivateUsage]
+    _turn,  # pyright: ignore[reportPrivateUsage]
+)
 from benchmarks.memory.trace_questions import TraceQuestion, questions_of
 from benchmarks.memory.trace_reader import Known, answer, is_right, read_prompt
 from benchmarks.replay.recordings import RecordedCall, Step, Trace, Turn
@@ -130,17 +133,26 @@ def test_a_command_is_not_taken_for_one_that_begins_alike() -> None:
     assert all(is_right(one, answer(one, Known(entries=entries))) for one in asked)
 
 
-def test_a_run_is_replayed_and_asked_about() -> None:
+def test_a_run_is_replayed_and_asked_about_and_its_answers_are_kept(tmp_path: Path) -> None:
     steps = [
         Step(said, "", (RecordedCall(tool, _json(arguments), result),), (), None)
         for said, tool, arguments, result in WORK
     ]
     turn = Turn(TASK, (), (*steps, Step("Done.", "", (), (), None)))
-    scores: dict[str, Any] = {}
-    anyio.run(_ask_about, Trace("one", "made", "", (turn,), 0.25, 0), scores)
+    trace, keep = Trace("one", "made", "", (turn,), 0.25, 0), tmp_path / "kept"
+    scores = _answers(trace, "made", 3, keep)
     for score in scores.values():
         assert score.right == dict.fromkeys(score.right, score.asked)
     assert sum(score.asked for score in scores.values()) >= 8
+    # Another trace would answer otherwise: what is kept is not asked again.
+    nothing = Trace("none", "made", "", (), 0.25, 0)
+    assert _answers(nothing, "made", 3, keep) == scores
+    assert len(keep.read_bytes().splitlines()) == 1
+
+
+def test_the_first_traces_are_spread_over_all() -> None:
+    first = sorted(range(120), key=_turn)[:8]
+    assert all(any(low <= one < low + 20 for one in first) for low in range(0, 120, 20))
 
 
 def _json(arguments: dict[str, Any]) -> str:

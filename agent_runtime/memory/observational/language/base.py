@@ -70,6 +70,24 @@ class NoteWords:
 
 
 @dataclass(frozen=True, slots=True)
+class EndingWords:
+    """Words of sentences by which a user ends a rule; `*` ends a prefix.
+
+    Attributes:
+        bans: that something is forbidden: only what no longer is so may be done.
+        laws: names of a rule.
+        duties: that something is necessary, holds, or is to be used.
+        hedges: that something holds in a case, at a time, perhaps, or as others see it; such a
+            sentence ends nothing.
+    """
+
+    bans: str = ""
+    laws: str = ""
+    duties: str = ""
+    hedges: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Language:
     """Words and patterns of a language.
 
@@ -80,6 +98,7 @@ class Language:
         spaced: whether words are separated by spaces.
         rule_words: words that say that something is a rule, holds, is forbidden, allowed or used,
             but not what: a rule is not known by them.
+        ending: the words by which the user ends a rule.
         patterns: what sentences do, by name; see `PatternName`.
         numerals: a number and its words, as `2 two second`, one number a line; `*` ends a prefix.
         months: the twelve months; variants of one are separated by `/`.
@@ -94,6 +113,7 @@ class Language:
     spaced: bool = True
     lead: str = ""
     rule_words: str = ""
+    ending: EndingWords = EndingWords()
     patterns: Mapping[PatternName, str] = field(default_factory=dict[PatternName, str])
     numerals: str = ""
     months: str = ""

@@ -1,6 +1,6 @@
 """Arabic."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="ar",
@@ -9,6 +9,18 @@ TABLE = Language(
     rule_words=(
         "ممنوع ممنوعا ممنوعة مسموح مسموحا ضروري ضروريا مطلوب مطلوبا ساريا سارية قاعدة القاعدة "
         "يجب يمكنك الآن أبدا دائما تجنب استخدام تستخدم استخدم"
+    ),
+    ending=EndingWords(
+        bans="ممنوع* محظور* محرم* تجنب*",
+        laws="قاعدة القاعدة القيد",
+        duties=(
+            "ضروريا ضرورية ضروري مطلوبا مطلوبة واجبا يجب تستخدم استخدم استخدام ساريا "
+            "سارية ساري صالحا قائما قائمة"
+        ),
+        hedges=(
+            "اذا إذا لو إلا الا سوى فقط حتى عندما حين طالما بينما بعدما قبل لكن ولكن "
+            "ربما قد لعل غدا قريبا لاحقا القادم لان لأن"
+        ),
     ),
     patterns={
         "binds": r"""

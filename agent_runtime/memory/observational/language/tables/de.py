@@ -1,6 +1,6 @@
 """German."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="de",
@@ -12,6 +12,20 @@ TABLE = Language(
         "vorgabe gilt gelten brauchst braucht brauchen musst muss müssen darfst darf dürfen "
         "sollst soll nie niemals immer jetzt benutze benutzen verwende verwenden nutze nutzen "
         "vermeiden vermeide"
+    ),
+    ending=EndingWords(
+        bans="verboten* untersagt* vermeid* tabu",
+        laws="regel regeln vorgabe vorgaben",
+        duties=(
+            "nötig* notwendig* erforderlich* brauchst braucht musst muss müssen sollst "
+            "soll benutze benutzen verwende verwenden nutze nutzen gilt gelten gültig* "
+            "bestand"
+        ),
+        hedges=(
+            "ich wir wenn falls sofern solange außer nur bloß lediglich bis sobald ob "
+            "weil bevor nachdem während vielleicht wohl womöglich angeblich wäre würde "
+            "könnte sollte dürfte bald später morgen nächste* sonst obwohl aber als"
+        ),
     ),
     patterns={
         "binds": r"""

@@ -1,11 +1,28 @@
 """English."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="en",
     name="english",
     lead="please|and|also|so|then|now|but|ok|okay|again|just|well|right|really|actually|oh|hey",
+    ending=EndingWords(
+        bans=("forbid* prohibit* banned ban illegal taboo avoid avoiding off-limits disallow*"),
+        laws=(
+            "rule rules constraint constraints restriction restrictions requirement requirements"
+        ),
+        duties=(
+            "necessary need_to needed no_need required require requires obligatory "
+            "mandatory must have_to has_to use using keep hold holds valid appl* matter "
+            "matters force"
+        ),
+        hedges=(
+            "i if unless except but only just merely until till when whenever once "
+            "while whether because before after maybe perhaps probably possibly "
+            "apparently might would could should were soon long than later tomorrow "
+            "next yet though although otherwise"
+        ),
+    ),
     patterns={
         "binds": r"""
 always

@@ -1,6 +1,6 @@
 """Spanish."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="es",
@@ -11,6 +11,19 @@ TABLE = Language(
         "prohibido prohibida prohibidos permitido permitida necesario necesaria obligatorio "
         "obligatoria válido vale aplica regla hace falta debes debe puedes puede nunca siempre "
         "ahora evitar evita usar usa uses utilizar"
+    ),
+    ending=EndingWords(
+        bans="prohibid* vedad* evit*",
+        laws="regla reglas norma normas",
+        duties=(
+            "necesari* obligatori* falta debes debe deben usar usa uses utilizar "
+            "utilices utiliza vale valen válid* aplica aplican vigor rige"
+        ),
+        hedges=(
+            "si salvo excepto sino solo sólo solamente únicamente hasta cuando mientras "
+            "apenas pero antes después quizá quizás tal acaso probablemente sería "
+            "debería podría pronto mañana próxim* porque aunque"
+        ),
     ),
     patterns={
         "binds": r"""

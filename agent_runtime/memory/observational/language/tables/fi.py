@@ -1,6 +1,6 @@
 """Finnish."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="fi",
@@ -10,6 +10,19 @@ TABLE = Language(
     rule_words=(
         "kielletty kiellettyä sallittu tarpeen pakollinen voimassa sääntö täytyy pitää saa voi "
         "nyt koskaan aina välttää vältä käyttää käytä ole ei"
+    ),
+    ending=EndingWords(
+        bans="kiellet* kieltä* vältä* välttä*",
+        laws="sääntö säännöt",
+        duties=(
+            "tarpeen tarvitse tarvita pakolli* täytyy pitää käyttää käytä käytetä "
+            "voimassa päde päteä"
+        ),
+        hedges=(
+            "jos ellei paitsi vain ainoastaan kunnes kun milloin niin vai ennen jälkeen "
+            "ehkä kenties luultavasti olisi pitäisi voisi pian myöhemmin huomenna ensi "
+            "muuten mutta vaikka kuin"
+        ),
     ),
     patterns={
         "binds": r"""

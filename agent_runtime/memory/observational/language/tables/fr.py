@@ -1,6 +1,6 @@
 """French."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="fr",
@@ -11,6 +11,20 @@ TABLE = Language(
         "interdit interdite interdits autorisé permis permise nécessaire obligatoire valable "
         "vaut applique règle consigne faut dois doit devez peux peut pouvez jamais toujours "
         "maintenant besoin éviter utilise utiliser utilisez"
+    ),
+    ending=EndingWords(
+        bans="interdi* défendu* prohib* proscri* évite*",
+        laws="règle règles consigne consignes",
+        duties=(
+            "nécessaire* obligatoire* faut dois doit devez devons utilise utiliser "
+            "utilisez utilises vaut valent valable* applique* vigueur"
+        ),
+        hedges=(
+            "si sauf hormis excepté seulement uniquement juste jusque jusqu jusqu'* "
+            "tant dès quand lorsque lorsqu'* fois pendant avant après peut-être sans- "
+            "doute probablement serait devrait pourrait bientôt demain plus-tard "
+            "prochain* sinon mais que"
+        ),
     ),
     patterns={
         "binds": r"""

@@ -1,12 +1,21 @@
 """Hindi."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="hi",
     name="hindi",
     lead="कृपया|और|लेकिन|तो|अब|हाँ|ठीक है|ज़रा|कृपा करके|प्लीज़|भाई",
     rule_words="मना वर्जित अनुमति ज़रूरी आवश्यक नियम लागू कभी हमेशा अब उपयोग इस्तेमाल करना करो मत है",
+    ending=EndingWords(
+        bans="मना वर्जित प्रतिबंधित निषिद्ध प्रतिबंध",
+        laws="नियम",
+        duties="ज़रूरी आवश्यक अनिवार्य चाहिए उपयोग इस्तेमाल करो लागू मान्य",
+        hedges=(
+            "मुझे हमें अगर यदि जब तब तक भी सिवाय छोड़कर केवल सिर्फ़ मात्र शायद संभवतः "
+            "होता होगा कल जल्द बाद पहले लेकिन मगर क्योंकि ताकि"
+        ),
+    ),
     patterns={
         "binds": r"""
 (?:होना|करना|देना|लेना|रखना|लिखना|भेजना|पूछना|रहना|बताना|\w+ना|\w+नी|\w+ने) (?:चाहिए|होगा|होगी|होंगे|पड़ेगा|पड़ेगी|है|ज़रूरी|अनिवार्य)

@@ -1,6 +1,6 @@
 """Italian."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="it",
@@ -11,6 +11,20 @@ TABLE = Language(
         "vietato vietata vietati permesso permessa consentito necessario necessaria "
         "obbligatorio obbligatoria valido vale applica regola serve devi deve puoi può mai "
         "sempre ora adesso evitare usare usa utilizzare"
+    ),
+    ending=EndingWords(
+        bans="vietat* proibit* evit*",
+        laws="regola regole norma norme",
+        duties=(
+            "necessari* obbligatori* serve servono devi deve dovete bisogno bisogna "
+            "usare usa usate utilizzare utilizza vale valgono valid* applica applicano "
+            "vigore"
+        ),
+        hedges=(
+            "mi ci se salvo tranne eccetto solo soltanto solamente unicamente finché "
+            "fino quando mentre appena ma prima dopo forse probabilmente sarebbe "
+            "dovrebbe potrebbe presto domani prossim* perché anche che"
+        ),
     ),
     patterns={
         "binds": r"""

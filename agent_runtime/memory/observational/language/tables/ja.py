@@ -1,6 +1,6 @@
 """Japanese."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="ja",
@@ -8,6 +8,15 @@ TABLE = Language(
     spaced=False,
     lead="すみませんが|では|じゃあ|それから|あと|なお|ただし|必ず|どうか|まず",
     rule_words="禁止 許可 必要 有効 規則 ルール 適用 使用 可能",
+    ending=EndingWords(
+        bans="禁止 避け",
+        laws="規則 ルール",
+        duties="必要 使用 使 有効 適用",
+        hedges=(
+            "なら れば たら 場合 とき 時 限り 以外 除 だけ のみ しか まで まえ 前 後 あと かも たぶん おそらく だろう でしょう そろそろ "
+            "明日 来週 すぐ が、 けど しかし から ので 一度 一回 少し ひとつ"
+        ),
+    ),
     patterns={
         "binds": r"""
 (?:なければ(?:なら|なり|いけ)|なくては(?:なら|なり|いけ)|ねばなら|ないと(?:いけ|だめ|ダメ|駄目)|なきゃ|べき(?!では|じゃ)|べし)

@@ -1,6 +1,6 @@
 """Korean."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="ko",
@@ -8,6 +8,15 @@ TABLE = Language(
     spaced=False,
     lead="그리고 |그럼 |제발 |부디 |참고로 |혹시 |자 |다시 |그러면 |또 ",
     rule_words="금지 허용 필요 유효 규칙 적용 사용 아닙니다 않습니다 아니다 않아도 됩니다 마세요 하지 절대 항상",
+    ending=EndingWords(
+        bans="금지* 피해* 피하*",
+        laws="규칙*",
+        duties="필요* 사용* 유효* 적용*",
+        hedges=(
+            "나는 저는 우리는 내가 제가 만약 만일 *면 경우* 때* 때까지 까지 전에 후에 뒤에 제외* 외에* *만 *뿐 오직 아마* 어쩌면 "
+            "수도 내일 다음 곧 하지만 그러나 지만 때문*"
+        ),
+    ),
     patterns={
         "binds": r"""
 (?:해|어|아|여|워|와|써|봐|줘|둬|거쳐|받아|내|쳐|져|가|되어|돼|려|펴|춰|켜|개)야 (?:합니다|해요|한다|함|돼|됩니다|된다|해\b|하며|하고|할|하지)

@@ -1,6 +1,6 @@
 """Dutch."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="nl",
@@ -10,6 +10,19 @@ TABLE = Language(
     rule_words=(
         "verboden toegestaan nodig verplicht geldig geldt regel hoeft hoef moet mag nooit "
         "altijd nu vermijden gebruiken gebruik"
+    ),
+    ending=EndingWords(
+        bans="verboden taboe vermijd*",
+        laws="regel regels voorschrift",
+        duties=(
+            "nodig verplicht hoeft hoef hoeven moet moeten gebruik gebruiken gebruikt "
+            "geldt gelden geldig* toepassing"
+        ),
+        hedges=(
+            "ik als indien tenzij behalve alleen slechts enkel tot totdat wanneer zodra "
+            "zolang terwijl of omdat voordat nadat misschien waarschijnlijk zou kunnen "
+            "binnenkort later morgen volgende anders maar hoewel dan"
+        ),
     ),
     patterns={
         "binds": r"""

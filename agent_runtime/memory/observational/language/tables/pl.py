@@ -1,6 +1,6 @@
 """Polish."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="pl",
@@ -11,6 +11,19 @@ TABLE = Language(
         "zabronione zabroniony zabroniona zakazane zakazany dozwolone konieczne potrzebne "
         "obowiązuje obowiązkowe ważne reguła zasada trzeba musisz możesz nigdy zawsze teraz "
         "jest unikać unikaj używać używaj"
+    ),
+    ending=EndingWords(
+        bans="zabron* zakazan* wzbronion* unika*",
+        laws="reguła reguły zasada zasady",
+        duties=(
+            "konieczn* potrzebn* obowiązkow* trzeba musisz musimy musicie używać używaj "
+            "obowiązuje obowiązują ważn*"
+        ),
+        hedges=(
+            "mi nam jeśli jeżeli gdy kiedy chyba oprócz poza tylko jedynie wyłącznie "
+            "dopóki póki dopiero czy ponieważ przed po może prawdopodobnie byłoby "
+            "powinno wkrótce później jutro następn* inaczej ale niż"
+        ),
     ),
     patterns={
         "binds": r"""

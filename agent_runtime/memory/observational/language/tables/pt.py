@@ -1,6 +1,6 @@
 """Portuguese."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="pt",
@@ -11,6 +11,19 @@ TABLE = Language(
         "proibido proibida proibidos permitido permitida necessário necessária obrigatório "
         "obrigatória válido vale aplica regra preciso precisa precisas deve deves pode podes "
         "nunca sempre agora evitar evite usar use usa utilizar"
+    ),
+    ending=EndingWords(
+        bans="proibid* vedad* evit*",
+        laws="regra regras norma normas",
+        duties=(
+            "necessári* obrigatóri* precisa precisas deve deves devem usar usa use uses "
+            "utilizar utilize vale valem válid* aplica aplicam vigor"
+        ),
+        hedges=(
+            "se salvo exceto só somente apenas unicamente até quando enquanto logo mas "
+            "antes depois talvez provavelmente seria deveria poderia breve amanhã "
+            "próxim* porque embora que"
+        ),
     ),
     patterns={
         "binds": r"""

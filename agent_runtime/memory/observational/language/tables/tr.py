@@ -1,6 +1,6 @@
 """Turkish."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="tr",
@@ -10,6 +10,19 @@ TABLE = Language(
     rule_words=(
         "yasak yasaktır serbest izin gerekli gerek gerekmiyor zorunlu geçerli kural değil asla "
         "hiçbir her zaman şimdi kullanma kullan kullanmak kullanabilirsin kaçın kaçınmak"
+    ),
+    ending=EndingWords(
+        bans="yasak* kaçın*",
+        laws="kural kuralı kurallar",
+        duties=(
+            "gerekli gerek gerekmiyor zorunlu* lazım kullanma kullan kullanmak "
+            "kullanmayın geçerli* geçmiyor"
+        ),
+        hedges=(
+            "eğer ise sadece yalnızca yalnız ancak hariç dışında kadar sürece zaman "
+            "sonra önce belki muhtemelen olabilir olurdu yakında yarın gelecek ama "
+            "fakat çünkü olursa ederse yoksa varsa"
+        ),
     ),
     patterns={
         "binds": r"""

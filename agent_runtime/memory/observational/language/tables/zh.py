@@ -1,6 +1,6 @@
 """Chinese, in simplified characters; traditional ones are folded to these."""
 
-from agent_runtime.memory.observational.language.base import Language, NoteWords
+from agent_runtime.memory.observational.language.base import EndingWords, Language, NoteWords
 
 TABLE = Language(
     code="zh",
@@ -8,6 +8,14 @@ TABLE = Language(
     spaced=False,
     lead="请|麻烦|那|那么|然后|另外|还有|好的|好|记得|对了",
     rule_words="禁止 允许 可以 需要 必须 必要 有效 规则 适用 避免 使用 不要",
+    ending=EndingWords(
+        bans="禁止 避免 不许 禁用 不得 不准 不要",
+        laws="规则 规定",
+        duties="需要 必须 必要 使用 有效 适用 生效",
+        hedges=(
+            "我 如果 若 假如 除非 除了 只 仅 直到 当 等 一旦 时候 之前 之后 以后 也许 可能 或许 大概 即将 明天 下周 但 因为 虽然 是否"
+        ),
+    ),
     patterns={
         "binds": r"""
 必须|必需|务必|一定要|应该|应当|得先|须|需(?:要)?(?:先|经|得到|由|我)|得(?:经|由|让|跟|给|用|在|问|走)
