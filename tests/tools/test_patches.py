@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_runtime.errors import ToolError
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.workspace.editing.patch import read_patch
+from agent_runtime.tools.workspace.editing.patch import Hunk, nearest_place, read_patch
 from agent_runtime.tools.workspace.editing.patch_file import apply_hunks
 from agent_runtime.tools.workspace.editing.text_file import TextFile
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -317,6 +317,26 @@ async def test_forms_in_which_patches_are_written_too(
     before = contents(tmp_path)
     await text(patch, patch=given)
     assert contents(tmp_path) == before | {"a.txt": A.replace("one", "1").encode()}
+
+
+def test_a_hunk_looks_only_at_lines_near_its_number() -> None:
+    class Lines(list[str]):
+        looked = 0
+
+        def __getitem__(self, index: Any) -> Any:
+            self.looked += 1
+            whole: Any = super()
+            return whole.__getitem__(index)
+
+    lines = Lines(["a", "b", "c"] * 3000)
+    hunk = Hunk([("-", "a"), (" ", "b"), ("+", "x")])
+    assert [nearest_place(hunk, lines, 0, wanted) for wanted in (3000, 3001, 3002)] == [
+        3000, 3000, 3003,
+    ]  # fmt: skip
+    assert nearest_place(hunk, lines, 3001, 0) == 3003
+    assert nearest_place(hunk, lines, 0, 1 << 40) == 8997
+    assert lines.looked < 50
+    assert nearest_place(Hunk([("-", "d")]), lines, 0, 3000) is None
 
 
 async def test_hunks_out_of_order_are_named(tmp_path: Path, patch: Tool) -> None:

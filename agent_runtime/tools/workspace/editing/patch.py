@@ -290,3 +290,16 @@ def places(hunk: Hunk, lines: Sequence[str], start: int) -> Iterator[int]:
     for at in range(start, len(lines) - len(old) + 1):
         if (not old or lines[at] == old[0]) and list(lines[at : at + len(old)]) == old:
             yield at
+
+
+def nearest_place(hunk: Hunk, lines: Sequence[str], start: int, wanted: int) -> int | None:
+    """Return the index, from `start` on, where a hunk's old lines stand nearest to `wanted`."""
+    old = hunk.old
+    last = len(lines) - len(old)
+    wanted = max(start, min(wanted, last))
+    # From there outwards: in a file of many equal lines each hunk would otherwise look at all.
+    for away in range(max(wanted - start, last - wanted) + 1):
+        for at in (wanted - away, wanted + away):
+            if start <= at <= last and lines[at] == old[0] and lines[at : at + len(old)] == old:
+                return at
+    return None

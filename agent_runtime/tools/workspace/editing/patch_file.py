@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from agent_runtime.errors import ToolError
-from agent_runtime.tools.workspace.editing.patch import Hunk, places
+from agent_runtime.tools.workspace.editing.patch import Hunk, nearest_place, places
 from agent_runtime.tools.workspace.editing.replace import NAMED_PLACES, Range, missing
 from agent_runtime.tools.workspace.editing.text_file import TextFile, written
 
@@ -67,6 +67,10 @@ def _place(name: str, hunk: Hunk, lines: Sequence[str], reached: int, moved: int
             return start
         wanted = len(lines) if hunk.near is None else hunk.near + moved
         return min(max(wanted, reached), len(lines))
+    if hunk.near is not None and not hunk.at_end:
+        at = nearest_place(hunk, lines, start, hunk.near - 1 + moved)
+        if at is not None:
+            return at
     # Bounded: a hunk of one blank line fits nearly anywhere.
     found = list(itertools.islice(places(hunk, lines, start), 10_000))
     if not found and hunk.after:
