@@ -270,7 +270,7 @@ async def test_a_long_output_is_whole_in_the_result_and_short_in_the_thread(
         return await w.call("read", lambda: "word " * 60_000)
 
     result = await runtime.run(flow, "Go.", thread="t")
-    assert len(result.output) == 300_000
+    assert result.output == "word " * 60_000
     *_, answer = await runtime.threads.messages("t")
     assert len(answer.text) < SHOWN_CHARS + 100
     assert answer.text.endswith("[... 200,000 more characters in the run's output ...]")
