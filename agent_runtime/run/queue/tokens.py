@@ -156,6 +156,9 @@ async def _work(app: App) -> None:
             await working
         finally:
             await cancel(working)
+            # Its connection may break by that; asyncio would report it at the exit.
+            if not working.cancelled():
+                working.exception()
 
 
 async def _set_path(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -253,6 +253,9 @@ class Campaign:
     async def _gone(self, member: Member) -> None:
         if not await member.gone(DRAIN_SECONDS):
             self.stuck.append(f"{member.name} did not end {DRAIN_SECONDS:g} s after SIGTERM")
+            # Its log then shows where it is.
+            member.send(signal.SIGABRT)
+            await member.gone(5)
             member.send(signal.SIGKILL)
 
     async def _start_worker(self) -> None:

@@ -192,6 +192,7 @@ class Cluster:
             "CLUSTER_MODEL": place.model,
             "CLUSTER_MEMBER": name,
             "CLUSTER_PAUSE": str(self._pause),
+            "PYTHONFAULTHANDLER": "1",
             **place.environment,
             **environment,
         }

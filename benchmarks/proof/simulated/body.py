@@ -240,7 +240,8 @@ class Body:
 
     def _child(self, lease: Lease, name: str, *, background: bool) -> NewQueuedRun:
         # As the engine marks what any worker may begin.
-        internal = {"delegation": {"background": background, "placed": {}}}
+        placed = dict[str, Any]()
+        internal: dict[str, Any] = {"delegation": {"background": background, "placed": placed}}
         return NewQueuedRun(
             id=name,
             thread_id=f"t-{name}",
