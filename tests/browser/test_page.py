@@ -236,6 +236,15 @@ async def test_without_a_connection_data_stay_and_controls_are_off(
     await expect(page.get_by_role("button", name="Tell it")).to_be_enabled()
 
 
+async def test_a_thread_that_is_deleted_while_it_is_open_is_gone(page: Page, start: Start) -> None:
+    thread = MadeThread(5, asks=False)
+    await page.goto(start(thread).url + THREAD)
+    await expect(page.locator(TITLE)).to_contain_text("step 5")
+    thread.name = "another"
+    await expect(page.get_by_role("alert")).to_contain_text("There is no such thread")
+    await expect(page.get_by_role("button", name="Tell it")).to_have_count(0)
+
+
 async def test_a_thread_of_someone_else_is_gone(page: Page, start: Start) -> None:
     await page.goto(start(MadeThread(5)).url + "#/threads/other")
     await expect(page.get_by_role("alert")).to_contain_text("belongs to someone else")
