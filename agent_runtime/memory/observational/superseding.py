@@ -91,9 +91,10 @@ _GENERIC = words(
     "only any all each every must should shall will would can could may might now longer more "
     "anymore instead rather please need needed require required rule rules use used using keep "
     "make put take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
-    "forbidden forbid allowed allow avoid hold matter about applie valid necessary obsolete der "
-    "die das den dem ein eine einen und oder ist sind nicht kein keine nie immer mehr ab jetzt "
-    "ok okay yes fine sofort bitte nur le la les un une de du des et ou est el los las y es"
+    "restriction constraint requirement ban forbidden forbid allowed allow avoid hold matter "
+    "about applie valid necessary obsolete der die das den dem ein eine einen und oder ist sind "
+    "nicht kein keine nie immer mehr ab jetzt ok okay yes fine sofort bitte nur le la les un une "
+    "de du des et ou est el los las y es"
 )
 
 # Characters of scripts without spaces; what is in hiragana says how words belong together.
