@@ -287,7 +287,8 @@ def _failure(line: str, known: Known) -> str:
         if seq < node and not passed:
             found.append((seq, check.split("; ")[0]))
     for seq, text in known.lines:
-        if seq < node and (match := re.match(r"\w+ (.*?) (?:failed|exit \d+):", text)):
+        # An edit or a read that failed is no command.
+        if seq < node and (match := re.match(r"[Bb]ash (.*?) (?:failed|exit \d+):", text)):
             found.append((seq, match[1]))
     return max(found, default=(0, ""), key=lambda one: one[0])[1]
 

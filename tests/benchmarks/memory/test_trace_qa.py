@@ -84,7 +84,8 @@ def test_notes_answer_by_what_they_say(
 ) -> None:
     text = (
         "<observed 1a2b nodes 1 to 4>\n"
-        "! (2) bash pytest tests/cart.py failed: 1 failed\n"
+        "! (1) bash pytest tests/cart.py failed: 1 failed\n"
+        "! (2) edit src/cart.py failed: nothing matched\n"
         "Changed:\n* $/cart.py (3): + total = price - discount # once; - total = price\n"
         "Checked:\n* passed (4): pytest tests/cart.py\n"
         "Seen: $=src $/cart.py\n</observed 1a2b>"
