@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ToolError
+from agent_runtime.executor import RunExecutor
 from agent_runtime.log import branches
 from agent_runtime.memory.observational.observer.base import (
     ObserverFailed,
@@ -28,6 +29,7 @@ from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import calls, raw_call, say
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, Priority
 from agent_runtime.prompt.view import Entry
+from agent_runtime.run.process.host import RunHost
 from agent_runtime.run.state import RunState
 from agent_runtime_storage import (
     ACTIVE,
@@ -161,9 +163,25 @@ class Condensing:
 class Remembering(Runtime):
     """A runtime whose memory has small thresholds and a scripted Observer and Reflector."""
 
-    waits: Pause
-    chance: random.Random
-    manner: str
+    def __init__(
+        self, settings: Settings, store: Store, waits: Pause, chance: random.Random, manner: str
+    ) -> None:
+        super().__init__(settings, store)
+        self.executor = RememberingExecutor(settings, self.host, waits, chance, manner)
+
+    async def end(self) -> None:
+        """End the work that outlives its runs."""
+        await self.host.close()
+
+
+class RememberingExecutor(RunExecutor):
+    """Gives each run that memory."""
+
+    def __init__(
+        self, settings: Settings, host: RunHost, waits: Pause, chance: random.Random, manner: str
+    ) -> None:
+        super().__init__(settings, host, None, None, None)
+        self.waits, self.chance, self.manner = waits, chance, manner
 
     def _state(self, *args: Any, **more: Any) -> RunState:
         state = super()._state(*args, **more)
@@ -172,10 +190,6 @@ class Remembering(Runtime):
             state.memory.observer = Noting(self.waits, self.chance, self.manner)
             state.memory.reflector = Condensing(self.waits, self.chance, self.manner)
         return state
-
-    async def end(self) -> None:
-        """End the work that outlives its runs."""
-        await self.host.close()
 
 
 class MarkedUserStore:
@@ -277,9 +291,9 @@ class Actor:
             last_messages=2,
             reflector_model="extractive",
         )
-        self.runtime = Remembering(settings, cast(Store, MarkedStore(self.store)))
-        self.runtime.waits, self.runtime.chance = self.pause, self.chance
-        self.runtime.manner = self.chance.choice(MANNERS)
+        marked = cast(Store, MarkedStore(self.store))
+        manner = self.chance.choice(MANNERS)
+        self.runtime = Remembering(settings, marked, self.pause, self.chance, manner)
 
     def agent(self) -> Agent:
         """Return an agent that works for a few steps and then answers."""

@@ -240,7 +240,7 @@ class Body:
 
     def _child(self, lease: Lease, name: str, *, background: bool) -> NewQueuedRun:
         # As the engine marks what any worker may begin.
-        placed = dict[str, Any]()
+        placed: dict[str, Any] = {}
         internal: dict[str, Any] = {"delegation": {"background": background, "placed": placed}}
         return NewQueuedRun(
             id=name,

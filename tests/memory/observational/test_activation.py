@@ -117,8 +117,9 @@ async def test_without_a_known_price_the_threshold_decides_and_the_run_says_so(u
 async def test_a_threshold_that_the_window_does_not_allow_is_a_warning(
     url: str, named: bool
 ) -> None:
-    chosen: dict[str, Any] = {"reflector_observation_tokens": 40_000} if named else {}
-    settings = Settings(database_url=url, **chosen)
+    settings = Settings(database_url=url)
+    if named:
+        settings = Settings(database_url=url, reflector_observation_tokens=40_000)
     events: list[Event] = []
     async with Runtime.open(settings) as runtime:
         await runtime.run(Agent(ScriptedModel([say("Yes.")])), "Go.", on_event=events.append)
