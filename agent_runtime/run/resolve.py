@@ -31,7 +31,6 @@ from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
 from agent_runtime.plan.tool import PlanTool, plan_note, plan_tool
 from agent_runtime.prompt.incomplete_answers import OutputLimit
-from agent_runtime.prompt.render import prefix_tokens
 from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime.run.budget import in_money, limits_of
@@ -136,17 +135,14 @@ async def resolve_run(
     room = _room(agent, settings, default, choice)
     max_output, output_limit = _output_limit(agent, settings, default, choice, child=child)
     tools, output = await _tools(agent, settings)
-    limits, memory = limits_of(settings), None
-    prefix = PromptPrefix(encodable(agent.instructions.strip()), tools.specs)
+    limits, memory, top = limits_of(settings), None, _prefix(agent, tools)
     if remembers:
-        memory = await configure_memory(
-            settings, model, info, room, memory_models, thread_id, fixed=prefix_tokens(prefix)
-        )
+        memory = await configure_memory(settings, model, info, room, memory_models, top, thread_id)
     return RunSetup(
         model=model,
         info=info,
         room=room,
-        prefix=prefix,
+        prefix=top,
         tools=tools,
         choice=choice,
         max_steps=_max_steps(agent, settings, child=child),
@@ -167,6 +163,10 @@ async def resolve_run(
         idle=settings.activate_after_idle or None,
         timezone=settings.timezone,
     )
+
+
+def _prefix(agent: Agent[Any], tools: Toolset) -> PromptPrefix:
+    return PromptPrefix(encodable(agent.instructions.strip()), tools.specs)
 
 
 async def with_servers(agent: Agent[Any], connections: McpConnections, user_id: str) -> Agent[Any]:

@@ -61,6 +61,16 @@ class ServiceError(Exception):
             self.headers["Retry-After"] = str(max(1, round(retry_after)))
 
 
+def cursor_of_another_thread() -> ServiceError:
+    """Return the error of a cursor that came from another thread, perhaps of the same id."""
+    return ServiceError(
+        409,
+        "cursor-of-another-thread",
+        "The cursor is of another thread, which may have had the same id.",
+        cure="It was deleted and its id used again: begin at the start, without a cursor.",
+    )
+
+
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFound, 404),
     (errors.InboxFull, 429),

@@ -18,9 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from agent_runtime.concurrency import single_error
 from agent_runtime.errors import NotFound
-from agent_runtime.server.api.cursors import cursor_of_another_thread
 from agent_runtime.server.feeds import Batches, EncodedEvent
-from agent_runtime.server.problems import ServiceError
+from agent_runtime.server.problems import ServiceError, cursor_of_another_thread
 from agent_runtime_storage.contract.records.log import ThreadPlace
 
 # Bytes of a thread's digest and of its last event: a thousand threads make a header of 15 kB.

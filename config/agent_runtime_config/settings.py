@@ -184,8 +184,7 @@ class Settings(
     reflector_observation_tokens: Annotated[int, Field(ge=500)] = Field(
         default=40_000,
         description="Condense the oldest observations when all of them exceed this many tokens; "
-        "at most a quarter of what a prompt may have, and 0.3 of what instructions and "
-        "tools leave of it.",
+        "at most a quarter of what a prompt may have, less where tools fill a small window.",
     )
     constraint_share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
         default=0.1,

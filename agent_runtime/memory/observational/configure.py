@@ -16,6 +16,8 @@ from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Checkable, Model, ModelInfo
 from agent_runtime.models.fallback.model import FallbackModel
 from agent_runtime.models.scripted import ScriptedModel
+from agent_runtime.prompt.render import prefix_tokens
+from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
 from agent_runtime_config import Settings
 from agent_runtime_config.groups.model_settings import Role
@@ -99,9 +101,8 @@ async def configure_memory(
     info: ModelInfo,
     room: PromptLimits,
     given: MemoryModels | None,
+    prefix: PromptPrefix,
     thread_id: str,
-    *,
-    fixed: int = 0,
 ) -> MemorySetup | None:
     """Return the observational memory of a run; None if it is off.
 
@@ -111,7 +112,7 @@ async def configure_memory(
     Args:
         room: the limits of prompts.
         given: an Observer and a Reflector of the program's own.
-        fixed: tokens of the system prompt and the tool schemas.
+        prefix: the system prompt and the tool schemas, which share the window.
     """
     if not settings.observational_memory:
         return None
@@ -119,7 +120,7 @@ async def configure_memory(
     choice = _Choice(settings, model, replace(info, window=room.window))
     tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
     thresholds = MemoryThresholds(*tokens, room.last_messages, required=settings.constraint_share)
-    thresholds = thresholds.within(room.limit, fixed)
+    thresholds = thresholds.within(room.limit, prefix_tokens(prefix))
     choice.lowered("observer_message_tokens", thresholds.observe)
     choice.lowered("reflector_observation_tokens", thresholds.reflect)
     own = given or MemoryModels()

@@ -28,13 +28,3 @@ def invalid_cursor() -> ServiceError:
     return ServiceError(
         422, "invalid-cursor", "The cursor is not one of this list.", cure="Send `next_cursor`."
     )
-
-
-def cursor_of_another_thread() -> ServiceError:
-    """Return the error of a cursor that came from another thread, perhaps of the same id."""
-    return ServiceError(
-        409,
-        "cursor-of-another-thread",
-        "The cursor is of another thread, which may have had the same id.",
-        cure="It was deleted and its id used again: begin at the start, without a cursor.",
-    )

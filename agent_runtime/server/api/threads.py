@@ -12,7 +12,6 @@ from starlette.responses import Response
 from agent_runtime.messages import Plan
 from agent_runtime.server.access import runtime_of, store_of, user_of
 from agent_runtime.server.api.cursors import (
-    cursor_of_another_thread,
     decode_cursor,
     encode_cursor,
     invalid_cursor,
@@ -37,6 +36,7 @@ from agent_runtime.server.api.schemas import (
 from agent_runtime.server.feeds import thread_source
 from agent_runtime.server.live_batches import with_live
 from agent_runtime.server.operations import made_id, operation
+from agent_runtime.server.problems import cursor_of_another_thread
 from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.state import service_of
 from agent_runtime.server.streams import CursorWriter, EventCursor, EventStream
