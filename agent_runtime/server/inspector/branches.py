@@ -17,7 +17,7 @@ from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.contract.store import UserStore
 
 
-class Line:
+class BranchLine:
     """Stands for the closed nodes of a branch: while it is the same, nodes were only added."""
 
     __slots__ = ("__weakref__",)
@@ -37,7 +37,7 @@ class Branch:
     thread_id: str
     head: int | None
     nodes: tuple[SkeletonNode, ...]
-    line: Line
+    line: BranchLine
     reset: bool = False
 
     @property
@@ -123,7 +123,7 @@ class _Kept:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     nodes: list[SkeletonNode] = field(default_factory=list[SkeletonNode])
     seqs: list[int] = field(default_factory=list[int])
-    line: Line = field(default_factory=Line)
+    line: BranchLine = field(default_factory=BranchLine)
 
 
 _Key: TypeAlias = tuple[str, str, float, int | None]
@@ -160,7 +160,7 @@ async def _read(
     if found is None:
         # Walked before anything is dropped: a broken branch leaves what is kept as it is.
         found = walk(await store.inspection.nodes(thread_id), top, 0) or []
-        kept.nodes, kept.seqs, kept.line = [], [], Line()
+        kept.nodes, kept.seqs, kept.line = [], [], BranchLine()
     closed = [node for node in found if node.status != "open"]
     kept.nodes += closed
     kept.seqs += [node.seq for node in closed]

@@ -19,7 +19,7 @@ import orjson
 from agent_runtime.concurrency import single_error
 from agent_runtime.delegation.tool import NAME as DELEGATE
 from agent_runtime.prompt.parts import FrontParts
-from agent_runtime.server.inspector.branches import Branch, Line, branch_of
+from agent_runtime.server.inspector.branches import Branch, BranchLine, branch_of
 from agent_runtime.server.inspector.columns import EncodedTables, encode_tables
 from agent_runtime.server.inspector.front_parts import missing_parts
 from agent_runtime_storage.contract.records.inspection import (
@@ -138,7 +138,7 @@ class KeptSteps:
     encoded: EncodedTables | None = None
 
 
-_known: WeakKeyDictionary[Line, KeptSteps] = WeakKeyDictionary()
+_known: WeakKeyDictionary[BranchLine, KeptSteps] = WeakKeyDictionary()
 
 
 def kept_steps() -> list[KeptSteps]:
