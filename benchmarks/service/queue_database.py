@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, LiteralString, cast
 
@@ -78,7 +79,9 @@ class Database:
         # Those of processes that have ended are among the children's of the server.
         total = sum(server.cpu_times()[:4])
         for child in server.children():
-            total += sum(child.cpu_times()[:2])
+            # One that has ended since is counted by the server the next time.
+            with suppress(psutil.NoSuchProcess):
+                total += sum(child.cpu_times()[:2])
         return total
 
     async def explain_claim(self) -> PickPlan:
