@@ -1,27 +1,25 @@
-"""What the queue costs the database: transactions, CPU time, and the plan of a pick."""
+"""What the queue costs the database: transactions, CPU time, and a pick in its server."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, LiteralString, cast
+from typing import Any, cast
 
-import orjson
 import psutil
 import psycopg
 
 from agent_runtime.log import leases
 from agent_runtime_storage import Store
 from agent_runtime_storage.contract.leases import HeldLease
-from agent_runtime_storage.contract.records.queue import QueueLimits
-from agent_runtime_storage.sql.loader import load_queries
-from benchmarks.proof.cluster.campaign import AGENTS, SCHEMA
+from agent_runtime_storage.contract.records.queue import PickedRun, QueueLimits
+from agent_runtime_storage.store import SqlStore
+from benchmarks.cost.scale_plans import Captured, Explainer, Recorder
+from benchmarks.proof.cluster.campaign import AGENTS
+from tests.support.stores import driver_of
 
 KNOWN = [(AGENTS.program, name, "") for name in AGENTS.names]
-_PLACEHOLDER = re.compile(r"(?<!:):([a-z_]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +38,16 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class PickPlan:
-    """How the server finds the runs of a pick.
+class PickCost:
+    """What a pick is for the server.
 
     Attributes:
-        rows: that it looked at, in all nodes of the plan.
+        pages: that its statements read, in the cache or not.
+        indexes: that they use.
     """
 
     milliseconds: float
-    rows: int
+    pages: int
     indexes: tuple[str, ...]
 
 
@@ -84,47 +83,38 @@ class Database:
                 total += sum(child.cpu_times()[:2])
         return total
 
-    async def explain_claim(self) -> PickPlan:
-        """Return how a pick finds the next runs; nothing of it is kept."""
-        values = {
-            "claim": "explained", "slots": 4, "known": orjson.dumps(KNOWN).decode(),
-            "per_user": None, "per_agent": None, "per_model": None,
-        }  # fmt: skip
-        sql = _PLACEHOLDER.sub(r"%(\1)s", load_queries("postgres")["queue_claim"])
-        query = cast("LiteralString", f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")
-        connecting = psycopg.AsyncConnection.connect(
-            self._admin,
-            options=f"-c search_path={SCHEMA} -c enable_seqscan=off -c enable_sort=off -c jit=off",
-            cursor_factory=psycopg.AsyncClientCursor,
-        )
-        async with await connecting as connection:
-            row = await (await connection.execute(query, values)).fetchone()
-            await connection.rollback()
-        explained: list[dict[str, Any]] = row[0] if row else []
-        [plan] = explained
-        nodes = list(_nodes(plan["Plan"]))
-        return PickPlan(
-            plan["Execution Time"],
-            sum(int(node["Actual Rows"] * node["Actual Loops"]) for node in nodes),
-            tuple(dict.fromkeys(node["Index Name"] for node in nodes if "Index Name" in node)),
-        )
 
-
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for below in plan.get("Plans", ()):
-        yield from _nodes(below)
+async def explain_pick(store: Store, url: str) -> PickCost:
+    """Return what a pick of four is for the server, planned as in the store; it is taken back."""
+    recorder = Recorder(driver_of(store))
+    with suppress(Captured):
+        await _pick(SqlStore(cast("Any", recorder)))
+    [sent] = recorder.sent
+    explainer = Explainer(url)
+    try:
+        plans = explainer.plans(sent)
+    finally:
+        explainer.close()
+    return PickCost(
+        sum(plan.milliseconds for plan in plans),
+        sum(plan.pages for plan in plans),
+        tuple(dict.fromkeys(name for plan in plans for name in plan.indexes)),
+    )
 
 
 async def picks(store: Store, count: int) -> list[float]:
     """Pick four runs again and again; return the seconds of each, and give the runs back."""
     took: list[float] = []
     held: list[HeldLease] = []
-    owner = leases.this_process_owner()
     for _ in range(count):
         began = time.perf_counter()
-        picked = await store.queue.pick(4, KNOWN, owner, seconds=3600.0, limits=QueueLimits())
+        picked = await _pick(store)
         took.append(time.perf_counter() - began)
         held += [HeldLease(one.user_id, one.lease.run_id, one.lease.epoch) for one in picked]
     await store.queue.expel(held)
     return took
+
+
+async def _pick(store: Store) -> list[PickedRun]:
+    owner = leases.this_process_owner()
+    return await store.queue.pick(4, KNOWN, owner, seconds=3600.0, limits=QueueLimits())
