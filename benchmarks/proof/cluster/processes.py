@@ -75,8 +75,13 @@ class Member:
     def send(self, number: signal.Signals) -> float:
         """Send it a signal; return when."""
         at = time.monotonic()
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+        pids = [self.pid]
+        if number is signal.SIGCONT:
+            # `nsenter` stops itself when what it started is stopped, and would not see its end.
+            pids.append(self.process.pid)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
         if number is signal.SIGKILL:
             self.ended = at
         return at
