@@ -250,13 +250,21 @@ class Bench:
             ConfigError: a name means no language model.
         """
         observer = args.observer or args.reader or "extractive"
-        settings = load_settings().model_copy(
+        settings = load_settings()
+        thresholds = {
+            "observer_message_tokens": args.observe_at,
+            "reflector_observation_tokens": args.reflect_at,
+        }
+        # A default that the window does not allow is lowered without a word, unlike a choice.
+        chosen = {
+            name: value for name, value in thresholds.items() if value != getattr(settings, name)
+        }
+        settings = settings.model_copy(
             update={
+                **chosen,
                 "observational_memory": True,
                 "observer_model": observer,
                 "reflector_model": args.reflector or observer,
-                "observer_message_tokens": args.observe_at,
-                "reflector_observation_tokens": args.reflect_at,
                 "last_messages": args.last_messages,
                 "synchronous": "normal",
                 "object_store_url": None,

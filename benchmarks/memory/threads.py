@@ -149,7 +149,8 @@ async def remember(
     if remembering.warnings:
         raise ConfigError(
             f"The memory would not be the one to be measured: {remembering.warnings[0]}",
-            cure="To measure rules, say so: --observer extractive.",
+            cure="To measure rules, say so: --observer extractive. Choose thresholds that the "
+            "window allows: --observe-at, --reflect-at.",
         )
     patience = runtime.settings.observer_timeout + GRACE
     replayer = Replayer(store, thread_id, remembering.thresholds, patience)

@@ -74,7 +74,8 @@ async def test_without_memory_less_is_known(conversations: list[Conversation]) -
 @pytest.mark.slow
 async def test_recall_finds_facts_that_observations_omit(conversations: list[Conversation]) -> None:
     # In a window this small, rules condense until the oldest facts are dropped.
-    chosen = options("--runs", "1", "--contexts", "memory", "--recall", "--window", "3000")
+    small = ("--window", "3000", "--observe-at", "1100", "--reflect-at", "500")
+    chosen = options("--runs", "1", "--contexts", "memory", "--recall", *small)
     report = await report_of("longmemeval", conversations, chosen)
 
     alone, recalling = rows_of(report, "memory"), rows_of(report, "memory+recall")
