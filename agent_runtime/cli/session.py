@@ -412,7 +412,7 @@ def write_error(error: BaseException) -> None:
     from agent_runtime_config.log_filter import mask_secrets
 
     if not isinstance(error, AgentRuntimeError):
-        # Its text is nobody's of ours: it may quote a URL with a password.
+        # Its text is not ours, and may quote a URL with a password.
         say(f"error: internal error: {type(error).__name__}: {mask_secrets(text_of(error))}")
         say("cure: Run the command again as `agent-runtime --debug …` and report its output.")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -75,57 +75,46 @@ async def delegate(
 
     Args:
         background: return once the run has begun, with the status `running`.
-        waits: whether the caller itself sees to it that the call is made again: where the call
-            would be stopped, the outcome's status is `waiting` instead.
+        waits: whether the caller makes the call again.  Where the call would be stopped, the
+            outcome's status is `waiting` then.
         placed: what another process builds the sub-agent from; if the run is one of the queue, so
             is the sub-agent's then, and the outcome's status is `waiting` until that has ended.
         queued: whether it is one of the queue in that case.
     """
     calling = None if waits or background else context.service(CallWaits)
+
+    async def delegated() -> Outcome:
+        services, request = await _request(
+            context,
+            assignment,
+            background=background,
+            waits=waits or calling is not None,
+            placed=placed,
+            queued=queued,
+        )
+        return await _delegate(context, services, request)
+
     # The tool's own timeout does not count the sub-agent's work, which has limits of its own.
     with context.timer.paused():
         with nullcontext() if calling is None else calling.working():
-            outcome = await _outcome(
-                context,
-                assignment,
-                background=background,
-                waits=waits or calling is not None,
-                placed=placed,
-                queued=queued,
-            )
+            outcome = await _caught(delegated, assignment.key)
         if calling is not None and outcome.status == "waiting":
             await calling.wait(waiting_result(outcome))
     return outcome
 
 
-async def _outcome(
-    context: ToolContext,
-    assignment: Assignment,
-    *,
-    background: bool,
-    waits: bool,
-    placed: Mapping[str, Any] | None,
-    queued: bool,
-) -> Outcome:
-    """Return how a task ended, or that its call has to wait."""
+async def _caught(delegated: Callable[[], Awaitable[Outcome]], key: str) -> Outcome:
+    """Return the outcome of a task; a failure becomes one, too."""
     try:
-        services, request = await _request(
-            context,
-            assignment,
-            background=background,
-            waits=waits,
-            placed=placed,
-            queued=queued,
-        )
-        return await _delegate(context, services, request)
+        return await delegated()
     except (ToolError, ConfigError) as error:
-        return refused_outcome(str(error), assignment.key)
+        return refused_outcome(str(error), key)
     except AgentRuntimeError as error:
-        return failed_outcome(error, assignment.key)
+        return failed_outcome(error, key)
     except Exception as error:
         # A bug of ours or of a tool's author: its text may hold anything, so it is only logged.
         _log.warning("A sub-agent could not be run.", exc_info=error)
-        return failed_outcome(error, assignment.key)
+        return failed_outcome(error, key)
 
 
 async def _delegate(
@@ -216,7 +205,7 @@ async def _request(
     key, store = assignment.key, context.store
     # A tool may delegate equal tasks several times in one call; by their order a repeated call
     # finds the run of each.
-    index = services.place(context, key)
+    index = services.next_index(context, key)
     above, depth = await _above(store, context.run_id)
     depth += 1
     if depth > services.depth:
@@ -258,7 +247,7 @@ def _waiting(
 ) -> Outcome:
     """Return the outcome of a call that waits with its sub-agent, or until that may begin."""
     # The call will be made again, and then has to count as the same one.
-    services.take_back(context, request.record.key)
+    services.undo_index(context, request.record.key)
     return Outcome(
         "waiting",
         stop_reason=stop_reason,

@@ -88,7 +88,7 @@ class DelegationServices:
         max_steps: the most steps of one sub-agent.
         order: by whether they are in the background, the calls that have no slot yet.
         starting: held while a background task begins, so that running tasks can be counted.
-        asked: how often each key was delegated in each call that counts no calls of its own.
+        asked: how often each key was delegated in each call that has no `CallWaits`.
     """
 
     resume: ResumeSubAgent
@@ -114,7 +114,7 @@ class DelegationServices:
         steps = settings.sub_agent_max_steps
         return cls(resume, background, cancel, slots, settings.delegation_depth, steps)
 
-    def place(self, context: ToolContext, key: str) -> int:
+    def next_index(self, context: ToolContext, key: str) -> int:
         """Return how often a call has delegated a key before, and count this time."""
         calling = context.service(CallWaits)
         if calling is not None:
@@ -123,9 +123,9 @@ class DelegationServices:
         self.asked[context.call_id, key] += 1
         return self.asked[context.call_id, key] - 1
 
-    def take_back(self, context: ToolContext, key: str) -> None:
-        """Forget the last time that a call delegated a key; it will be made again."""
-        # What counts for a call of a tool is new each time that it is made.
+    def undo_index(self, context: ToolContext, key: str) -> None:
+        """Forget the last time that a call delegated a key, because the call is made again."""
+        # A `CallWaits` is new each time that the call is made.
         if context.service(CallWaits) is None:
             self.asked[context.call_id, key] -= 1
 

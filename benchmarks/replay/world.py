@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 
@@ -16,13 +16,11 @@ from agent_runtime.human.interruptions import Decisions
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.observational.memory import ObservationalMemory
-from agent_runtime.memory.observational.models import MemoryModels
 from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.memory.observational.observer.model import ModelObserver
 from agent_runtime.memory.observational.observer.notes_format import format_notes
-from agent_runtime.memory.recall.configure import RecallService
 from agent_runtime.messages import ToolResult
-from agent_runtime.models.base import Model, ModelEvent, ModelInfo, ModelRequest, TokenUsage
+from agent_runtime.models.base import ModelEvent, ModelInfo, ModelRequest, TokenUsage
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
 from agent_runtime.prompt.view import Entry, View
@@ -30,7 +28,6 @@ from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.state import RunState
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.workspace.reading.seen_files import SeenFiles
-from agent_runtime_storage import Store
 from benchmarks.replay.bill import ACTOR, CACHE_SECONDS, OBSERVER, Bill, output_of
 from benchmarks.replay.clock import Clock, Hand, PacedObserver, PacedWorker, tell_time_by
 from benchmarks.replay.outcome import Outcome
@@ -187,18 +184,10 @@ class MemoryPlayer(Player):
 class ReplayRuntime(Runtime):
     """A runtime whose memories work in the time of their recordings."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        model: Model | None = None,
-        recall: RecallService | None = None,
-        program: str = "",
-        connect: Callable[[], Awaitable[Store]] | None = None,
-        memory_models: MemoryModels | None = None,
-    ) -> None:
-        super().__init__(settings, store, model, recall, program, connect, memory_models)
-        self.executor = ReplayExecutor(settings, self.host, model, recall, memory_models)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        parts = self.model, self._recall, self._memory_models
+        self.executor = ReplayExecutor(self.settings, self.host, *parts)
 
 
 class ReplayExecutor(RunExecutor):

@@ -142,8 +142,8 @@ def supersedes(new: str, old: str) -> bool:
     return alike and bool(shared) and 2 * len(shared) > min(len(ours), len(theirs))
 
 
-def _without_numbers(words: frozenset[str]) -> frozenset[str]:
-    return frozenset(word for word in words if not word.isdecimal())
+def _without_numbers(stems: frozenset[str]) -> frozenset[str]:
+    return frozenset(stem for stem in stems if not stem.isdecimal())
 
 
 def _ended(new: str, forbids: bool, tables: Sequence[Language]) -> Iterator[str]:
@@ -194,17 +194,18 @@ def _forbids(text: str) -> bool:
     )
 
 
-def _says(text: str, table: Language, words: str) -> bool:
-    compiled = _any_of(words, table.code not in _UNSPACED)
+def _says(text: str, table: Language, forms: str) -> bool:
+    """Return whether a text has one of some words, which are separated by spaces."""
+    compiled = _any_of(forms, table.code not in _UNSPACED)
     return compiled is not None and compiled.search(fold(text)) is not None
 
 
 @functools.cache
-def _any_of(words: str, spaced: bool) -> re.Pattern[str] | None:
-    forms = [re.escape(fold(word)).replace("_", " ") for word in words.split()]
-    if not forms:
+def _any_of(forms: str, spaced: bool) -> re.Pattern[str] | None:
+    escaped = [re.escape(fold(form)).replace("_", " ") for form in forms.split()]
+    if not escaped:
         return None
-    either = "|".join(forms).replace(r"\*", rf"{_LETTER}*")
+    either = "|".join(escaped).replace(r"\*", rf"{_LETTER}*")
     return re.compile(f"(?<!{_LETTER})(?:{either})(?!{_LETTER})" if spaced else either)
 
 

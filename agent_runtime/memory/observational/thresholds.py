@@ -43,7 +43,7 @@ WINDOW_RAW = 0.5
 """Upper bound of T, as a share of what a prompt may have."""
 WINDOW_OBSERVED = 0.25
 """Upper bound of R, as a share of it."""
-WINDOW_BESIDE = 0.3
+REST_OBSERVED = 0.3
 """Upper bound of R, as a share of what system prompt and tool schemas leave of it."""
 LEAST_OBSERVED = 100
 """R is never lowered below this many tokens."""
@@ -143,7 +143,7 @@ class MemoryThresholds:
         observe = min(self.observe, int(limit * WINDOW_RAW))
         # In a small window much of it may be fixed, and observations of a fixed size would
         # leave no room for the last exchange.
-        rest = max(int((limit - fixed) * WINDOW_BESIDE), LEAST_OBSERVED)
+        rest = max(int((limit - fixed) * REST_OBSERVED), LEAST_OBSERVED)
         return replace(
             self,
             observe=observe,

@@ -18,6 +18,7 @@ from mcp_types import (
 
 from agent_runtime.messages import encodable
 from agent_runtime.tools.mcp.definitions import clean
+from agent_runtime.tools.mcp.server import is_web_page
 from agent_runtime.tools.questions import AwaitingAnswers, ToolAnswer, ToolQuestion
 
 ACCEPT, DECLINE, YES, NO = "accept", "decline", "yes", "no"
@@ -132,7 +133,7 @@ def _form(
         if len(params.url) > MAX_URL:
             # Cut, it would lead elsewhere.
             raise NotAskable(f"an address of more than {MAX_URL:,} characters opened")
-        if not params.url.startswith(("https://", "http://")):
+        if not is_web_page(params.url):
             raise NotAskable("something else than a web page opened")
         return f"{message}\nOpen {clean(params.url)} and then answer.", {}, []
     schema = params.requested_schema

@@ -13,7 +13,7 @@ import anyio.to_thread
 from agent_runtime.concurrency import single_error
 from agent_runtime.errors import ConfigError, McpServerFailed
 from agent_runtime.tools.mcp.pool import connected, load_sdk
-from agent_runtime.tools.mcp.server import McpServer
+from agent_runtime.tools.mcp.server import McpServer, is_web_page
 
 LOGIN_SECONDS = 300.0
 """How long the browser may take."""
@@ -84,7 +84,7 @@ async def log_in(server: McpServer, show: Callable[[str], None]) -> None:
 
 def _check_page(server: McpServer, url: str) -> None:
     """Raise `McpServerFailed` for an address that a browser must not be given."""
-    if urlsplit(url).scheme not in ("http", "https"):
+    if not is_web_page(url):
         raise McpServerFailed(
             f"The MCP server {server.name} wants to log you in at something else than a web page.",
             cure="Ask whoever runs it.",

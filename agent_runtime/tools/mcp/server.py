@@ -150,3 +150,11 @@ class McpServer:
 
 def _any(patterns: Sequence[str], tool: str) -> bool:
     return any(fnmatchcase(tool, one) for one in patterns)
+
+
+def is_web_page(url: str) -> bool:
+    """Return whether an address that a server names may be given to a browser."""
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:
+        return False

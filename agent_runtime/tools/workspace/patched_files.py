@@ -49,10 +49,14 @@ def load(root: Root, path: str, rules: ProtectedPaths) -> Loaded | None:
 def text_of(path: str, loaded: Loaded) -> TextFile:
     """Return a file's text. Raises `ToolError` if it is binary or too large."""
     _check_size(path, loaded)
+    return _decoded(path, loaded.data)
+
+
+def _decoded(path: str, data: bytes) -> TextFile:
     try:
-        return TextFile.of(loaded.data)
+        return TextFile.of(data)
     except NotText:
-        raise ToolError(f"{show(path)} is a binary file of {len(loaded.data):,} bytes.") from None
+        raise ToolError(f"{show(path)} is a binary file of {len(data):,} bytes.") from None
 
 
 def within_limit(path: str, data: bytes) -> bytes:
@@ -93,13 +97,8 @@ class _Patched:
     def text(self, path: str) -> TextFile:
         """Return the file's text as it is by now. Raises `ToolError` if it is binary."""
         assert self.data is not None
-        if self.file is not None:
-            # Decoded again, it could be taken for another encoding.
-            return self.file
-        try:
-            return TextFile.of(self.data)
-        except NotText:
-            raise ToolError(f"{show(path)} is a binary file of {len(self.data):,} bytes.") from None
+        # Decoded again, changed text could be taken for another encoding.
+        return self.file or _decoded(path, self.data)
 
     def becomes(self, other: _Patched, executable: bool | None) -> None:
         """Take over what another path has been until now."""

@@ -87,8 +87,8 @@ class PickedRun:
     Attributes:
         takeovers: how often a worker's lease has expired since the run's last step.
         task: the user's message, for a run that has not begun.
-        blame: of these losses of workers, its shares: 1 where it was alone, or was blamed more than
-            the worker's other runs; the same part for each where they were blamed alike.
+        blame: the sum of its shares in these losses.  The runs of a lost worker that were blamed
+            most before share the loss equally; a run that was alone has a share of 1.
         others_lost: how many workers were lost since the first of these takeovers and did not have
             the run: its workers may have been lost without its fault, as they were.
     """
