@@ -23,8 +23,11 @@ from pydantic import SecretBytes, SecretStr
 
 DEEPEST = 8
 """How many levels of functions and objects are followed."""
-MOST = 20_000
-"""How many values are read; a tool may hold a large table."""
+MOST = 2_000
+"""How many objects and containers are read, about 40 ms.  A tool may hold a large table, and it is
+made where the event loop runs."""
+LONGEST = 100_000
+"""How many characters or bytes of a text are read at each of its ends."""
 _OWN = "agent_runtime"
 """Our own modules hold state that only they change, such as a process id; it does not count."""
 _CHANGING = (int, float, complex, list, dict, set, bytearray)
@@ -94,7 +97,10 @@ class _Look:
         if isinstance(value, list | tuple):
             return ["list", [self.at(one, depth) for one in cast("list[Any]", value)[:MOST]]]
         if isinstance(value, set | frozenset):
-            return ["set", _ordered(self.at(one, depth) for one in cast("set[Any]", value))]
+            held = cast("set[Any]", value)
+            # Its order differs in each process, so that a part of it would too.
+            few = held if len(held) <= MOST else ()
+            return ["set", len(held), _ordered(self.at(one, depth) for one in few)]
         if isinstance(value, types.FunctionType):
             return self._function(value, depth)
         if isinstance(value, types.MethodType):
@@ -190,6 +196,9 @@ class _Look:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, str | bytes | bytearray) and len(value) > 2 * LONGEST:
+        ends = [_plain(end) for end in (value[:LONGEST], value[-LONGEST:])]
+        return [type(value).__qualname__, len(value), ends]
     if isinstance(value, bytes | bytearray):
         return ["bytes", hashlib.sha256(value).hexdigest()]
     return [type(value).__qualname__, repr(value)]

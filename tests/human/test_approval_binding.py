@@ -207,6 +207,30 @@ def by_text() -> str:
         assert one.binding() == before != other.binding()
 
 
+def test_a_tool_that_holds_much_is_read_only_in_part() -> None:
+    read = 0
+
+    def attributes(row: object) -> dict[str, Any]:
+        nonlocal read
+        read += 1
+        return {"price": 1.5}
+
+    row = type("Row", (), {"__dict__": property(attributes)})
+
+    def made(rows: list[Any], text: str) -> Tool:
+        def deploy() -> str:
+            """Deploy."""
+            return f"{rows} {text}"
+
+        return tool(deploy, needs_approval=True)
+
+    made([row() for _ in range(50_000)], "")
+    assert 0 < read < 5_000
+    long = "x" * 1_000_000
+    texts = [long, f"{long}y", f"y{long}", f"y{long[1:]}", f"{long[1:]}y"]
+    assert len({made([], text).binding() for text in texts}) == len(texts)
+
+
 @MAKERS
 async def test_always_covers_only_its_tool(play: Play, make: Make) -> None:
     ran: list[str] = []
