@@ -129,8 +129,9 @@ def _behaviour(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    # Some names have a comma.
-    return "; ".join(names) or "none"
+    # A variant's name has a comma, such as in "LangGraph, summaries".
+    *first, last = [name.replace(", ", " with ") for name in names] or ["none"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _conditions(report: Row) -> str:
