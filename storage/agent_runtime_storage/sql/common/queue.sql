@@ -1,5 +1,11 @@
--- The queue of runs for workers.  A pick is one batch: ripen, blame, expire, claim (suspects, then in
--- the order of the tags), trim, take, unclaim.
+-- The queue of runs for workers.
+--
+-- A worker picks runs in one batch.  First, runs that are due wait again, and so do runs whose
+-- worker was lost.  Then it claims a suspect and runs in the order of their tags, returns those
+-- that exceed a limit, and takes the leases of the rest.
+--
+-- A tag is a run's place, as in weighted fair queueing: the runs of a share follow each other at a
+-- distance of 1 / weight, and the lowest tag comes first.
 
 -- name: enqueue_run
 INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, status, max_steps,
@@ -8,15 +14,17 @@ VALUES (:user_id, :run_id, :thread_id, :parent_run_id, :root_run_id, :agent, 'qu
         :spec, 0, :budget_tokens, :budget_cost, {now}, {now});
 
 -- name: hold_parent
--- An update, because a worker that takes the parent over must see this child, or this the worker.
+-- An update, so that it locks the row: a worker that takes the parent over either sees this child,
+-- or makes this statement miss.
 UPDATE runs SET updated_at = {now}
 WHERE user_id = :user_id AND id = :parent_run_id AND epoch = :epoch AND status = 'running'
   AND cancel_requested = 0;
 
 -- name: enqueue
--- A share's next tag follows its last one, at work or not, or a share that never has more than one
--- waiting would always come first by its weight; and never lies before what waits now: who comes late
--- has saved nothing up.  Of a thread's runs only the first waits; thousands of others are not looked at.
+-- A share's next tag follows its last one, even if that run works already: otherwise a share that
+-- never has more than one run waiting would always come first.  It never lies before the tags that
+-- wait now, because an idle share saves up no turns.  Only the first run of a thread waits; the
+-- others are `behind`, and no pick reads them.
 INSERT INTO queue (user_id, run_id, thread_id, program, agent, version, model, state, share, tag,
                    due_at, enqueued_at, cause, task)
 SELECT t.user_id, :run_id, t.id, :program, :agent, :version, :model,
@@ -35,8 +43,8 @@ SELECT t.user_id, :run_id, t.id, :program, :agent, :version, :model,
 FROM threads AS t WHERE t.user_id = :user_id AND t.id = :thread_id AND t.hidden = '';
 
 -- name: enqueue_child
--- The first child has its parent's place, so that a tree which has begun ends before others begin;
--- the next ones come one turn later each, so that many of them do not hold up the other shares.
+-- The first child gets its parent's tag, so that a tree that has begun ends before others begin.
+-- Each further child comes one turn later, so that many children do not delay the other shares.
 INSERT INTO queue (user_id, run_id, thread_id, program, agent, version, model, state, share, tag,
                    due_at, enqueued_at, cause, task)
 SELECT t.user_id, :run_id, t.id, p.program, p.agent, p.version,
@@ -49,12 +57,12 @@ FROM queue AS p JOIN threads AS t ON t.user_id = p.user_id
 WHERE p.user_id = :user_id AND p.run_id = :parent_run_id AND t.id = :thread_id AND t.hidden = '';
 
 -- name: queue_floor
--- If nobody waits, turns continue from the runs at work, not from the beginning.
+-- If no run waits, tags continue from the runs at work, not from 0.
 SELECT coalesce((SELECT min(tag) - 1 FROM queue WHERE state = 'waiting'),
                 (SELECT max(tag) FROM queue WHERE state = 'working'), 0);
 
 -- name: queue_ripen
--- Runs that were put off, and runs that waited for an answer that did not come in time.
+-- Runs that were delayed, and runs whose question has expired.
 WITH due AS MATERIALIZED (
     SELECT r.user_id, r.run_id FROM queue AS r
     WHERE r.state IN ('delayed', 'parked') AND r.due_at <= {now}
@@ -65,7 +73,8 @@ SET state = 'waiting', due_at = NULL,
 FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
 
 -- name: queue_lost
--- Marks what the next two statements are for.  It locks the runs, so that none is renewed meanwhile.
+-- Marks the runs that the next statements change, and locks them, so that no lease of theirs is
+-- renewed.
 WITH lost AS MATERIALIZED (
     SELECT r.user_id, r.id
     FROM runs AS r {ordered_join} queue AS q ON q.user_id = r.user_id AND q.run_id = r.id
@@ -74,15 +83,15 @@ UPDATE queue SET claim = :claim
 FROM lost WHERE queue.user_id = lost.user_id AND queue.run_id = lost.id;
 
 -- name: queue_revoke
--- Its worker may live and be late.  If it could still renew the lease, the run would be at work next
--- to the one that is picked in its place, and count for no limit.  Its end lies in the past by any
--- clock, also by one that is set back before the run is picked.
+-- The worker may be alive and late.  If it could still renew the lease, it would work on the run in
+-- addition to the worker that picks it now, and no limit would count it.  The lease ends at 0, so
+-- that it has expired even if the clock is set back before the run is picked.
 UPDATE runs SET epoch = epoch + 1, lease_until = 0
 FROM queue AS q
 WHERE q.claim = :claim AND q.state = 'working' AND runs.user_id = q.user_id AND runs.id = q.run_id;
 
 -- name: queue_lost_workers
--- Whose leases these were, in an order, so that two picks do not block each other.
+-- The holders of these leases.  Sorted, so that two picks do not deadlock.
 INSERT INTO lost_workers (user_id, instance, lost_at)
 SELECT '', lost.instance, {now}
 FROM (SELECT DISTINCT r.lease_instance AS instance
@@ -96,8 +105,8 @@ DELETE FROM lost_workers WHERE instance IN (
     SELECT r.instance FROM lost_workers AS r WHERE r.lost_at < {now} - 86400 {skip_locked});
 
 -- name: queue_own_steps
--- Of a run, with those below it that work in its process; one that any worker may begin has its own
--- place, and its steps say nothing of the others.
+-- The steps of a run and of the runs below it that work in its process.  A run that has its own
+-- place in the queue may work elsewhere, so its steps do not count.
 (WITH RECURSIVE own(id) AS (
      SELECT queue.run_id
      UNION ALL
@@ -107,18 +116,18 @@ DELETE FROM lost_workers WHERE instance IN (
  FROM own {ordered_join} runs AS o ON o.user_id = queue.user_id AND o.id = own.id)
 
 -- name: queue_holder
--- Whose work it was; a process without a name stands for one run.
+-- The process that held the lease.  One without a name counts as a process for this run alone.
 coalesce(nullif(r.lease_instance, ''), r.id)
 
 -- name: queue_share_blame
--- Of the runs that a lost worker had, those that were blamed most before share the blame; the others
--- were only there.  All of them at once: the leases of some expire later.
+-- Of the runs that a lost worker had, those that were blamed most before share the blame.  All of
+-- its runs are judged at once, even those whose leases expire later.
 suspects AS MATERIALIZED (
     SELECT queue.user_id, queue.run_id, {queue_holder} AS instance,
            CASE WHEN queue.blame > 0 AND {queue_own_steps} <= queue.steps_seen
                 THEN queue.blame ELSE 0 END AS blame
     FROM queue {ordered_join} runs AS r ON r.user_id = queue.user_id AND r.id = queue.run_id
-    -- Most picks find nobody lost, and must not look at all that works.
+    -- Most picks find no lost worker, and must not read all runs at work.
     WHERE EXISTS (SELECT 1 FROM lost)
       AND queue.state = 'working' AND queue.blamed = 0 AND r.status = 'running'
       AND EXISTS (SELECT 1 FROM lost AS l
@@ -134,7 +143,7 @@ SET blamed = 1, blame = ranked.blame + CASE WHEN ranked.place > 1 THEN 0 ELSE 1.
 FROM ranked WHERE queue.user_id = ranked.user_id AND queue.run_id = ranked.run_id
 
 -- name: queue_blame
--- Before the leases are revoked, and before the steps of each are counted.
+-- Executed before `queue_revoke` and `queue_expire`, because it reads what they change.
 WITH lost AS MATERIALIZED (
     SELECT DISTINCT {queue_holder} AS instance, '' AS owner
     FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
@@ -142,7 +151,7 @@ WITH lost AS MATERIALIZED (
 {queue_share_blame};
 
 -- name: queue_one_more
--- Counts takeovers in a row: a step since the last one begins the count again.
+-- Counts takeovers in a row.  A step since the last takeover starts the count again.
 takeovers = CASE WHEN {queue_own_steps} > steps_seen THEN 1 ELSE takeovers + 1 END,
     lost_at = CASE WHEN takeovers > 0 AND {queue_own_steps} <= steps_seen
                    THEN lost_at ELSE {now} END,
@@ -154,13 +163,13 @@ SET state = 'waiting', claim = '', cause = 'The lease of its worker expired.', {
 WHERE claim = :claim AND state = 'working';
 
 -- name: queue_takes
--- What this worker may take.  Without a limit nothing is counted.
+-- What this worker may take.  Runs at work are counted only for limits that are set.
 {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
     {ordered_join} threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id
     WHERE q.state = 'waiting'
       AND EXISTS (
-          -- OFFSET keeps Postgres from turning this filter into a join, which is slow where nothing in the queue is
-          -- known.
+          -- OFFSET keeps Postgres from turning this filter into a join, which is slow if this
+          -- worker knows no agent of the queue.
           SELECT 1 FROM {each_json}(:known{as_jsonb})
           WHERE value ->> 0 = q.program AND value ->> 1 = q.agent AND value ->> 2 = q.version
           LIMIT 1 OFFSET 0)
@@ -182,8 +191,8 @@ WHERE claim = :claim AND state = 'working';
       AND t.hidden = '' AND (t.active_run IS NULL OR t.active_run = q.run_id)
 
 -- name: queue_claim_suspect
--- Two workers in a row were lost with such a run, without a new step.  Only one is taken at a time, so
--- that if this worker is lost too, no other suspect is blamed.
+-- A suspect has lost two workers in a row without a new step.  A worker takes one suspect at a
+-- time, so that if this worker is lost too, no other suspect is blamed.
 WITH due AS MATERIALIZED (
     SELECT q.user_id, q.run_id FROM queue AS q
     {queue_takes}
@@ -197,8 +206,8 @@ UPDATE queue SET state = 'working', claim = :claim, blamed = 0
 FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
 
 -- name: queue_claim
--- Locks all that the rest of the batch writes, and skips what others hold, so a pick waits for
--- nobody.
+-- Locks all rows that the rest of the batch writes and skips those that are locked, so that a pick
+-- never waits.
 WITH due AS MATERIALIZED (
     SELECT q.user_id, q.run_id FROM queue AS q
     {queue_takes}
@@ -214,7 +223,7 @@ FROM due WHERE queue.user_id = due.user_id AND queue.run_id = due.run_id;
     < (queue.tag, queue.enqueued_at, queue.run_id))
 
 -- name: queue_trim
--- The claim counted the runs at work before it; this counts those that it took, too.
+-- The claim did not count the runs that it took itself; this does.
 UPDATE queue SET state = 'waiting', claim = ''
 WHERE claim = :claim AND state = 'working' AND (
     :per_user{as_bigint} IS NOT NULL AND :per_user{as_bigint} <= (
@@ -229,7 +238,7 @@ WHERE claim = :claim AND state = 'working' AND (
         WHERE o.state = 'working' AND o.model = queue.model AND {queue_ahead_filter}));
 
 -- name: queue_take_threads
--- Only one of two runs of a thread gets it.
+-- If two runs of a thread were claimed, only one gets it.
 UPDATE threads SET active_run = q.run_id
 FROM queue AS q
 WHERE q.claim = :claim AND q.state = 'working'
@@ -250,7 +259,7 @@ WHERE claim = :claim AND state = 'working' AND NOT EXISTS (
     WHERE t.user_id = queue.user_id AND t.id = queue.thread_id AND t.active_run = queue.run_id);
 
 -- name: queue_claimed
--- The last column counts workers that were lost since its first takeover without this run.
+-- The last column counts the workers that were lost without this run, since its first takeover.
 SELECT q.user_id, q.run_id, q.thread_id, r.root_run_id, r.epoch, q.takeovers, q.task, q.blame,
        CASE WHEN q.takeovers > 0 THEN {greatest}(0, (
            SELECT count(*) FROM lost_workers AS w WHERE w.lost_at >= q.lost_at - 1) - q.takeovers)
@@ -260,11 +269,12 @@ WHERE q.claim = :claim AND q.state = 'working' AND r.status = 'running'
 ORDER BY q.tag, q.enqueued_at;
 
 -- name: hold_run
--- First, because commits and picks lock the run before its place in the queue.
+-- Executed first, because commits and picks lock a run before its row in the queue.
 UPDATE runs SET updated_at = updated_at WHERE user_id = :user_id AND id = :run_id;
 
 -- name: queue_blame_taken
--- The same where a process that is no worker takes a run, among the runs of this owner.
+-- As `queue_blame`, if a process that is not a worker takes a run; among the runs of this owner
+-- only.
 WITH lost AS MATERIALIZED (
     SELECT {queue_holder} AS instance, r.user_id AS owner
     FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
@@ -273,8 +283,8 @@ WITH lost AS MATERIALIZED (
 {queue_share_blame};
 
 -- name: queue_taken_over
--- Before the run's own row changes.  Whoever takes a run from another process has taken it over,
--- as a pick would have.
+-- Counts as a takeover, as a pick does.  Executed before the run's own row changes, because it
+-- reads it.
 UPDATE queue SET {queue_one_more}
 WHERE user_id = :user_id AND run_id = :run_id AND state = 'working' AND EXISTS (
     SELECT 1 FROM runs AS t
@@ -282,13 +292,13 @@ WHERE user_id = :user_id AND run_id = :run_id AND state = 'working' AND EXISTS (
       AND t.lease_instance <> :instance);
 
 -- name: queue_working
--- Another process than a worker may resume a run that is in the queue; it counts as at work.
+-- A process that is not a worker may resume a run of the queue, which then counts as at work.
 UPDATE queue SET state = 'working', claim = '', blamed = 0
 WHERE user_id = :user_id AND run_id = :run_id
 RETURNING run_id;
 
 -- name: begin_queued
--- Whoever enqueued it decided what it may spend.
+-- Leaves the budget as it was enqueued.
 UPDATE runs
 SET agent = :agent, task_id = :task_id, max_steps = :max_steps, spec = :spec,
     own_reserved_tokens = :own_tokens, own_reserved_cost = :own_cost,
@@ -297,7 +307,8 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'runni
   AND task_id IS NULL;
 
 -- name: queue_open_questions
--- Of the run, and of runs below it that it waits for and that are not in the queue themselves.
+-- The open questions of a run, and of the runs below it that it waits for and that have no place in
+-- the queue themselves.
 FROM questions AS a
 JOIN runs AS b ON b.user_id = a.user_id AND b.id = a.run_id
 WHERE a.user_id = :user_id AND a.status = 'open' AND a.expires_at > {now}
@@ -306,15 +317,15 @@ WHERE a.user_id = :user_id AND a.status = 'open' AND a.expires_at > {now}
            SELECT 1 FROM queue AS k WHERE k.user_id = b.user_id AND k.run_id = b.id))
 
 -- name: queue_open_children
--- In the queue, and not in the background.
+-- The child runs that a run waits for: in the queue, and not in the background.
 FROM runs AS b JOIN queue AS k ON k.user_id = b.user_id AND k.run_id = b.id
 WHERE b.user_id = :user_id AND b.parent_run_id = queue.run_id
   AND b.status IN ('queued', 'running', 'suspended') AND NOT {queue_background_filter}
 
 -- name: queue_settle
--- When a run stops: one that was handed over waits, one whose model is away is tried again, one that
--- asks, waits for child runs or was paused is parked, one that failed stays for a person, with its
--- cause.
+-- What becomes of a run that stops.  One that its worker handed over waits.  One that asks a
+-- question, waits for child runs or was paused is parked; if its model is unavailable, for a
+-- minute.  One that failed is a dead letter, with its cause.
 UPDATE queue
 SET state = CASE WHEN :status = 'failed' THEN 'dead'
                  WHEN :stop_reason IN ('paused', 'unavailable') THEN 'parked'
@@ -332,7 +343,7 @@ SET state = CASE WHEN :status = 'failed' THEN 'dead'
 WHERE user_id = :user_id AND run_id = :run_id AND :status IN ('failed', 'suspended');
 
 -- name: queue_forget
--- The parent decides what to do about a child run that failed.
+-- A child run that failed leaves the queue too: its parent decides what to do.
 DELETE FROM queue
 WHERE user_id = :user_id AND run_id = :run_id
   AND (:status IN ('succeeded', 'cancelled') OR :status = 'failed' AND EXISTS (
@@ -340,8 +351,8 @@ WHERE user_id = :user_id AND run_id = :run_id
       WHERE c.user_id = :user_id AND c.id = :run_id AND c.parent_run_id IS NOT NULL));
 
 -- name: queue_child_ended
--- Wakes the parent with its last child.  Under the lock of the tree, which a parent that suspends
--- holds as well: one of the two sees the other.
+-- Wakes the parent when its last child ends.  The commit holds the lock of the tree, as does a
+-- parent that suspends, so one of the two sees the other.
 UPDATE queue SET state = 'waiting', due_at = NULL, cause = 'Its child runs have ended.'
 WHERE user_id = :user_id AND state = 'parked' AND :status IN ('succeeded', 'failed', 'cancelled')
   AND run_id = (SELECT c.parent_run_id FROM runs AS c
@@ -353,7 +364,7 @@ WHERE user_id = :user_id AND state = 'parked' AND :status IN ('succeeded', 'fail
   AND NOT EXISTS (SELECT 1 {queue_open_children});
 
 -- name: queue_advance
--- The next run of the thread, if none of them waits or works any more.
+-- The next run of the thread waits, if none of the others waits, works or is parked.
 UPDATE queue SET state = 'waiting'
 WHERE user_id = :user_id AND run_id = (
     SELECT o.run_id FROM queue AS o
@@ -365,7 +376,8 @@ WHERE user_id = :user_id AND run_id = (
       AND o.state IN ('waiting', 'working', 'parked'));
 
 -- name: queue_answered
--- Under the lock of the tree, which a run that suspends holds as well: one of the two sees the other.
+-- The commit holds the lock of the tree, as does a run that suspends, so one of the two sees the
+-- other.
 UPDATE queue SET state = 'waiting', due_at = NULL, cause = 'Its question was answered.'
 WHERE user_id = :user_id AND run_id IN (:root_run_id, :run_id) AND state = 'parked'
   AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 {queue_open_questions})
@@ -385,7 +397,8 @@ SET state = 'waiting', due_at = NULL, takeovers = 0, blame = 0, cause = :cause,
 WHERE user_id = :user_id AND run_id = :run_id AND state IN ('dead', 'parked', 'delayed');
 
 -- name: queue_postpone
--- Parked, not delayed: unlike a run that was enqueued for later, it may hold its thread.
+-- Parked, not delayed: unlike a run that was enqueued for later, it may have begun and hold its
+-- thread.
 UPDATE queue SET state = 'parked', due_at = {now} + :seconds{as_double}, cause = :cause
 WHERE user_id = :user_id AND run_id = :run_id AND state = 'waiting';
 
@@ -412,7 +425,7 @@ WHERE (:state{as_text} IS NULL OR q.state = :state)
 ORDER BY q.tag, q.enqueued_at LIMIT :limit;
 
 -- name: queue_owners
--- The owners of the runs at work on a machine: a process there can see which are dead.
+-- The holders of leases on a machine; a process of that machine can see which of them have died.
 SELECT q.user_id, q.run_id, r.epoch, r.lease_host, r.lease_boot, r.lease_pid, r.lease_started,
        r.lease_machine, r.lease_instance
 FROM queue AS q {ordered_join} runs AS r ON r.user_id = q.user_id AND r.id = q.run_id
