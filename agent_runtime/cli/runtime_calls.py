@@ -1,4 +1,4 @@
-"""Open the runtime for the one call that a command makes."""
+"""Open the runtime, or only its store, for the one call that a command makes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,25 @@ def with_runtime(work: Callable[[Runtime], Awaitable[T]], settings: Settings | N
 
 
 def with_store(work: Callable[[UserStore], Awaitable[T]], settings: Settings | None = None) -> T:
-    """Return the result of `work`, which gets the store of the settings' user."""
-    return with_runtime(lambda runtime: work(user_store(runtime)), settings)
+    """Return the result of `work`, which gets the store of the settings' user.
+
+    It does not import the runtime, which takes longer than most commands take for their work.
+    """
+    import anyio
+
+    from agent_runtime.run.process.connect import store_connector
+    from agent_runtime_config import load_settings
+
+    chosen = settings or load_settings()
+
+    async def call() -> T:
+        store = await store_connector(chosen)()
+        try:
+            return await work(store.of(chosen.user))
+        finally:
+            await store.close()
+
+    return anyio.run(call)
 
 
 def user_store(runtime: Runtime) -> UserStore:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent_runtime.log.run_spec import WORKSPACE
+
 if TYPE_CHECKING:
     from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records.log import Run, Thread
@@ -16,8 +18,6 @@ MOST = 10_000
 
 def workspace_of(thread: Thread) -> str:
     """Return the folder that a thread's first run worked in; empty if it had none."""
-    from agent_runtime.run.start import WORKSPACE
-
     workspace = thread.metadata.get(WORKSPACE)
     return workspace if isinstance(workspace, str) else ""
 

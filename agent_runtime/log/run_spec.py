@@ -15,7 +15,9 @@ from agent_runtime_storage.contract.records.log import Run
 
 COMMAND = "agent-runtime"
 """The program of the runs that the command line begins."""
-_COMMAND_KEYS = {"model", "workspace", "allow_shell", "max_steps"}
+WORKSPACE = "workspace"
+"""The key of the folder in the command line's run specs and in the metadata of threads."""
+_COMMAND_KEYS = {"model", WORKSPACE, "allow_shell", "max_steps"}
 _UPKEEP = ("observe", "reflect")
 
 _log = logging.getLogger(__name__)

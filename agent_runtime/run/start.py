@@ -20,7 +20,7 @@ from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.log.run_spec import COMMAND, RunSpec
+from agent_runtime.log.run_spec import COMMAND, WORKSPACE, RunSpec
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -65,9 +65,6 @@ from agent_runtime_storage.contract.records.spending import Limits
 from agent_runtime_storage.contract.store import UserStore
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
-
-WORKSPACE = "workspace"
-"""The key of the folder in the command line's run specs and in the metadata of threads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ THREAD = "t"
 WAITED_FOR, BACKGROUND = 5, 5
 """How many sub-agents the agent waits for, and how many work in the background."""
 KEY = "sk-benchmark"
-TRAILING = 5.0
-"""Seconds for what ends by itself: the last notice of a commit, the last poll of the leases."""
+TRAILING = 30.0
+"""The most seconds for what ends by itself: the last notice of a commit, the last poll of leases."""
 LONGEST_LIFE = 300
 
 
