@@ -14,7 +14,7 @@ _SECRET = re.compile(
     re.I | re.S,
 )
 # Credentials, or what remains of a scheme, in a text that has no scheme.
-_MISSPELT = re.compile(r"[^\s/:]*:[^\s/]*@|[\w+.-]*;?//[^/]*@")
+_MISSPELT = re.compile(r"[^\s/:]*:[^\s/]*@|[^\s/]*//[^/]*@")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 

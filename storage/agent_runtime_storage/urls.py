@@ -74,7 +74,7 @@ def file_path(url: str) -> Path:
     if not url_scheme(url) and is_misspelt(url):
         raise StoreError(
             f"The database {redact_url(url)} looks like a URL whose scheme is misspelt.",
-            cure="Write `postgresql://…`, `libsql://…`, or `file:…` before a path.",
+            cure="Write `postgresql://…`, `libsql://…`, or `file:…` before a path, without quotes.",
         )
     if "\0" in path:
         raise StoreError("The database's path holds a zero byte.", cure=_USE_FILE)

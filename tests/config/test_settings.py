@@ -380,6 +380,8 @@ def test_a_glob_that_could_not_match_is_refused(name: str, glob: str) -> None:
 
 MISSPELT = [
     "postgres//ada:hunter2@h/db",
+    '"postgresql://ada:hunter2@h/db"',
+    "'libsql://h?authToken=hunter2'",
     "postgresql;//ada:hunter2@h",
     "//ada:hunter2@h",
     "h/d;password=hunter2",
