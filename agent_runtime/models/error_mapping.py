@@ -26,11 +26,21 @@ from agent_runtime.models.error_bodies import ErrorBody, read_error, strip_marku
 
 _SECRETS = re.compile(
     r"(?i)\bbearer\s+\S+"
+    # Not "basic authentication".
+    r"|\bbasic\s+(?=[A-Za-z+/]{0,80}[0-9=])[A-Za-z0-9+/]{8,}=*"
     r"|\bsk[-_][\w\-*.]{6,}"
-    r"|\b(?:pk|rk|gsk|xai|hf|r8)[-_]\w{16,}"
+    r"|\b(?:pk|rk|gsk|xai|hf|r8|csk|fw|pa|tgp|nvapi|pplx|glpat|gh[a-z]|github_pat|xox[a-z])"
+    r"[-_][\w-]{16,}"
+    r"|\beyJ[\w-]{8,400}\.[\w-]+\.[\w-]*"
+    r"|\bya29\.[\w-]{16,}"
     r"|\bAIza[\w\-]{20,}"
     r"|\bAKIA[A-Z0-9]{12,}"
     r"|(?<=[?&]key=)[^&\s]+"
+)
+_HEADER = re.compile(
+    r"((?:authorization|api-key)['\"]?\s{0,9}[:=]\s{0,9}b?['\"]?(?:(?:bearer|basic)\s+)?)"
+    r"[^\s'\",}]{8,}",
+    re.IGNORECASE,
 )
 _NOISE = re.compile(r"^(?:litellm\.\w+:\s*|\w+(?:Error|Exception):?\s*-?\s*)+")
 # Characters of a provider's text in an error, which stands in rows, events and prompts.
@@ -76,7 +86,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
         # Shorter ones, such as "none", are words that would be blanked anywhere.
         if len(secret) >= 8:
             text = text.replace(secret, "***")
-    return _SECRETS.sub("***", text)
+    return _SECRETS.sub("***", _HEADER.sub(r"\1***", text))
 
 
 def failure_of(

@@ -34,6 +34,8 @@ _SEPARATORS = re.compile(r"[/\\]")
 _WILDCARD = re.compile(r"[*?\[]")
 # With any of these a shell may run another command than the text shows.
 _SHELL = re.compile(r"[;&|<>$`\\\"'(){}\[\]*?~#!\r\n]")
+_WITHIN_WORD = re.compile(r"[^\w.-]")
+_SHORT_OPTION = re.compile(r"-[^\W\d_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,23 @@ def climbs(value: Any) -> bool:
     return isinstance(value, str) and ".." in _SEPARATORS.split(value.strip())
 
 
+def _wanders(value: Any, folder: Path | None) -> bool:
+    """Return whether a value is a path that may lead anywhere: with `..`, or by a hidden link."""
+    if climbs(value):
+        return True
+    if not isinstance(value, str) or "\0" in value or len(value) > LONGEST_PATH:
+        return False
+    try:
+        os.path.realpath(os.path.join(_start(folder), _expanded(value)))  # noqa: PTH118
+    except OSError:
+        # The user may not read a link: `/proc/1/root` is one.
+        return True
+    except ValueError:
+        # No file can have such a name.
+        return False
+    return False
+
+
 # Matching what may be meant
 
 
@@ -97,7 +116,7 @@ def _may_be(value: Any, pattern: str, folder: Path | None) -> bool:
     wanted: set[str] | None = None
     for one in _leaves(value):
         # What cannot be known beforehand may match: the check fails towards asking.
-        if one == UNSETTLED or climbs(one) or _same_number(one, pattern):
+        if one == UNSETTLED or _wanders(one, folder) or _same_number(one, pattern):
             return True
         if wanted is None:
             # Once, and only if needed: it resolves links.
@@ -124,14 +143,49 @@ def _may_run(command: Any, pattern: str) -> bool:
     if len(text) > LONGEST_COMMAND or _SHELL.search(text):
         return True
     words, wanted = text.split(), _alike(" ".join(pattern.split()))
-    # From every word on, with and without its folder: `env`, `sudo` and others run their arguments.
+    # From every word on, and from places inside of it: `env`, `sudo` and others run their
+    # arguments, `env -Srm` and `tar --to-command=rm` the ends of these.
     for at, word in enumerate(words):
-        for first in {word, word.rpartition("/")[2]}:
-            line = " ".join([first, *words[at + 1 :]])
-            # `ls *` also means `ls` without arguments.
-            if any(fnmatchcase(_alike(one), wanted) for one in (line, f"{line} ")):
+        for first in {word, *_ends(word)}:
+            if _is_line(_alike(" ".join([first, *words[at + 1 :]])), wanted):
                 return True
-    return False
+    return _runs_with_options([_alike(one) for one in words], wanted.split(" "))
+
+
+def _ends(word: str) -> set[str]:
+    """Return the ends of a word that may be the name of a program."""
+    ends = {word[match.end() :] for match in _WITHIN_WORD.finditer(word)}
+    if _SHORT_OPTION.match(word):
+        ends.add(word[2:])
+    return ends - {""}
+
+
+def _is_line(line: str, wanted: str) -> bool:
+    # `ls *` also means `ls` without arguments.
+    return any(fnmatchcase(one, wanted) for one in (line, f"{line} "))
+
+
+def _runs_with_options(words: list[str], wanted: list[str]) -> bool:
+    """Return whether words are the wanted ones with options between: `git -C x push`."""
+    *before, last = wanted
+    if not before:
+        return False
+    places = {
+        at
+        for at, word in enumerate(words)
+        if any(fnmatchcase(one, before[0]) for one in {word, *_ends(word)})
+    }
+    for name in before[1:]:
+        places = {at for at in _following(words, places) if fnmatchcase(words[at], name)}
+    following = _following(words, places)
+    return any(_is_line(" ".join(words[at:]), last) for at in following)
+
+
+def _following(words: list[str], places: set[int]) -> set[int]:
+    """Return where the word after those at some places may stand, as options may take values."""
+    found = {at + 1 for at in places if at + 1 < len(words)}
+    options = [at for at in found if words[at].startswith("-")]
+    return found | set(range(min(options) + 1, len(words))) if options else found
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -230,7 +284,7 @@ def _is(value: Any, pattern: str, folder: Path | None) -> bool:
         matched = fnmatchcase(text, pattern) or (simple and _same_number(value, pattern))
         return matched if simple else pattern in (text, "*")
     # Only the very text that was approved: where it leads may differ the next time.
-    if climbs(value) or value == UNSETTLED:
+    if _wanders(value, folder) or value == UNSETTLED:
         return value == pattern
     whole, real = _places(value, folder)
     # The pattern's links are not followed: a person approved the path as it is written.

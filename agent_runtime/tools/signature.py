@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -61,7 +61,11 @@ class Signature:
             made = model.model_dump(mode="json", by_alias=True, warnings=False, fallback=str)
         except (PydanticUserError, ValueError, TypeError, AttributeError) as error:
             raise ToolError(f"The arguments cannot be written as JSON: {error}") from None
-        return {name: _complete(value, arguments.get(name)) for name, value in made.items()}
+        held = {info.alias: getattr(model, name) for name, info in type(model).model_fields.items()}
+        return {
+            name: _complete(_as_held(held.get(name), value), arguments.get(name))
+            for name, value in made.items()
+        }
 
     def _validated(self, arguments: Mapping[str, Any]) -> BaseModel:
         try:
@@ -160,6 +164,33 @@ def _problems(error: ValidationError, known: str) -> str:
     return "\n".join(lines)
 
 
+def _as_held(held: Any, made: Any) -> Any:
+    """Return a value's JSON form with its texts and numbers as the function gets them.
+
+    A type may serialize itself shortened, or with another text.
+    """
+    if type(held) in (str, int, float, bool):
+        return cast("Any", held)
+    if isinstance(held, list | tuple) and isinstance(made, list):
+        olds, news = cast("Sequence[Any]", held), cast("list[Any]", made)
+        if len(olds) == len(news):
+            return [_as_held(old, new) for old, new in zip(olds, news, strict=True)]
+    if not isinstance(made, dict):
+        return made
+    inner = cast("dict[str, Any]", made)
+    if isinstance(held, BaseModel):
+        names = {
+            info.serialization_alias or info.alias or name: name
+            for name, info in type(held).model_fields.items()
+        }
+        within = {key: getattr(held, name) for key, name in names.items()}
+    elif isinstance(held, dict):
+        within = dict(cast("dict[Any, Any]", held))
+    else:
+        within = cast("dict[Any, Any]", getattr(held, "__dict__", {}))
+    return {key: _as_held(within.get(key), one) for key, one in inner.items()}
+
+
 def _complete(made: Any, given: Any) -> Any:
     """Return a coerced value with whatever its JSON form lost of the given one.
 
@@ -169,7 +200,7 @@ def _complete(made: Any, given: Any) -> Any:
         old = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
         new = cast("dict[str, Any]", made)
         kept = {key: _complete(one, old.get(key)) for key, one in new.items()
-                if key in old or one not in (None, False)}  # fmt: skip
+                if key in old or (one is not None and one is not False)}  # fmt: skip
         return {**{key: one for key, one in old.items() if key not in new}, **kept}
     if isinstance(made, list):
         news = cast("list[Any]", made)

@@ -387,6 +387,11 @@ class Settings(
     max_user_inbox_messages: Count = Field(
         default=1_000, description="The same, on all threads of a user together."
     )
+    max_title_chars: Annotated[int, Field(ge=80, le=10_000)] = Field(
+        default=500,
+        description="The most characters of a thread's title. A longer one is refused; an import "
+        "cuts it. The title that a first task gives has at most 80.",
+    )
     protected_paths: Globs = Field(
         default="",
         description="More paths in a workspace that the file tools must not write, as globs with "

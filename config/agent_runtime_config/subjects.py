@@ -28,6 +28,7 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "max_message_chars",
             "max_inbox_messages",
             "max_user_inbox_messages",
+            "max_title_chars",
             "run_timeout",
             "budget_",
             "thread_budget_",

@@ -7,11 +7,14 @@ import re
 # Parameters whose value is a secret, in whatever form they are given.  No part may be of any length
 # where it can begin anywhere: a text of 100 KB would take 20 s.
 _SECRET = re.compile(
-    r"((?:password|passwd|pwd|secret|token|auth\w{0,40}|(?:api_?|access_?|_)?key)\s{0,40}=\s*)[^&;,\s]+",
-    re.I,
+    r"((?:password|passwd|pwd|passphrase|secret|token|jwt|signature|\bsig|auth\w{0,40}"
+    r"|(?:api_?|access_?|_)?key)\s{0,40}(?:=|%3d)\s{0,40})"
+    # As in `password='a b'`; one that is not closed goes to the end.
+    r"(?:'(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^&;,\s]+)",
+    re.I | re.S,
 )
 # Credentials, or what remains of a scheme, in a text that has no scheme.
-_MISSPELT = re.compile(r"[^\s/:]*:[^\s/]*@|[\w+.-]*;?//[^/]*@")
+_MISSPELT = re.compile(r"[^\s/:]*:[^\s/]*@|[^\s/]*//[^/]*@")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -62,6 +65,10 @@ def redact_url(url: str) -> str:
 
 
 def _without_values(text: str) -> str:
+    if url_scheme(text):
+        text, hash_mark, _ = text.partition("#")
+        if hash_mark:
+            return f"{_without_values(text)}#***"
     path, mark, query = text.partition("?")
     names = (part.partition("=") for part in query.split("&"))
     shown = "&".join(f"{name}=***" if equals else "***" for name, equals, _ in names)

@@ -8,7 +8,7 @@ from agent_runtime_storage.contract.files import FileStore
 from agent_runtime_storage.contract.inspection import InspectionStore
 from agent_runtime_storage.contract.leases import LeaseStore, RateShareStore
 from agent_runtime_storage.contract.log import LogStore
-from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.names import MAX_TITLE_CHARS, name_problem
 from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.queue import QueueStore, WorkQueue
 from agent_runtime_storage.contract.records.objects import ObjectStore
@@ -49,8 +49,15 @@ from agent_runtime_storage.search.vectors import SqlVectors
 class SqlUserStore:
     """`UserStore` over any driver, by the SQL of its dialect."""
 
-    def __init__(self, driver: Driver, user_id: str, objects: Objects | None = None) -> None:
-        scope = OwnerScope(driver, user_id, objects)
+    def __init__(
+        self,
+        driver: Driver,
+        user_id: str,
+        objects: Objects | None = None,
+        *,
+        max_title_chars: int = MAX_TITLE_CHARS,
+    ) -> None:
+        scope = OwnerScope(driver, user_id, objects, max_title_chars=max_title_chars)
         indexer = TextIndexer(scope)
         statements = RunStatements(scope, indexer)
         questions = SqlQuestions(scope)
@@ -94,9 +101,16 @@ class SqlUserStore:
 class SqlStore:
     """`Store` over any driver."""
 
-    def __init__(self, driver: Driver, objects: Objects | None = None) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        objects: Objects | None = None,
+        *,
+        max_title_chars: int = MAX_TITLE_CHARS,
+    ) -> None:
         self._driver = driver
         self._objects = objects
+        self._max_title_chars = max_title_chars
         self.leases: LeaseStore = SqlLeases(driver)
         self.rate_shares: RateShareStore = SqlRateShares(driver)
         self.service: ServiceStore = SqlService(driver)
@@ -119,7 +133,9 @@ class SqlStore:
                 f"The owner (user_id) {problem}.", cure="Name the user, in at most 512 bytes."
             )
         # Cheap: the parts hold no state, so callers need not cache them.
-        return SqlUserStore(self._driver, user_id, self._objects)
+        return SqlUserStore(
+            self._driver, user_id, self._objects, max_title_chars=self._max_title_chars
+        )
 
     async def close(self) -> None:
         await self._driver.close()

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from agent_runtime_config.state import known_state_folder
 from agent_runtime_config.urls import is_misspelt, redact_url, url_scheme
 from agent_runtime_storage.contract.errors import StoreError, UnknownScheme
+from agent_runtime_storage.contract.names import MAX_TITLE_CHARS
 
 if TYPE_CHECKING:
     from agent_runtime_storage.contract.store import Store
@@ -73,7 +74,7 @@ def file_path(url: str) -> Path:
     if not url_scheme(url) and is_misspelt(url):
         raise StoreError(
             f"The database {redact_url(url)} looks like a URL whose scheme is misspelt.",
-            cure="Write `postgresql://…`, `libsql://…`, or `file:…` before a path.",
+            cure="Write `postgresql://…`, `libsql://…`, or `file:…` before a path, without quotes.",
         )
     if "\0" in path:
         raise StoreError("The database's path holds a zero byte.", cure=_USE_FILE)
@@ -139,6 +140,7 @@ async def open_store(
     objects: str | None = None,
     migrate: bool = True,
     connections: int = CONNECTIONS,
+    max_title_chars: int = MAX_TITLE_CHARS,
 ) -> Store:
     """Open the database that the URL names, create or upgrade its schema, and return the store.
 
@@ -159,6 +161,7 @@ async def open_store(
             these bodies in the database, as other machines cannot read a folder of this one.
         migrate: whether to bring the schema up to date; without it only `maintenance` can be used.
         connections: to Postgres: the most at a time; listening takes one more.
+        max_title_chars: the most characters of a thread's title; an import cuts longer ones.
 
     Raises:
         UnknownScheme, StoreUnavailable (and its subclasses), MigrationError, StoreError.
@@ -181,7 +184,7 @@ async def open_store(
         with anyio.CancelScope(shield=True):
             await driver.close()
         raise
-    return SqlStore(driver, object_store)
+    return SqlStore(driver, object_store, max_title_chars=max_title_chars)
 
 
 async def _open_objects(driver: Driver, url: str, objects: str | None) -> Objects | None:

@@ -67,6 +67,11 @@ def test_a_value_has_its_origin() -> None:
         ("ada:hunter2@host", "***@host"),
         ("host/db;password=hunter2", "host/db;password=***"),
         ("file:data/my@file.db", "file:data/my@file.db"),
+        ("file:x.db#hunter2", "file:x.db#***"),
+        ("data/a#b.db", "data/a#b.db"),
+        ("host=h password='a \\' hunter2' user=u", "host=h password=*** user=u"),
+        ('password="a hunter2', "password=***"),
+        ("postgresql://h/db?options=-c%20password%3Dhunter2", "postgresql://h/db?options=***"),
     ],
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:

@@ -15,6 +15,8 @@ RECORDS = [
     ("openai._base_client", "Request options: %s", ({"url": "//ada:hunter2@h", "n": 1},)),
     ("openai._base_client", "Headers %s", ({"Authorization": "Bearer hunter2"},)),
     ("httpcore.http11", "send_request_headers %r", ([(b"x-api-key", b"hunter2")],)),
+    ("httpx", "connecting by host=h password='a hunter2' options=-c%20password%3Dhunter2", ()),
+    ("httpcore.http2", "GET https://bucket/x?X-Amz-Signature=hunter2&sig=hunter2", ()),
     ("LiteLLM", "POST https://h/v1?key=hunter2&alt=sse api_key=hunter2", ()),
 ]
 
@@ -50,4 +52,5 @@ def test_a_long_text_is_searched_for_secrets_once() -> None:
     begun = time.thread_time()
     assert redact_secrets("auth" * 20_000) == "auth" * 20_000
     assert not is_misspelt("a:" * 20_000)
+    assert "***" in redact_secrets("key='" * 20_000)
     assert time.thread_time() - begun < 0.5

@@ -88,6 +88,7 @@ DEFAULTS: dict[str, object] = {
     "max_message_chars": 200_000,
     "max_inbox_messages": 100,
     "max_user_inbox_messages": 1_000,
+    "max_title_chars": 500,
     "tools": "coding",
     "protected_paths": "",
     "hidden_paths": "",
@@ -151,6 +152,7 @@ GOOD: list[tuple[str, str, object]] = [
     ("MAX_MESSAGE_CHARS", "1000", 1000),
     ("MAX_INBOX_MESSAGES", "3", 3),
     ("MAX_USER_INBOX_MESSAGES", "3", 3),
+    ("MAX_TITLE_CHARS", "80", 80),
     ("TOOLS", "reading", "reading"),
     ("PROTECTED_PATHS", "docs/*.md, !.vscode", "docs/*.md, !.vscode"),
     ("HIDDEN_PATHS", "*.pem", "*.pem"),
@@ -251,6 +253,7 @@ BAD: list[tuple[str, str]] = [
     ("MAX_STEPS", "0"),
     ("MAX_MESSAGE_CHARS", "999"),
     ("MAX_INBOX_MESSAGES", "0"),
+    ("MAX_TITLE_CHARS", "79"),
     ("MAX_STEPS", "many"),
     ("SUB_AGENT_MAX_STEPS", "-1"),
     ("PLAN_PHASES", "draft,,polish"),
@@ -377,6 +380,8 @@ def test_a_glob_that_could_not_match_is_refused(name: str, glob: str) -> None:
 
 MISSPELT = [
     "postgres//ada:hunter2@h/db",
+    '"postgresql://ada:hunter2@h/db"',
+    "'libsql://h?authToken=hunter2'",
     "postgresql;//ada:hunter2@h",
     "//ada:hunter2@h",
     "h/d;password=hunter2",

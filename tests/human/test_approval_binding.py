@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import httpx
 import pytest
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, PlainSerializer, SecretStr
 
 from agent_runtime import Agent, Decision, Tool, tool
 from agent_runtime.errors import InvalidAnswer
@@ -296,6 +296,32 @@ async def test_a_varying_default_is_asked_about_once(play: Play) -> None:
         assert "when the call is made" in question.arguments["number"]
         await world.runtime.answer(question.id, True)
         assert (await world.resume(own)).ok
+
+
+class Order(BaseModel):
+    """Arguments that say of themselves something else than they are."""
+
+    command: Annotated[str, PlainSerializer(lambda value: value[:4])]
+    amount: int = 0
+    note: str = Field("", exclude=True)
+    steps: list[Annotated[str, PlainSerializer(lambda value: "ok")]] = Field(alias="do")
+
+
+async def test_a_type_cannot_show_itself_as_something_else(play: Play) -> None:
+    ran: list[Order] = []
+
+    @tool(needs_approval=True)
+    def deploy(order: Order, size: Annotated[int, PlainSerializer(lambda value: 1)]) -> str:
+        """Deploy."""
+        ran.append(order)
+        return "done"
+
+    order = {"command": "true; rm x", "note": "quietly", "do": ["rm y"]}
+    async with play([call("deploy", order=order, size="70"), say("Done.")]) as world:
+        [question] = (await world.run(Agent(tools=[deploy]))).questions
+        assert question.arguments == {"order": order | {"amount": 0}, "size": 70}
+        await world.runtime.answer(question.id, True)
+        assert (await world.resume(Agent(tools=[deploy]))).ok and len(ran) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -230,6 +231,52 @@ async def test_a_command_pattern_cannot_be_evaded(play: Play, tmp_path: Path, pa
     async with play([made, say("Done.")]) as world:
         suspended = (await world.run(Agent(tools=tools))).questions
         assert [one.arguments["command"] for one in suspended] == commands
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("rm *", "env -Srm -rf x"),
+        ("rm *", "tar cf a.tar b --checkpoint=1 --checkpoint-action=exec=rm"),
+        ("rm *", "PAGER=/bin/rm man x"),
+        ("git push*", "git -C repo push origin"),
+        ("git push*", "git --no-pager -c a=b push"),
+        ("git push", "env GIT_DIR=x /usr/bin/git -v push"),
+        ("gh repo delete *", "gh -R a/b repo --verbose delete x"),
+    ],
+)
+def test_options_do_not_hide_what_a_command_runs(pattern: str, command: str) -> None:
+    assert may_match({"command": pattern}, Arguments({"command": command}, lambda name: True))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("rm *", "terraform plan"),
+        ("git push*", "git checkout push-fix"),
+        ("git push*", "git -C repo log"),
+        ("gh repo delete *", "gh repo view delete"),
+    ],
+)
+def test_other_commands_are_not_asked_about(pattern: str, command: str) -> None:
+    assert not may_match({"command": pattern}, Arguments({"command": command}, lambda name: True))
+
+
+def test_a_link_that_nobody_may_read_can_lead_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to("elsewhere")
+
+    def refuse(path: str) -> str:
+        raise PermissionError(path)
+
+    # As for links of other users' processes, such as `/proc/1/root`.
+    monkeypatch.setattr(os, "readlink", refuse)
+    given = {"path": "link/etc/passwd"}
+    assert may_match({"path": "/etc/*"}, Arguments(given, lambda name: True, tmp_path))
+    assert not covers({"path": "link/*"}, given, tmp_path)
+    assert covers({"path": "link/etc/passwd"}, given, tmp_path)
+    assert not may_match({"path": "/etc/*"}, Arguments({"path": "etc"}, lambda name: True))
 
 
 @pytest.mark.parametrize("path", ["~a\0b", "~\ud800", "~" * 9000, "\ud800", "file://["])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any
@@ -92,6 +93,13 @@ def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: floa
         "my own token hunter2222 leaked",
         "AKIAIOSFODNN7EXAMPLE",
         "gsk_abc1234567890abcdef",
+        "ghp_abcdefghij0123456789",
+        "glpat-abcdefghij0123456789",
+        "xoxb-abc123456789-abcdefghij",
+        "token eyJhbGciabc.eyJzdWIabc.abc",
+        "{'x-api-key': 'abcdefgh1234'}",
+        "authorization=Basic abcFVTRVI6UGFzcw==",
+        "api-key: abcdef-1234",
     ],
 )
 def test_no_key_gets_through(text: str) -> None:
@@ -103,4 +111,12 @@ def test_no_key_gets_through(text: str) -> None:
 
 def test_plain_words_stay() -> None:
     text = "Bad schema for task-runner: the key_of_the_map 'sk' in hf_models is missing."
-    assert scrub(text) == text
+    for one in (text, "Basic authentication failed; the x-api-key: header is required."):
+        assert scrub(one) == one
+
+
+def test_a_long_text_is_scrubbed_in_one_pass() -> None:
+    begun = time.thread_time()
+    for part in ("eyJ-", "api-key:", "basic ", "authorization:  ", "ghp_"):
+        scrub(part * (50_000 // len(part)))
+    assert time.thread_time() - begun < 2

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from agent_runtime import Agent, Decision, ScriptedModel, tool
-from agent_runtime.errors import InboxFull, InvalidFile
+from agent_runtime.errors import InboxFull, InvalidFile, StoreError
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
+from tests.storage.families import stream
 from tests.support.worlds import Play, World
 
 # What is tested here does not differ by database.
@@ -173,6 +174,22 @@ async def test_recall_opens_no_file_of_another_thread(play: Play) -> None:
         text = sent(world, -1)
         assert "secret" not in text
         assert f"This thread has no file '{reference}'" in text
+
+
+async def test_a_setting_limits_titles(play: Play) -> None:
+    async with play([say("done")], settings={"max_title_chars": 2000}) as world:
+        await world.run(Agent(), thread="t")
+        threads, store = world.runtime.threads, world.runtime.store.of("local")
+        assert (await threads.rename("t", "x" * 2000)).title == "x" * 2000
+        with pytest.raises(StoreError, match=r"title has 2,001 characters, and 2,000 are the most"):
+            await threads.rename("t", "x" * 2001)
+        export = [dict(record) async for record in store.upkeep.export_thread("t")]
+    # Where less is allowed, a copy's title is cut.
+    async with play([], settings={"max_title_chars": 80}) as world:
+        await world.runtime.threads.delete("t")
+        store = world.runtime.store.of("local")
+        await store.upkeep.import_thread(stream(export))
+        assert (await world.runtime.threads.get("t")).title == "x" * 80
 
 
 @pytest.mark.backends("file", "libsql-http", "postgres")

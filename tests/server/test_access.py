@@ -271,3 +271,13 @@ async def test_health_needs_no_token_and_errors_tell_no_secret(database_url: str
         failed = await service.client.get("/api/agents")
         assert failed.status_code == 500
         assert "NoneType" not in failed.text and failed.json()["reference"]
+
+
+async def test_titles_may_be_as_long_as_the_setting_says(database_url: str) -> None:
+    async with serving(database_url, settings={"max_title_chars": 600}) as service:
+        for chars, status in ((600, 201), (601, 422), (10_001, 422)):
+            body = {"id": f"t{chars}", "title": "x" * chars}
+            response = await service.client.post("/api/threads", json=body)
+            assert response.status_code == status, response.text
+        change = await service.client.patch("/api/threads/t600", json={"title": "x" * 601})
+        assert change.status_code == 422 and "601 characters" in change.json()["detail"]

@@ -42,6 +42,10 @@ PROTECTED = [
     "mise.local.toml",
     ".mise/config.toml",
     "own/bin/python",
+    ".gitconfig.local",
+    ".devcontainer.json",
+    ".yarn/releases/yarn.cjs",
+    "opencode.json",
 ]
 HIDDEN = [".env", ".env.local", "services/api/.env", ".netrc", ".ssh/id_ed25519", ".pypirc"]
 FREE = [
@@ -140,6 +144,34 @@ async def test_what_git_runs_by_itself_cannot_be_written(root: Path, tmp_path: P
     for folder in (root, root / "bare"):
         await anyio.run_process(["git", "status"], cwd=folder)
     assert not (tmp_path / "ran").exists()
+
+
+async def test_no_repository_can_be_written_whatever_its_name(root: Path) -> None:
+    await anyio.run_process(["git", "init", "-q", "--bare", str(root / "bare")])
+    await anyio.run_process(["git", "init", "-q", "--separate-git-dir=apart"], cwd=root)
+    tools = tools_of(root)
+    before = (root / "apart/config").read_text()
+    for path in ("bare/hooks/post-update", "bare/config", "apart/config", "apart/hooks/x"):
+        assert "protected" in await error(tools["write_file"], path=path, content="x")
+    edit = {"path": "apart/config", "edits": [{"old": "[core]", "new": "[core]\n\tpager = x"}]}
+    assert "protected" in await error(tools["edit_file"], **edit)
+    assert (root / "apart/config").read_text() == before
+    # Also where it is the workspace itself.
+    inside = tools_of(root / "bare")["write_file"]
+    assert "protected" in await error(inside, path="hooks/update", content="x")
+    await text(tools_of(root, protected="!apart")["write_file"], path="apart/note", content="x")
+
+
+async def test_what_the_configuration_of_git_names_cannot_be_written(root: Path) -> None:
+    await anyio.run_process(["git", "init", "-q", "--separate-git-dir=../apart"], cwd=root)
+    settings = {"core.hooksPath": "tools/hooks", "core.fsmonitor": "./tools/watch"}
+    for name, value in {**settings, "include.path": "../workspace/shared.cfg"}.items():
+        await anyio.run_process(["git", "config", name, value], cwd=root)
+    write = tools_of(root)["write_file"]
+    for path in ("tools/hooks/pre-commit", "tools/hooks", "tools/watch", "shared.cfg"):
+        assert "protected" in await error(write, path=path, content="x")
+    await text(write, path="tools/build", content="x")
+    await text(tools_of(root, protected="!tools")["write_file"], path="tools/watch", content="x")
 
 
 async def test_rules_are_added_and_excepted(root: Path) -> None:

@@ -19,4 +19,5 @@ def store_connector(settings: Settings) -> partial[Awaitable[Store]]:
         auth_token=token.get_secret_value() if token else None,
         objects=settings.object_store_url,
         connections=settings.database_connections,
+        max_title_chars=settings.max_title_chars,
     )

@@ -20,6 +20,8 @@ Limit = Annotated[int, Field(ge=1, le=MOST_ON_A_PAGE, description="The most of a
 # Postgres takes no zero byte in a text.
 Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
 Text = Annotated[str, Field(min_length=1)]
+# The most that the setting allows; the store refuses what is longer than the setting.
+Title = Annotated[str, Field(max_length=10_000)]
 Json = dict[str, Any]
 
 
@@ -84,14 +86,14 @@ class NewThread(Input):
     """A thread to make."""
 
     id: Name | None = Field(default=None, description="Its id; by default a new one.")
-    title: Annotated[str, Field(max_length=500)] = ""
+    title: Title = ""
     metadata: Json = Field(default_factory=dict[str, Any])
 
 
 class ThreadChange(Input):
     """What to change of a thread."""
 
-    title: Annotated[str, Field(max_length=500)] | None = None
+    title: Title | None = None
     metadata: Json | None = Field(default=None, description="Keys to set; null removes one.")
 
 

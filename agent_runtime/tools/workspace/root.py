@@ -30,6 +30,7 @@ from agent_runtime.tools.workspace.editing.staged_file import (
     check_state,
     staged,
 )
+from agent_runtime.tools.workspace.git_programs import run_by_git
 from agent_runtime.tools.workspace.path_errors import (
     check_regular,
     hidden_error,
@@ -170,13 +171,13 @@ class Root:
         parts: Sequence[str],
         *,
         made: list[Sequence[str]] | None = None,
-        no_environment: bool = False,
+        no_programs: bool = False,
     ) -> Generator[int]:
         """Open a folder without following links; yield its descriptor.
 
         Args:
             made: creates missing folders, and adds the parts of each; None creates none.
-            no_environment: whether to refuse a virtual environment, under any name.
+            no_programs: whether to refuse a virtual environment or a repository, under any name.
 
         Raises:
             OSError, ToolError.
@@ -184,6 +185,9 @@ class Root:
         kept = protected_identities()
         opened = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            # Of the workspace itself, an environment may lie between the project's files.
+            if no_programs and _is_repository(opened):
+                raise protected_error("/".join(parts) or ".")
             for depth, part in enumerate(parts, 1):
                 if made is not None:
                     with suppress(FileExistsError):
@@ -195,7 +199,7 @@ class Root:
                 opened = child
                 if file_identity(os.fstat(opened)) in kept:
                     raise state_error("/".join(parts))
-                if no_environment and _is_environment(opened):
+                if no_programs and (_is_environment(opened) or _is_repository(opened)):
                     raise protected_error("/".join(parts))
             yield opened
         finally:
@@ -234,7 +238,7 @@ class Root:
         return staged.before
 
     @contextmanager
-    def _created(self, parts: Sequence[str], *, no_environment: bool) -> Generator[int]:
+    def _created(self, parts: Sequence[str], *, no_programs: bool) -> Generator[int]:
         """Open a folder as `folder` does, with missing ones created.
 
         In the end those that it created are removed if they are still empty, as they are where no
@@ -242,7 +246,7 @@ class Root:
         """
         made: list[Sequence[str]] = []
         try:
-            with self.folder(parts, made=made, no_environment=no_environment) as folder:
+            with self.folder(parts, made=made, no_programs=no_programs) as folder:
                 yield folder
         finally:
             for one in reversed(made):
@@ -269,7 +273,7 @@ class Root:
         parts, unchecked = self._writable(path, rules)
         with (
             path_errors(path),
-            self._created(parts[:-1], no_environment=not unchecked) as folder,
+            self._created(parts[:-1], no_programs=not unchecked) as folder,
         ):
             old = status_of(path, parts[-1], folder)
             if old is not None:
@@ -287,7 +291,7 @@ class Root:
     ) -> None:
         """Delete a regular file; with `read`, only if it has not changed since."""
         parts, unchecked = self._writable(path, rules)
-        opening = self.folder(parts[:-1], no_environment=not unchecked)
+        opening = self.folder(parts[:-1], no_programs=not unchecked)
         with path_errors(path), opening as folder:
             status = status_of(path, parts[-1], folder)
             if status is not None:
@@ -302,7 +306,7 @@ class Root:
     def append(self, path: str, data: bytes, rules: ProtectedPaths = DEFAULT) -> int:
         """Append to a file; return its new size.  A missing file is created with its folders."""
         parts, unchecked = self._writable(path, rules)
-        opened = self._open(path, parts, _APPEND, create=True, no_environment=not unchecked)
+        opened = self._open(path, parts, _APPEND, create=True, no_programs=not unchecked)
         with path_errors(path), os.fdopen(opened, "ab") as file:
             file.write(data)
             file.flush()
@@ -402,11 +406,11 @@ class Root:
         flags: int,
         *,
         create: bool = False,
-        no_environment: bool = False,
+        no_programs: bool = False,
     ) -> int:
         """Open a regular file; return its descriptor.  Raises `ToolError`."""
         opens = self._created if create else self.folder
-        opening = opens(parts[:-1], no_environment=no_environment)
+        opening = opens(parts[:-1], no_programs=no_programs)
         with path_errors(path), opening as folder:
             # Before it is opened: closing a file of an open database would drop its locks.
             status_of(path, parts[-1], folder)
@@ -425,9 +429,14 @@ class Root:
         if rules.hidden.matches(parts):
             raise hidden_error(path)
         verdict = rules.protected.matches(parts)
-        if verdict:
+        if verdict or (verdict is None and self._is_run_by_git(parts)):
             raise protected_error(path)
         return parts, verdict is False
+
+    def _is_run_by_git(self, parts: tuple[str, ...]) -> bool:
+        real = self.path.joinpath(*parts)
+        # The workspace itself would mean all of it: `hooksPath = .`.
+        return any(real.is_relative_to(one) for one in run_by_git(self.path) if one != self.path)
 
     def _file_parts(self, path: str) -> tuple[str, ...]:
         parts = self.parts(path)
@@ -437,8 +446,20 @@ class Root:
 
 
 def _is_environment(folder: int) -> bool:
+    return _has(folder, "pyvenv.cfg")
+
+
+def _is_repository(folder: int) -> bool:
+    """Return whether git takes a folder for a repository: a bare one, or one kept apart."""
+    # The latter two: of a linked worktree.
+    return _has(folder, "HEAD") and any(
+        _has(folder, name) for name in ("objects", "commondir", "gitdir")
+    )
+
+
+def _has(folder: int, name: str) -> bool:
     try:
-        os.lstat("pyvenv.cfg", dir_fd=folder)
+        os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         return False
     return True

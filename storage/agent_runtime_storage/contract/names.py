@@ -5,13 +5,13 @@ from __future__ import annotations
 MAX_NAME_BYTES = 512
 """A key of several names has to fit into a page of every database's index."""
 MAX_TITLE_CHARS = 500
-"""Of a thread's title, which stands in every list of threads."""
+"""Of a thread's title, which stands in every list of threads, unless `open_store` says another."""
 
 
-def title_problem(title: str) -> str | None:
+def title_problem(title: str, most: int) -> str | None:
     """Return why a thread cannot have this title, as the end of a sentence; None if it can."""
-    if len(title) > MAX_TITLE_CHARS:
-        return f"has {len(title):,} characters, and {MAX_TITLE_CHARS} are the most"
+    if len(title) > most:
+        return f"has {len(title):,} characters, and {most:,} are the most"
     if "\0" in title:
         return "holds a zero byte"
     return None

@@ -33,7 +33,7 @@ class SqlThreads:
     ) -> Thread:
         if problem := name_problem(thread_id):
             raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
-        _check_title(title)
+        self._check_title(title)
         # Nearly always the thread exists, and a read takes no lock.
         if rows := await self._scope.read("thread", thread_id=thread_id):
             return to_thread(rows[0])
@@ -71,7 +71,7 @@ class SqlThreads:
     async def update(
         self, thread_id: str, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> Thread:
-        _check_title(title)
+        self._check_title(title)
         # Merged here and not in SQL, so that every dialect gives the same.  The update misses if
         # the row has changed since it was read, and the merge is repeated on the new row.
         for _ in range(_TRIES):
@@ -119,10 +119,11 @@ class SqlThreads:
                 ) from error
             raise not_found("closed node", head) from error
 
-
-def _check_title(title: str | None) -> None:
-    if title is not None and (problem := title_problem(title)):
-        raise StoreError(f"The thread's title {problem}.", cure="Give the thread a short title.")
+    def _check_title(self, title: str | None) -> None:
+        if title is not None and (problem := title_problem(title, self._scope.max_title_chars)):
+            raise StoreError(
+                f"The thread's title {problem}.", cure="Give the thread a short title."
+            )
 
 
 def thread_busy(

@@ -15,6 +15,7 @@ from agent_runtime_storage.contract.errors import (
     StoreError,
     ThreadArchived,
 )
+from agent_runtime_storage.contract.names import MAX_TITLE_CHARS
 from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.drivers.protocol import (
     Announce,
@@ -36,8 +37,16 @@ from agent_runtime_storage.sql.loader import load_queries
 class OwnerScope:
     """One owner's view of a database: adds the owner to every statement."""
 
-    def __init__(self, driver: Driver, user_id: str, objects: Objects | None = None) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        user_id: str,
+        objects: Objects | None = None,
+        *,
+        max_title_chars: int = MAX_TITLE_CHARS,
+    ) -> None:
         self.user_id = user_id
+        self.max_title_chars = max_title_chars
         self.driver = driver
         self.objects = objects
         self.sql = load_queries(driver.dialect)

@@ -27,6 +27,7 @@ class ImportBatches:
         self._scope = scope
         self._vectors = vectors
         self._indexer = indexer
+        self.max_title_chars = scope.max_title_chars
         self.statement = scope.statement
         self.new_bodies = scope.bodies
 

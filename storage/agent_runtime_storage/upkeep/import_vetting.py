@@ -14,7 +14,6 @@ from typing import Any, cast, get_args
 
 import orjson
 
-from agent_runtime_storage.contract.names import MAX_TITLE_CHARS
 from agent_runtime_storage.contract.records.files import FileKind, FileOrigin
 from agent_runtime_storage.contract.records.log import (
     ACTIVE,
@@ -56,7 +55,7 @@ _VALUES: dict[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-def strip_to_history(section: Section, fields: Fields) -> bool:
+def strip_to_history(section: Section, fields: Fields, max_title_chars: int) -> bool:
     """Remove everything from a record that could start work; return whether to import the rest.
 
     Raises:
@@ -67,8 +66,8 @@ def strip_to_history(section: Section, fields: Fields) -> bool:
     _bound(section, fields)
     match section.name:
         case "thread":
-            # Earlier versions took longer ones.
-            fields.values["title"] = fields.values["title"][:MAX_TITLE_CHARS]
+            # The limit of where it comes from may be another.
+            fields.values["title"] = fields.values["title"][:max_title_chars]
             fields.values |= {"active_run": None, "last_activation": 0, "last_inbox": 0}
             # The same path is another folder on this machine.
             metadata = fields.values["metadata"]

@@ -117,7 +117,7 @@ class Importer:
             fields.fail("it is nested too deeply.")
         if not self._trusted:
             self._state.continue_branch(section, fields)
-            if not strip_to_history(section, fields):
+            if not strip_to_history(section, fields, self._store.max_title_chars):
                 return
         if section is THREAD:
             await self._begin(fields)

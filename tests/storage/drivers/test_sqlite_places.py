@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.drivers.sqlite import database_file
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from tests.services.process import let_others_in
 from tests.storage.items import CREATE, ids, insert, run_raw
@@ -156,6 +158,41 @@ async def test_a_newer_schema_is_refused_and_unchanged(path: Path) -> None:
 
     assert "Upgrade" in raised.value.cure
     assert contents(path.parent) == before
+
+
+def journal_of_one_page(path: Path) -> bytes:
+    """Return a journal with which SQLite cuts a database to its first page as it opens it."""
+    page = path.read_bytes()[:4096]
+    total = 1 + sum(page[place] for place in range(4096 - 200, 0, -200))
+    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", 1, 1, 1, 512, 4096)
+    return head.ljust(512, b"\0") + struct.pack(">I", 1) + page + struct.pack(">I", total)
+
+
+async def test_a_journal_that_somebody_laid_next_to_the_database_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_file, "JOURNAL_SECONDS", 0.05)
+    await write_thread(path)
+    journal = path.with_name(f"{path.name}-journal")
+    journal.write_bytes(journal_of_one_page(path))
+    before = contents(path.parent)
+
+    with pytest.raises(StoreUnavailable, match="rollback journal") as raised:
+        await open_store(str(path))
+    assert str(journal) in raised.value.cure and contents(path.parent) == before
+
+    journal.unlink()
+    store = await open_store(str(path))
+    try:
+        assert len(await store.of("ann").threads.list()) == 1
+        # Nor while the database is open, here or in another process.
+        journal.write_bytes(journal_of_one_page(path))
+        with pytest.raises(StoreUnavailable, match="rollback journal"):
+            await open_store(str(path))
+        await store.of("ann").threads.ensure("t2")
+        journal.unlink()
+    finally:
+        await store.close()
 
 
 async def test_an_empty_file_and_links_can_be_opened(tmp_path: Path) -> None:

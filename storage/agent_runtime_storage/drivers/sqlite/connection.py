@@ -26,7 +26,11 @@ from agent_runtime_storage.drivers.protocol import (
     Statement,
     Value,
 )
-from agent_runtime_storage.drivers.sqlite.database_file import check_database_path, make_private
+from agent_runtime_storage.drivers.sqlite.database_file import (
+    check_database_path,
+    make_private,
+    refuse_journal,
+)
 
 Synchronous = Literal["full", "normal"]
 
@@ -158,6 +162,7 @@ def open_connection(
     """
     if write:
         check_database_path(path)
+        refuse_journal(path)
         make_private(path)
     # A reader never creates the file: if it is gone, that is an error, not an empty database.
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)

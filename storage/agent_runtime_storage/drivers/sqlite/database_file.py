@@ -8,10 +8,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import apsw
+
 from agent_runtime_storage.contract.errors import StoreError, StoreUnavailable
 
 # A read relies on a look of this age; a look costs two calls of the system.
 _LOOK_SECONDS = 0.25
+JOURNAL_SECONDS = 1.0
+"""How long a journal may be there of another process that creates the database just now."""
+_LARGEST_PAGE = 65_536
 
 
 def check_database_path(path: Path) -> None:
@@ -58,6 +63,53 @@ def make_private(path: Path) -> None:
         except PermissionError:
             # Not every system allows it.
             os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def refuse_journal(path: Path) -> None:
+    """Refuse a rollback journal next to the database, before SQLite writes its content over it.
+
+    The runtime writes ahead, and leaves no journal: one was written by something else, such as a
+    confined command that can write to the database's folder.  Blocks.
+
+    Raises:
+        StoreUnavailable: there is one.
+    """
+    real = path.resolve()
+    journal = real.with_name(f"{real.name}-journal")
+    deadline = time.monotonic() + JOURNAL_SECONDS
+    while _size(journal) and _writes_ahead(real):
+        if time.monotonic() > deadline:
+            raise StoreUnavailable(
+                f"Next to the database {path} lies a rollback journal, which the runtime does not "
+                "write; opening the database would overwrite it with what is in there.",
+                cure=f"Delete {journal}; the database itself is whole.",
+            )
+        time.sleep(0.02)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _writes_ahead(path: Path) -> bool:
+    """Return whether a file is a database with content that has a write-ahead log."""
+    flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
+    try:
+        # By SQLite, because closing the file in any other way would drop the locks of this
+        # process's connections.
+        file = apsw.VFSFile("", str(path), [flags, 0])
+    except apsw.Error:
+        return False
+    try:
+        # Bytes 18 and 19 are 2 with a write-ahead log; the first page alone holds no content yet.
+        return file.xRead(20, 0)[18:] == b"\2\2" and file.xFileSize() > _LARGEST_PAGE
+    except apsw.Error:
+        return False
+    finally:
+        file.xClose()
 
 
 class OpenDatabaseFile:
