@@ -32,6 +32,7 @@ from agent_runtime.cli.terminal import (
     write_output,
     write_styled,
 )
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     import anyio
@@ -443,15 +444,14 @@ def result_json(result: RunResult) -> dict[str, Any]:
 
 
 def _summary(result: RunResult, *, detail: str) -> str:
-    steps = f"{result.steps} step{'s' if result.steps != 1 else ''}"
+    steps = counted(result.steps, "step")
     paused = result.stop_reason == "paused"
     detail = "" if paused else detail
     end = "Done" if result.ok else "Paused" if paused else f"Stopped ({result.stop_reason})"
     text = usage_text(result.usage)
     for purpose, usage in result.usage_by_purpose.items():
         if purpose != STEP and usage.calls:
-            calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
-            text += f"; of these {purpose} ({calls}): {usage_text(usage)}"
+            text += f"; of these {purpose} ({counted(usage.calls, 'call')}): {usage_text(usage)}"
     return f"{end} after {steps}: {text}. {detail}".rstrip()
 
 

@@ -82,8 +82,8 @@ async def test_a_glob_chooses_files_by_name_or_by_path(find: Tool, glob: str, fi
 async def test_a_folder_or_a_single_file_can_be_searched(find: Tool) -> None:
     assert "3 matching lines in 2 of 2 files" in await text(find, pattern="TODO", path="a")
     inside = await text(find, pattern="TODO", path="a/deep", globs="two*")
-    assert "1 of 1 files" in inside
-    assert "1 of 1 files" in await text(find, pattern="TODO", path="notes.md")
+    assert "1 of 1 file for" in inside
+    assert "1 of 1 file for" in await text(find, pattern="TODO", path="notes.md")
     assert "No such file" in await error(find, pattern="TODO", path="nothing")
 
 
@@ -141,7 +141,7 @@ async def test_many_slow_lines_cannot_outrun_the_deadline(
     (root / "evil.txt").write_text(("a" * 22 + "b\n") * 999)
     with anyio.fail_after(20):
         shown = await text(find, pattern="(a|aa)+$", path="evil.txt")
-    assert "It was stopped after 0.5 s and 1 files" in shown
+    assert "It was stopped after 0.5 s and 1 file;" in shown
 
 
 async def test_a_pattern_that_needs_too_much_memory_is_refused(

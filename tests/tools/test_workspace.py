@@ -52,13 +52,13 @@ def test_a_workspace_must_be_a_folder(root: Path) -> None:
 async def test_a_listing_has_sizes_and_totals(tools: Tools) -> None:
     assert await text(tools["glob"], pattern="**", by_path=True) == "\n".join(
         [
-            "3 entries for **: 2 files of 47 bytes, 1 folders.",
+            "3 entries for **: 2 files of 47 bytes, 1 folder.",
             "14  README.md",
             "-  src/",
             "33  src/main.py",
         ]
     )
-    assert "2 entries for *: 1 files" in await text(tools["glob"])
+    assert "2 entries for *: 1 file of" in await text(tools["glob"])
 
 
 async def test_a_long_listing_comes_in_pages_that_miss_nothing(root: Path, tools: Tools) -> None:
@@ -75,7 +75,7 @@ async def test_a_long_listing_comes_in_pages_that_miss_nothing(root: Path, tools
     assert seen == sorted(seen)
     assert len(seen) == 28
     beyond = await text(tools["glob"], offset=100, by_path=True)
-    assert beyond == "27 entries for *: 26 files of 39 bytes, 1 folders. None follow."
+    assert beyond == "27 entries for *: 26 files of 39 bytes, 1 folder. None follow."
 
 
 async def test_git_folders_and_links_are_named_but_not_entered(root: Path, tools: Tools) -> None:

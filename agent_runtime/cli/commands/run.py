@@ -1,4 +1,4 @@
-"""`agent-runtime run`: a task, from its text to the report of how it ended."""
+"""`agent-runtime run`: run an agent on a task."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ attach_option = click.option(
 @attach_option
 @thread_option
 @click.option("--queue", "queued", is_flag=True, help="Leave it to a worker, and print its id.")
-@click.option("--at", type=POINT, help="With --queue: when it may begin, as 2030-01-31T09:00.")
-@click.option("--priority", type=float, help="With --queue: how many turns it is worth.")
+@click.option("--at", type=POINT, help="With --queue: when it may begin, such as 2030-01-31T09:00.")
+@click.option("--priority", type=float, help="With --queue: its turns for one of another run.")
 @run_options
 @json_object_option
 def run(

@@ -255,15 +255,16 @@ def describe_limits(settings: Settings) -> str:
         "${:g} for the thread": settings.thread_budget_usd,
         "${:g} a day": settings.day_budget_usd,
     }
+    steps = "step" if settings.budget_steps == 1 else "steps"
     others = {
         "{:,} tokens for this run": settings.budget_tokens,
         "{:,} tokens for the thread": settings.thread_budget_tokens,
         "{:,} tokens a day": settings.day_budget_tokens,
-        "{:,} steps with its sub-agents": settings.budget_steps,
+        f"{{:,}} {steps} with its sub-agents": settings.budget_steps,
     }
     seconds = {
-        "{:g} seconds": settings.run_timeout,
-        "{:g} seconds in all": settings.budget_seconds,
+        "{:g} s": settings.run_timeout,
+        "{:g} s in all": settings.budget_seconds,
     }
     parts = [
         _known(dollars) or "no budget (--budget-usd sets one)",
