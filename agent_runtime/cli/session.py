@@ -11,7 +11,7 @@ from contextlib import (
     suppress,
 )
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -65,6 +65,7 @@ class FollowedRun:
         interrupted: whether a signal ended it.
         shown: whether the answer can be read on the terminal already.
         asked: whether the questions that are left were asked at the terminal.
+        begun: set with `run_id`.
     """
 
     run_id: str = ""
@@ -73,6 +74,7 @@ class FollowedRun:
     interrupted: bool = False
     shown: bool = False
     asked: bool = False
+    begun: anyio.Event = field(default_factory=lambda: _new_event(), repr=False)
 
     @property
     def exit_code(self) -> int:
@@ -84,6 +86,12 @@ class FollowedRun:
         if self.error is not None:
             return exits.code_of_error(self.error)
         return exits.SUCCESS if self.result is None else exits.code_of_result(self.result)
+
+
+def _new_event() -> anyio.Event:
+    import anyio
+
+    return anyio.Event()
 
 
 def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> FollowedRun:
@@ -298,7 +306,9 @@ async def _consume(
         async with single_error(), starting as stream:
             async for event in stream:
                 # The first event is of the run itself; later ones may be of its sub-agents.
-                outcome.run_id = outcome.run_id or event.run_id
+                if not outcome.run_id:
+                    outcome.run_id = event.run_id
+                    outcome.begun.set()
                 progress.show(event)
                 # An earlier run may have left the plan, and steps that were in progress end with
                 # the run.

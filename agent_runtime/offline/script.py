@@ -124,8 +124,8 @@ def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
     wanted = read_task(task)
     if wanted is None:
         raise UnsupportedTask(
-            "No language model is set, and the offline model can only survey a folder and write a "
-            "report of it; this task is something else.",
+            "The offline model can only survey a folder and write a report of it; this task is "
+            "something else.",
             cure=CURE,
         )
     names = {tool.name for tool in tools}

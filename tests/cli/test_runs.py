@@ -339,6 +339,16 @@ def begin_elsewhere(machine: Machine) -> Callable[[], str]:
 class TestOffline:
     """Without a language model."""
 
+    def test_a_run_that_began_offline_names_the_option_for_the_model_that_is_set(
+        self, machine: Machine
+    ) -> None:
+        online, machine.environ = machine.environ, {}
+        assert machine.invoke("run", "Hello.").exit_code == exits.UNSUPPORTED
+        machine.environ = online
+        shown = machine.invoke("resume", "last")
+        assert "No language model is set" not in shown.stderr
+        assert f"--model {online['AGENT_RUNTIME_MODEL']} gives it" in shown.stderr
+
     def test_a_survey_is_written_and_the_missing_model_is_reported(
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch
     ) -> None:

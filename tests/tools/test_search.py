@@ -12,6 +12,7 @@ import pytest
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime.tools.workspace.searching import search
+from agent_runtime_config.counted import counted
 from tests.tools.calling import error, text
 
 
@@ -76,7 +77,9 @@ async def test_all_matches_are_counted_beyond_the_page(
     ],
 )
 async def test_a_glob_chooses_files_by_name_or_by_path(find: Tool, glob: str, files: int) -> None:
-    assert f"in {files} of {files} files" in await text(find, pattern="TODO", globs=glob)
+    assert f"in {files} of {counted(files, 'file')} for" in await text(
+        find, pattern="TODO", globs=glob
+    )
 
 
 async def test_a_folder_or_a_single_file_can_be_searched(find: Tool) -> None:

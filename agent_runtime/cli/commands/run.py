@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from agent_runtime.cli import session
+from agent_runtime.cli.display.view import remark
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.parameters.ids import NEW_THREAD
 from agent_runtime.cli.parameters.points import POINT, QueueTurn
 from agent_runtime.cli.parameters.run_options import RunOptions, describe_limits, run_options
-from agent_runtime.cli.terminal import say
 
 thread_option = click.option(
     "--thread", type=NEW_THREAD, help="The thread to continue; by default a new one."
@@ -82,7 +82,7 @@ def run(
         enqueue(settings, spec, text, thread, files, turn, as_json=as_json)
         return
     if spec.model:
-        say(describe_limits(settings))
+        remark(describe_limits(settings))
     session.finish(session.run_task(settings, spec, text, thread, files), as_json=as_json)
 
 

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from agent_runtime.cli.terminal import say
+
 F = TypeVar("F", bound=Callable[..., Any])
 KEY = "agent_runtime.view"
 
@@ -36,6 +38,12 @@ def current_view() -> ViewOptions:
     view = ViewOptions() if context is None else _chosen(context)
     # By https://no-color.org, any value counts unless it is empty.
     return replace(view, color=False) if os.environ.get("NO_COLOR") else view
+
+
+def remark(text: str) -> None:
+    """Write a line to stderr that `--quiet` leaves out."""
+    if not current_view().quiet:
+        say(text)
 
 
 def _chosen(context: click.Context) -> ViewOptions:
