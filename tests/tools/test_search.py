@@ -202,3 +202,12 @@ def test_lower_limits_of_the_system_stay() -> None:
         "    assert resource.getrlimit(kind) == (2**29, 2**29)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("pattern", ["a\nb", r"one\n+two", "(?s)one.*two", r"one\r\ntwo"])
+async def test_a_pattern_over_several_lines_is_told_that_lines_are_matched_alone(
+    find: Tool, pattern: str
+) -> None:
+    told = "A match lies within one line"
+    assert told in await text(find, pattern=pattern)
+    assert told not in await text(find, pattern=r"nowhere\\new")

@@ -230,7 +230,7 @@ class FileTools:
         with self._writing:
             loaded = load(self._root, path, rules)
             if loaded is None:
-                raise ToolError(f"{show(path)}: No such file.", cure="write_file makes one.")
+                raise ToolError(f"{show(path)}: No such file.", cure="Create it with write_file.")
             self._check_unchanged(context, path, loaded)
             file, ranges = apply_edits(show(path), text_of(path, loaded), edits)
             data = within_limit(path, file.encode())

@@ -21,7 +21,10 @@ PAGE = 100
 """The entries of a page."""
 LONGEST = 4 * RESULT_CHARS
 """How much is shown where more entries are asked for."""
-_RARE = {"link": "symbolic links (not followed)", "other": "special files"}
+_RARE = {
+    "link": ("symbolic link (not followed)", "symbolic links (not followed)"),
+    "other": ("special file", "special files"),
+}
 
 
 def list_matches(
@@ -89,7 +92,7 @@ def _header(what: str, walk: Walk, offset: int, shown: int, *, newest: bool) -> 
     total = len(walk.found)
     files, folders = counted(counts["file"], "file"), counted(counts["folder"], "folder")
     kinds = [f"{files} of {counted(size, 'byte')}", folders]
-    kinds += [f"{counts[kind]:,} {name}" for kind, name in _RARE.items() if counts[kind]]
+    kinds += [counted(counts[kind], *names) for kind, names in _RARE.items() if counts[kind]]
     order = ", newest first" if newest and total > 1 else ""
     text = f"{counted(total, 'entry', 'entries')} for {show(what)}: {', '.join(kinds)}{order}."
     if shown < total:

@@ -194,7 +194,7 @@ def _cause(place: Place, old: str) -> str:
             return f"The file indents with {file}, your text with {given}"
         return "Only the indentation differs"
     one, other = "\n".join(ours), "\n".join(theirs)
-    if "".join(one.split()) == "".join(other.split()):
+    if "".join(other.split()) in "".join(one.split()):
         return "Only blanks and line breaks differ"
     if one.translate(_TYPOGRAPHIC).split() == other.translate(_TYPOGRAPHIC).split():
         return "Only quotation marks or dashes differ"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -40,6 +41,8 @@ SHOWN_CHARS = 300
 RESULT_CHARS = 7000
 """How much is shown of all lines, about 2,000 tokens."""
 _PROGRAM = Path(__file__).with_name("line_matcher.py")
+# A line break itself, or how a pattern writes one.
+_BREAK = re.compile(r"\n|(?<!\\)\\[nr]|\(\?[a-z]*s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +326,8 @@ def _text(state: FileSearch, query: Query) -> str:
         text += f" {what.capitalize()} {query.skip + 1:,}-{end:,} follow; next: offset={end}."
     elif query.skip and not state.shown:
         text += f" There are no {what} after {query.skip:,}."
+    if not state.matches and _BREAK.search(query.pattern):
+        text += " A match lies within one line: search for a part without line breaks."
     if not state.matches and state.ignored:
         left_out = counted(state.ignored, "file or folder", "files or folders")
         text += f" Left out, by .gitignore: {left_out}."
