@@ -133,7 +133,7 @@ def test_changed_tools_are_shown_and_accepted(machine: Machine) -> None:
     folder = define(machine)
     machine.invoke("mcp", "trust", "tool", "--yes")
     assert "changed" not in machine.invoke("mcp", "test", "tool").stdout
-    assert "what you first used" in machine.invoke("mcp", "trust", "tool", "--yes").stderr
+    assert "you first used them" in machine.invoke("mcp", "trust", "tool", "--yes").stderr
     raw(folder, described("echo", "Now\u202e another."), "more")
     assert machine.invoke("mcp", "test", "tool").stdout.count("changed since") == 2
     accepted = machine.invoke("mcp", "trust", "tool", "--yes")
