@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from agent_runtime.cli.display.view import remark
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.mcp_service.serve import serve
 from agent_runtime.cli.options import confirm, json_lines_option, yes_option
@@ -250,6 +251,8 @@ def _connected(entry: ServerEntry, work: Callable[[McpConnection], Awaitable[Non
     server = entry.server()
 
     async def call() -> None:
+        doing = "Connecting to" if server.url else "Starting"
+        remark(f"{doing} {entry.name}, which may take {server.start_timeout:g} s.")
         async with connected(server) as connection:
             await work(connection)
 
