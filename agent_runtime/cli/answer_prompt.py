@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.cli.terminal import break_line, flush_typed, is_terminal, say, terminal_columns
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.human.interruptions import Resolution
@@ -105,7 +106,7 @@ def _show_call(question: Question) -> None:
         _say_within(line, "  ")
     # A person who scrolled past the beginning sees by this how much there was.
     count, size = len(lines), sum(map(len, lines))
-    arguments = f"{count} argument{'s' * (count != 1)}, {size:,} characters"
+    arguments = f"{counted(count, 'argument')}, {counted(size, 'character')}"
     say(f"That is the whole call of {question.tool}: {arguments}.")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agent_runtime.cli.check import DoctorCheck
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
@@ -83,4 +84,4 @@ def _waiting(runs: Sequence[Run]) -> Iterator[DoctorCheck]:
 
 
 def _runs(runs: Sequence[Run]) -> str:
-    return f"{len(runs)} run{'s' * (len(runs) != 1)}"
+    return counted(len(runs), "run")

@@ -11,7 +11,7 @@ from contextlib import (
     suppress,
 )
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -32,6 +32,7 @@ from agent_runtime.cli.terminal import (
     write_output,
     write_styled,
 )
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     import anyio
@@ -64,6 +65,7 @@ class FollowedRun:
         interrupted: whether a signal ended it.
         shown: whether the answer can be read on the terminal already.
         asked: whether the questions that are left were asked at the terminal.
+        begun: set with `run_id`.
     """
 
     run_id: str = ""
@@ -72,6 +74,7 @@ class FollowedRun:
     interrupted: bool = False
     shown: bool = False
     asked: bool = False
+    begun: anyio.Event = field(default_factory=lambda: _new_event(), repr=False)
 
     @property
     def exit_code(self) -> int:
@@ -83,6 +86,12 @@ class FollowedRun:
         if self.error is not None:
             return exits.code_of_error(self.error)
         return exits.SUCCESS if self.result is None else exits.code_of_result(self.result)
+
+
+def _new_event() -> anyio.Event:
+    import anyio
+
+    return anyio.Event()
 
 
 def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> FollowedRun:
@@ -297,7 +306,9 @@ async def _consume(
         async with single_error(), starting as stream:
             async for event in stream:
                 # The first event is of the run itself; later ones may be of its sub-agents.
-                outcome.run_id = outcome.run_id or event.run_id
+                if not outcome.run_id:
+                    outcome.run_id = event.run_id
+                    outcome.begun.set()
                 progress.show(event)
                 # An earlier run may have left the plan, and steps that were in progress end with
                 # the run.
@@ -443,15 +454,14 @@ def result_json(result: RunResult) -> dict[str, Any]:
 
 
 def _summary(result: RunResult, *, detail: str) -> str:
-    steps = f"{result.steps} step{'s' if result.steps != 1 else ''}"
+    steps = counted(result.steps, "step")
     paused = result.stop_reason == "paused"
     detail = "" if paused else detail
     end = "Done" if result.ok else "Paused" if paused else f"Stopped ({result.stop_reason})"
     text = usage_text(result.usage)
     for purpose, usage in result.usage_by_purpose.items():
         if purpose != STEP and usage.calls:
-            calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
-            text += f"; of these {purpose} ({calls}): {usage_text(usage)}"
+            text += f"; of these {purpose} ({counted(usage.calls, 'call')}): {usage_text(usage)}"
     return f"{end} after {steps}: {text}. {detail}".rstrip()
 
 

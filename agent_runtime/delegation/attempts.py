@@ -17,6 +17,7 @@ from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.messages import call_place
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.text import one_line, shorten
+from agent_runtime_config.counted import counted
 from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from agent_runtime_storage.contract.store import UserStore
 
@@ -158,5 +159,5 @@ def rendered(entries: Sequence[Attempt], tokens: int = TOKENS) -> str:
             texts[index] = entry.text(chars) if chars else ""
             counts[index] = count_text(texts[index])
     left_out = sum(not text for text in texts)
-    lines = [f"[{left_out} earlier attempts are left out.]"] if left_out else []
+    lines = [f"[Left out: {counted(left_out, 'earlier attempt')}.]"] if left_out else []
     return "\n\n".join([*lines, *filter(None, texts)])

@@ -14,6 +14,7 @@ from agent_runtime.memory.transcript import time_of
 from agent_runtime.prompt.calendar import named_time
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
+from agent_runtime_config.counted import counted
 
 MOST_LISTED = 30
 # Polled, because tasks may run in other processes.
@@ -89,11 +90,11 @@ async def tasks_note(context: ToolContext) -> str:
 def format_tasks(known: list[BackgroundTask], zone: str = "UTC") -> str:
     """Return tasks as lines, newest first, with times in a zone."""
     lines = [
-        f"- {one.key}: {one.status}, {one.steps} steps, "
+        f"- {one.key}: {one.status}, {counted(one.steps, 'step')}, "
         f"started {named_time(time_of(one.created_at), zone)}, "
         f"run {one.run_id}: {one.action[:120]}"
         for one in known[:MOST_LISTED]
     ]
     if len(known) > MOST_LISTED:
-        lines.append(f"[{len(known) - MOST_LISTED} older tasks are left out.]")
+        lines.append(f"[Left out: {counted(len(known) - MOST_LISTED, 'older task')}.]")
     return "\n".join(lines) or "You have no background tasks."

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from agent_runtime.errors import StoreError
 from agent_runtime.messages import FileRef, encodable
+from agent_runtime_config.counted import counted
 from agent_runtime_storage.contract.records.files import FileKind, FileRow
 from agent_runtime_storage.contract.store import UserStore
 
@@ -68,7 +69,8 @@ class FilePolicy:
         if method_of(file) not in self.methods:
             return "files that came in this way are not shown here"
         if self.limit is not None and shown >= self.limit:
-            return f"at most {self.limit} files of a message are shown here"
+            shown_at_most = counted(self.limit, "file")
+            return f"of each message at most {shown_at_most} can be shown here"
         if self.max_bytes is not None and file.size > self.max_bytes:
             return f"files of more than {self.max_bytes:,} bytes are not shown here"
         return ""

@@ -20,12 +20,12 @@ from agent_runtime.models.scripted import raw_call, say
 from agent_runtime.offline.answers import answer, read_state, repeat, was_stopped
 from agent_runtime.offline.tool_output import (
     code,
-    counted,
     one_line,
     parse_file,
     parse_listing,
     without_notes,
 )
+from agent_runtime_config.counted import counted
 
 ROLE = "reader"
 INSTRUCTIONS = (

@@ -38,8 +38,9 @@ from agent_runtime.offline.reader import (
 )
 from agent_runtime.offline.survey import Phase, Survey, create_plan, update_plan
 from agent_runtime.offline.task import find_task, read_task
-from agent_runtime.offline.tool_output import code, counted, one_line, parse_file, parse_listing
+from agent_runtime.offline.tool_output import code, one_line, parse_file, parse_listing
 from agent_runtime.plan.planner import PLAN
+from agent_runtime_config.counted import counted
 
 NAME = "offline"
 MOST_READ = 320
@@ -123,8 +124,8 @@ def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
     wanted = read_task(task)
     if wanted is None:
         raise UnsupportedTask(
-            "No language model is set, and the offline model can only survey a folder and write a "
-            "report of it; this task is something else.",
+            "The offline model can only survey a folder and write a report of it; this task is "
+            "something else.",
             cure=CURE,
         )
     names = {tool.name for tool in tools}

@@ -7,18 +7,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agent_runtime_config.counted import counted
+
 TITLE_CHARS = 100
 
 # These read what `tools.workspace` writes; the tests run the real tools, so a change there fails.
 _NOTE = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
-_LISTED = re.compile(r"([\d,]+) entries for .*?: ([\d,]+) files of ([\d,]+) bytes")
+_LISTED = re.compile(r"([\d,]+) entr(?:y|ies) for .*?: ([\d,]+) files? of ([\d,]+) bytes?")
 _STOPPED = " It was stopped after "
 _NOT_LISTED = re.compile(r" ((?:Left out|In \.gitignore|Not readable): .+)$")
 _KINDS: Mapping[str, str] = {"-": "folder", "link": "link", "special": "special"}
 _ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
-_READ = re.compile(r": (?:many|([\d,]+)) lines?, ([\d,]+) bytes")
-_SEARCHED = re.compile(r"([\d,]+) matching lines in ([\d,]+) of ")
+_READ = re.compile(r": (?:many|([\d,]+)) lines?, ([\d,]+) bytes?")
+_SEARCHED = re.compile(r"([\d,]+) matching lines? in ([\d,]+) of ")
 _NUMBER = re.compile(r"^\d+\|", re.MULTILINE)
 _TITLE = re.compile(
     r"""^\s*(?:\#+!?|//+|/\*+|<!--|[rR]?\"{3}|[rR]?'{3})?\s*   # The mark of a heading or comment.
@@ -124,11 +126,6 @@ def code(text: str) -> str:
     """Return a text as Markdown code on one line."""
     plain = "".join(char if char.isprintable() else "�" for char in text)
     return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
-
-
-def counted(number: int, word: str) -> str:
-    """Return a number with what it counts, such as `1 file`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def _entry(line: str) -> ListedEntry | None:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 
 from agent_runtime.errors import InvalidPlan
 from agent_runtime.messages import SETTLED, ItemStatus, Plan, PlanItem, encodable
+from agent_runtime_config.counted import counted
 
 FAILED = ("error", "refused", "interrupted")
 """Outcomes of failed calls; a cancelled call has not run."""
@@ -292,7 +293,10 @@ def _check(
         problems.append(f"steps depend on each other in a circle: {' → '.join(circle)}")
     if problems:
         more = len(problems) - MOST_PROBLEMS
-        named = [*problems[:MOST_PROBLEMS], *([f"and {more} more problems"] if more > 0 else [])]
+        named = [
+            *problems[:MOST_PROBLEMS],
+            *([f"and {counted(more, 'more problem')}"] if more > 0 else []),
+        ]
         raise InvalidPlan(
             "The plan was not changed:\n" + "\n".join(f"- {one}" for one in named) + ".\n",
             cure="Correct it and call the tool again.",

@@ -46,6 +46,7 @@ from agent_runtime.run.takeover import (
 from agent_runtime.run.threads.access import Threads
 from agent_runtime.run.tree import TreeRun, tree_of
 from agent_runtime_config import Settings
+from agent_runtime_config.counted import counted
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.ids import new_id
@@ -430,8 +431,7 @@ async def check_answered(store: UserStore, run: Run) -> None:
     if questions := await questions_of(store, run.id):
         ids = tuple(question.id for question in questions)
         raise QuestionsOpen(
-            f"Run {run.id} waits for answers to {len(ids)} question{'s' * (len(ids) > 1)}: "
-            f"{', '.join(ids)}.",
+            f"Run {run.id} waits for answers to {counted(len(ids), 'question')}: {', '.join(ids)}.",
             questions=ids,
             cure=f"Answer (`agent-runtime answer {ids[0]}`), or cancel the run.",
         )

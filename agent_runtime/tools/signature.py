@@ -7,6 +7,7 @@ import math
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaW
 from pydantic_core.core_schema import CoreSchema, WithDefaultSchema
 
 from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.tools.argument_repair import repaired
 
 _ARGS = re.compile(r"^(Args|Arguments|Parameters):\s*$")
 _ARG = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
@@ -42,7 +44,7 @@ class Signature:
         Raises:
             ToolError: an argument is missing, unknown or of the wrong type.
         """
-        model = self._validated(arguments)
+        model, _ = self._validated(arguments)
         return {
             typing.cast("str", info.alias): getattr(model, name)
             for name, info in self._arguments.model_fields.items()
@@ -57,20 +59,24 @@ class Signature:
             ToolError: an argument is missing, unknown, of the wrong type, or has no JSON form.
         """
         try:
-            model = self._validated(arguments)
+            model, used = self._validated(arguments)
             made = model.model_dump(mode="json", by_alias=True, warnings=False, fallback=str)
         except (PydanticUserError, ValueError, TypeError, AttributeError) as error:
             raise ToolError(f"The arguments cannot be written as JSON: {error}") from None
         held = {info.alias: getattr(model, name) for name, info in type(model).model_fields.items()}
         return {
-            name: _complete(_as_held(held.get(name), value), arguments.get(name))
+            name: _complete(_as_held(held.get(name), value), used.get(name))
             for name, value in made.items()
         }
 
-    def _validated(self, arguments: Mapping[str, Any]) -> BaseModel:
+    def _validated(self, arguments: Mapping[str, Any]) -> tuple[BaseModel, Mapping[str, Any]]:
+        """Return the arguments as a model, and as they were given or repaired."""
         try:
-            return self._arguments.model_validate(arguments)
+            return self._arguments.model_validate(arguments), arguments
         except ValidationError as error:
+            if (other := repaired(arguments, error)) is not None:
+                with suppress(ValidationError):
+                    return self._arguments.model_validate(other), other
             known = [info.alias for info in self._arguments.model_fields.values()]
             raise ToolError(_problems(error, ", ".join(map(str, known)))) from None
 

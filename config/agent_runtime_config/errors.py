@@ -24,7 +24,9 @@ class AgentRuntimeError(Exception):
         self.cure = cure
 
     def __str__(self) -> str:
-        return f"{self.message} {self.cure}".rstrip()
+        # A message that ends with a quoted text must not look as if the cure belonged to it.
+        gap = "\n" if "\n" in self.message.rstrip() else " "
+        return f"{self.message.rstrip()}{gap}{self.cure}".rstrip()
 
 
 class ConfigError(AgentRuntimeError):

@@ -83,7 +83,7 @@ def test_an_error_is_shown_in_full_and_a_short_result_in_its_line() -> None:
         ("read_file", "a.py: 1,200 lines, 9 bytes; lines 1-300 follow; next: offset=301.\n1|x",
          "lines 1-300 of 1,200"),
         ("search", "0 matching lines in 0 of 2 files for 'x'.", "0 matching lines in 0 of 2 files"),
-        ("glob", "1 entries for **: 1 files of 2 bytes.\na.py", "1 entry"),
+        ("glob", "1 entry for **: 1 file of 2 bytes, 0 folders.\na.py", "1 entry"),
     ],
 )  # fmt: skip
 def test_what_a_tool_counted_is_shown(tool: str, result: str, fact: str) -> None:

@@ -102,8 +102,9 @@ def test_what_is_typed_while_the_agent_works_is_told_at_its_next_step(machine: M
     environ = machine.environ | EDITOR
     with at_terminal(machine.folder, environ, *options, stdout=True) as screen:
         screen.until(">")
-        _keys(screen, "Work.", ENTER)
-        screen.until("bash", "Ctrl-C interrupts it")
+        # The second line arrives before the run has begun, which takes a while.
+        _keys(screen, "Work.", ENTER, "Be brief", ENTER)
+        screen.until("bash", "Ctrl-C interrupts it", "> Be brief")
         _keys(screen, "Use tabs", ENTER)
         screen.until("> Use tabs")
         _keys(screen, "/cost", ENTER, "half a li")
@@ -111,7 +112,9 @@ def test_what_is_typed_while_the_agent_works_is_told_at_its_next_step(machine: M
         (machine.folder / "go").touch()
         # What was typed and not sent is in the next line.
         screen.until("Done after 2 steps", "Thread t: ", "> half a li")
-    assert "Use tabs" in json.dumps(machine.server.requests[-1].json["messages"][-1])
+    [_, second] = machine.server.requests
+    told = json.dumps(second.json["messages"])
+    assert "Be brief" in told and "Use tabs" in told
 
 
 def test_ctrl_c_interrupts_to_tell_it_something_and_twice_stops_it(machine: Machine) -> None:

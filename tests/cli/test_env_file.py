@@ -35,7 +35,7 @@ def test_an_env_file_that_is_named_may_set_what_guards(folder: Path, place: str)
     assert rows["AGENT_RUNTIME_BUDGET_USD"] == ["2", f"{folder}/.env:1"]
     assert rows["OPENAI_API_KEY"] == ["***", f"{folder}/.env:2"]
     assert "hunter2" not in result.output
-    assert ".env that are no settings or keys, and are not read: 1" in result.stderr
+    assert ".env: 1 variable, neither a setting nor a key." in result.stderr
     assert os.environ["PATH"] != "/x"
 
 

@@ -79,7 +79,9 @@ def test_a_server_of_ones_own_is_added_tried_used_and_removed(machine: Machine) 
     assert own is not None and stat.S_IMODE(own.stat().st_mode) == 0o600
     [row] = [json.loads(one) for one in machine.invoke("mcp", "list", "--json").stdout.splitlines()]
     assert (row["name"], row["state"], row["origin"]) == ("tool", "trusted", "user")
-    assert machine.invoke("mcp", "test", "tool").stdout.startswith("tool__echo")
+    tried = machine.invoke("mcp", "test", "tool")
+    assert tried.stdout.startswith("tool__echo")
+    assert tried.stderr == "Starting tool, which may take 30 s.\n"
     script(machine)
     done = machine.invoke("run", "Echo.", "--workspace", ".")
     assert done.exit_code == 0, done.stderr
@@ -133,7 +135,7 @@ def test_changed_tools_are_shown_and_accepted(machine: Machine) -> None:
     folder = define(machine)
     machine.invoke("mcp", "trust", "tool", "--yes")
     assert "changed" not in machine.invoke("mcp", "test", "tool").stdout
-    assert "what you first used" in machine.invoke("mcp", "trust", "tool", "--yes").stderr
+    assert "you first used them" in machine.invoke("mcp", "trust", "tool", "--yes").stderr
     raw(folder, described("echo", "Now\u202e another."), "more")
     assert machine.invoke("mcp", "test", "tool").stdout.count("changed since") == 2
     accepted = machine.invoke("mcp", "trust", "tool", "--yes")

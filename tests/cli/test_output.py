@@ -67,7 +67,7 @@ def test_a_closed_pipe_for_progress_does_not_end_the_run(machine: Machine) -> No
 def test_quiet_shows_the_answer_and_failures_only(machine: Machine) -> None:
     done = machine.invoke("run", "Go.", "--quiet")
     assert (done.exit_code, done.stdout) == (0, "Hello from the model.\n")
-    assert "run " not in done.stderr and "Done after" not in done.stderr
+    assert done.stderr == ""
     refused = machine.invoke("run", "Go.", "--quiet", "--verbose")
     assert refused.exit_code == 2 and "not both" in refused.stderr
     stopped = machine.invoke("run", "Go.", "--quiet", "--model", "nobody/knows-it")

@@ -280,7 +280,7 @@ def test_show_and_threads_list_what_happened(machine: Machine) -> None:
     assert nodes[2]["results"][0]["outcome"] == "ok"
     assert [node["seq"] for node in nodes] == [1, 2, 3, 4]
     last = machine.invoke("show", "work", "--limit", "1")
-    assert "List the files." not in last.stdout and "last 1 messages" in last.stderr
+    assert "List the files." not in last.stdout and "This is the last message;" in last.stderr
     events = machine.invoke("show", "work", "--events", "--json").stdout.splitlines()
     kinds = [json.loads(line)["kind"] for line in events]
     assert kinds[0] == "run-start" and kinds[-1] == "run-finish" and "tool-finish" in kinds
@@ -338,6 +338,16 @@ def begin_elsewhere(machine: Machine) -> Callable[[], str]:
 
 class TestOffline:
     """Without a language model."""
+
+    def test_a_run_that_began_offline_names_the_option_for_the_model_that_is_set(
+        self, machine: Machine
+    ) -> None:
+        online, machine.environ = machine.environ, {}
+        assert machine.invoke("run", "Hello.").exit_code == exits.UNSUPPORTED
+        machine.environ = online
+        shown = machine.invoke("resume", "last")
+        assert "No language model is set" not in shown.stderr
+        assert f"--model {online['AGENT_RUNTIME_MODEL']} gives it" in shown.stderr
 
     def test_a_survey_is_written_and_the_missing_model_is_reported(
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch

@@ -158,5 +158,5 @@ def test_a_run_names_its_sub_agents_by_role_and_task(machine: Machine) -> None:
     assert result.exit_code == 0, result.stderr
     for key in ("one", "two"):
         assert f"sub-agent reader [{key}] starts\n" in result.stderr
-        ended = rf"sub-agent \[x\] reader \[{key}\] · succeeded · 1 steps · \S+ tokens · [\d.]+ s\n"
+        ended = rf"sub-agent \[x\] reader \[{key}\] · succeeded · 1 step · \S+ tokens · [\d.]+ s\n"
         assert re.search(ended, result.stderr), result.stderr

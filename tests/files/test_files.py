@@ -288,7 +288,7 @@ async def test_a_policy_selects_the_files_of_a_message(store: UserStore) -> None
         "files of kind document are not shown here",
         "",
         "",
-        "at most 2 files of a message are shown here",
+        "of each message at most 2 files can be shown here",
     ]
     way = "files that came in this way are not shown here"
     assert await problems(methods=("local_file",)) == ["", "", way, way]

@@ -221,7 +221,9 @@ async def test_an_agents_policy_limits_the_files_in_its_prompts(serve: Serve) ->
         await world.run(agent, "Look.", files=files)
         text, image = world.sent()[0][1]["content"]
         assert image["image_url"]["detail"] == "low"
-        assert text["text"].count("not shown: at most 1 files of a message are shown here") == 2
+        assert (
+            text["text"].count("not shown: of each message at most 1 file can be shown here") == 2
+        )
 
 
 @pytest.mark.backends("file")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import threading
 from collections.abc import Awaitable, Callable, Generator
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -98,6 +100,46 @@ async def test_each_bad_argument_is_named_without_its_value() -> None:
         "- _private: Input should be greater than or equal to 1",
         "- town: there is no such argument; there are: city, copy, _private",
     ]
+
+
+@tool
+def move(to: Point, along: list[Point], flags: list[str] | None = None, speed: int = 1) -> str:
+    """Move."""
+    return f"{to.x} {[one.x for one in along]} {flags} {speed}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"to": {"x": 1}, "along": [], "speed": None}, "1 [] None 1"),
+        ({"to": '{"x": 1}', "along": '[{"x": 2}, {"x": "3"}]'}, "1 [2, 3] None 1"),
+        ({"to": {"x": 1, "title": None}, "along": {"x": 2}}, "1 [2] None 1"),
+    ],
+)
+async def test_what_can_be_meant_in_one_way_only_is_taken(
+    arguments: dict[str, Any], shown: str
+) -> None:
+    before = deepcopy(arguments)
+    assert await text(move, **arguments) == shown
+    # Approvals and their patterns see what runs.
+    along = [str(one["x"]) for one in move.given(arguments)["along"]]
+    assert along == re.findall(r"\d", shown)[1:-1]
+    assert arguments == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"to": None, "along": []},
+        {"to": "[1]", "along": []},
+        {"to": {"x": 1}, "along": "{"},
+        {"to": {"x": 1}, "along": "[" * 100_000},
+        {"to": {"x": 1}, "along": [], "speed": "fast"},
+        {"to": {"x": 1}, "along": [None]},
+    ],
+)
+async def test_other_invalid_arguments_stay_invalid(arguments: dict[str, Any]) -> None:
+    assert (await error(move, **arguments)).startswith("The arguments are not valid")
 
 
 async def test_the_context_may_be_any_parameter_and_is_not_in_the_schema() -> None:

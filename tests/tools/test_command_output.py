@@ -92,7 +92,7 @@ def test_an_output_keeps_its_beginning_and_its_end(monkeypatch: pytest.MonkeyPat
     output = CommandOutput()
     for piece in (b"abc", b"defgh", b"", b"ijk"):
         output.add(piece)
-    assert output.text() == "abcd\n[... 3 bytes are left out ...]\nhijk"
+    assert output.text() == "abcd\n[... 3 bytes left out ...]\nhijk"
 
 
 @pytest.mark.parametrize("kept", ["in a file", "in memory"])

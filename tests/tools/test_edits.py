@@ -57,7 +57,7 @@ async def test_all_edits_are_made_or_none(tmp_path: Path, edit: Tool) -> None:
     made = edits(("self.prices = []", "pass"), ("self.prices = []", "x"))
     assert await error(edit, path="a.py", edits=made) == (
         "Nothing was changed. Edit 2: a.py does not contain that text. Some words differ; the "
-        "nearest text is at line 3:\n3|        return sum(self.prices) An edit before it in this "
+        "nearest text is at line 3:\n3|        return sum(self.prices)\nAn edit before it in this "
         "call changed it; give the text as that left it."
     )
     assert (tmp_path / "a.py").read_text() == CODE
@@ -75,6 +75,7 @@ async def test_all_edits_are_made_or_none(tmp_path: Path, edit: Tool) -> None:
         ("\tdef clear(self):\n", "x", "The file indents with blanks, your text with tabs"),
         ("5|    def clear(self):", "x", "It has the line numbers of a result in it"),
         ("    def clear(self):   \n", "x", "Blanks at the ends of lines differ"),
+        ("self.prices=[]", "x", "Only blanks and line breaks differ; the nearest text is at line "),
         ("return sum(self.price)", "x", "Some words differ; the nearest text is at line 3:\n3|"),
         ("return  sum( self.prices )", "x", "Only blanks and line breaks differ"),
         (

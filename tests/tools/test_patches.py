@@ -228,6 +228,13 @@ async def test_a_place_that_is_not_unique_is_refused(tmp_path: Path, patch: Tool
     assert (tmp_path / "t").read_text() == "a\nx\nb\ny\n"
 
 
+@pytest.mark.parametrize("at", ["@@", "@@ ... @@", "@@ @@", "@@ one", "@@ one @@"])
+async def test_a_unified_hunk_may_lack_its_numbers(tmp_path: Path, patch: Tool, at: str) -> None:
+    (tmp_path / "n.txt").write_text("one\ntwo\nthree\n")
+    await text(patch, patch=f"--- a/n.txt\n+++ b/n.txt\n{at}\n two\n-three\n+four\n")
+    assert (tmp_path / "n.txt").read_text() == "one\ntwo\nfour\n"
+
+
 @pytest.mark.parametrize(
     "given", ["", "nothing of the kind", "@@ -1 +1 @@\n-a\n+b", "--- a\n+++ b"]
 )

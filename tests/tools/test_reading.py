@@ -52,7 +52,7 @@ async def test_every_line_can_be_read(tmp_path: Path, tools: dict[str, Tool]) ->
     assert gone.startswith("long: 30,000 lines, ") and "there is no line" in gone
     (tmp_path / "one").write_text("x")
     assert await text(tools["read_file"], path="one") == (
-        "one: 1 line, 1 bytes; no newline at the end.\n1|x"
+        "one: 1 line, 1 byte; no newline at the end.\n1|x"
     )
 
 

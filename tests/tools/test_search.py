@@ -12,6 +12,7 @@ import pytest
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime.tools.workspace.searching import search
+from agent_runtime_config.counted import counted
 from tests.tools.calling import error, text
 
 
@@ -76,14 +77,16 @@ async def test_all_matches_are_counted_beyond_the_page(
     ],
 )
 async def test_a_glob_chooses_files_by_name_or_by_path(find: Tool, glob: str, files: int) -> None:
-    assert f"in {files} of {files} files" in await text(find, pattern="TODO", globs=glob)
+    assert f"in {files} of {counted(files, 'file')} for" in await text(
+        find, pattern="TODO", globs=glob
+    )
 
 
 async def test_a_folder_or_a_single_file_can_be_searched(find: Tool) -> None:
     assert "3 matching lines in 2 of 2 files" in await text(find, pattern="TODO", path="a")
     inside = await text(find, pattern="TODO", path="a/deep", globs="two*")
-    assert "1 of 1 files" in inside
-    assert "1 of 1 files" in await text(find, pattern="TODO", path="notes.md")
+    assert "1 of 1 file for" in inside
+    assert "1 of 1 file for" in await text(find, pattern="TODO", path="notes.md")
     assert "No such file" in await error(find, pattern="TODO", path="nothing")
 
 
@@ -141,7 +144,7 @@ async def test_many_slow_lines_cannot_outrun_the_deadline(
     (root / "evil.txt").write_text(("a" * 22 + "b\n") * 999)
     with anyio.fail_after(20):
         shown = await text(find, pattern="(a|aa)+$", path="evil.txt")
-    assert "It was stopped after 0.5 s and 1 files" in shown
+    assert "It was stopped after 0.5 s and 1 file;" in shown
 
 
 async def test_a_pattern_that_needs_too_much_memory_is_refused(
@@ -199,3 +202,12 @@ def test_lower_limits_of_the_system_stay() -> None:
         "    assert resource.getrlimit(kind) == (2**29, 2**29)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("pattern", ["a\nb", r"one\n+two", "(?s)one.*two", r"one\r\ntwo"])
+async def test_a_pattern_over_several_lines_is_told_that_lines_are_matched_alone(
+    find: Tool, pattern: str
+) -> None:
+    told = "A match lies within one line"
+    assert told in await text(find, pattern=pattern)
+    assert told not in await text(find, pattern=r"nowhere\\new")

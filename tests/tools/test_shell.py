@@ -13,7 +13,7 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace import command_output
 from agent_runtime.tools.workspace.files import workspace_tools
-from tests.tools.calling import call, error, text
+from tests.tools.calling import PATIENCE, call, error, text
 
 
 def runner(root: Path, *, timeout: float = 60, environment: dict[str, str] | None = None) -> Tool:
@@ -25,7 +25,7 @@ async def ended(pid: int) -> None:
     """Wait until a process is gone."""
 
     def wait() -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while _runs(pid):
             assert time.monotonic() < deadline, f"process {pid} still runs"
             time.sleep(0.01)
@@ -83,7 +83,7 @@ async def test_a_long_output_is_cut_in_the_middle(
 ) -> None:
     monkeypatch.setattr(command_output, "MOST_BYTES", 10)
     shown = await text(runner(tmp_path), command="echo beginning; seq 1000; echo the end")
-    assert shown == "Exit code 0.\nbeginning\n\n[... 3,891 bytes are left out ...]\n0\nthe end\n"
+    assert shown == "Exit code 0.\nbeginning\n\n[... 3,891 bytes left out ...]\n0\nthe end\n"
 
 
 async def test_a_command_gets_only_variables_without_secrets_and_those_that_are_named(

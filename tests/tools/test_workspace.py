@@ -52,13 +52,13 @@ def test_a_workspace_must_be_a_folder(root: Path) -> None:
 async def test_a_listing_has_sizes_and_totals(tools: Tools) -> None:
     assert await text(tools["glob"], pattern="**", by_path=True) == "\n".join(
         [
-            "3 entries for **: 2 files of 47 bytes, 1 folders.",
+            "3 entries for **: 2 files of 47 bytes, 1 folder.",
             "14  README.md",
             "-  src/",
             "33  src/main.py",
         ]
     )
-    assert "2 entries for *: 1 files" in await text(tools["glob"])
+    assert "2 entries for *: 1 file of" in await text(tools["glob"])
 
 
 async def test_a_long_listing_comes_in_pages_that_miss_nothing(root: Path, tools: Tools) -> None:
@@ -75,7 +75,7 @@ async def test_a_long_listing_comes_in_pages_that_miss_nothing(root: Path, tools
     assert seen == sorted(seen)
     assert len(seen) == 28
     beyond = await text(tools["glob"], offset=100, by_path=True)
-    assert beyond == "27 entries for *: 26 files of 39 bytes, 1 folders. None follow."
+    assert beyond == "27 entries for *: 26 files of 39 bytes, 1 folder. None follow."
 
 
 async def test_git_folders_and_links_are_named_but_not_entered(root: Path, tools: Tools) -> None:
@@ -86,7 +86,7 @@ async def test_git_folders_and_links_are_named_but_not_entered(root: Path, tools
     os.mkfifo(root / "pipe")
     listing = await text(tools["glob"], pattern="**", by_path=True)
     assert "Left out: .git/." in listing
-    assert "2 symbolic links (not followed), 1 special files" in listing
+    assert "2 symbolic links (not followed), 1 special file" in listing
     assert "link  up -> .." in listing
     assert "special  pipe" in listing
     assert "config" not in listing
@@ -219,7 +219,7 @@ async def test_a_special_file_is_refused_without_blocking(root: Path, tools: Too
             tools["write_file"], path="pipe", content="x", append=False
         )
     assert await error(tools["read_file"], path="src") == (
-        "src is a folder. glob shows what is in it."
+        "src is a folder. List its files with glob."
     )
     assert "No such file" in await error(tools["read_file"], path="nothing")
     assert "names a folder" in await error(tools["read_file"], path=".")
@@ -230,7 +230,7 @@ async def test_a_special_file_is_refused_without_blocking(root: Path, tools: Too
 
 @pytest.mark.parametrize(
     "path",
-    ["../secret.txt", "src/../../secret.txt", "/etc/passwd", "link.txt", "up/secret.txt", "a\0b"],
+    ["../secret.txt", "src/../../secret.txt", "/etc/passwd", "link.txt", "up/secret.txt"],
 )
 async def test_no_path_leads_out_of_the_folder(root: Path, tools: Tools, path: str) -> None:
     (root / "link.txt").symlink_to("../secret.txt")
@@ -370,3 +370,9 @@ async def test_a_listing_that_takes_too_long_says_so(
     assert "so entries are missing." in listing
     # The offline model takes no figures from it.
     assert parse_listing(listing) is None
+
+
+@pytest.mark.parametrize("path", ["a\0b", "bad\udc00"])
+async def test_a_name_that_no_file_can_have_is_named_as_such(tmp_path: Path, path: str) -> None:
+    read = {one.name: one for one in workspace_tools(tmp_path)}["read_file"]
+    assert "cannot be the name of a file" in await error(read, path=path)

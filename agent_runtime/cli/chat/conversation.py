@@ -137,7 +137,7 @@ class Conversation:
         if name == "/prompts" or (command is None and SEPARATOR in name):
             self._prompt(name.removeprefix("/"), rest)
         elif command is None:
-            say(f"There is no command {name}; /help lists them, // says a slash.")
+            say(f"There is no command {name}: /help lists them. For a message with / type //.")
         elif name == "/help":
             for line in help_lines():
                 say(line)

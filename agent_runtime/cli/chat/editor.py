@@ -158,10 +158,6 @@ class Editor:
         # Not as a toolbar, which is missing on terminals that do not tell where the cursor is.
         return ANSI("".join(f"{row}\n" for row in self._rows) + PROMPT)
 
-    def keep(self, text: str) -> None:
-        """Put a text into the next line, to be edited or sent again."""
-        self._draft = text
-
     def paint(self, above: str, rows: list[str]) -> None:
         """Print printable rows above the line, and show others right above it; from any thread."""
         self._frames.append((above, rows))

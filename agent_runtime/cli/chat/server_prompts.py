@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent_runtime.cli.agents import Spec, servers_of
 from agent_runtime.cli.terminal import say
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.tools.mcp.prompts import McpPrompt
@@ -105,7 +106,7 @@ def chosen(spec: Spec, name: str, rest: str) -> str:
     for line in lines[:SHOWN_LINES]:
         say(line)
     if len(lines) > SHOWN_LINES:
-        say(f"({len(lines) - SHOWN_LINES} more lines)")
+        say(f"({counted(len(lines) - SHOWN_LINES, 'more line')})")
     return text
 
 

@@ -28,7 +28,7 @@ SLASH: dict[str, Slash] = {
     "/help": Slash("list these commands"),
     "/model": Slash("show the model, or use another one from now on", takes="[NAME]"),
     "/plan": Slash("show the agent's plan", ("plan", "show", HERE)),
-    "/memory": Slash("show what is in the prompt, and what observations stand for",
+    "/memory": Slash("show what the prompt and the observations hold",
                      ("memory", "show", HERE)),
     "/compact": Slash("observe now what may leave the prompt", ("memory", "observe", HERE)),
     "/cost": Slash("show what was spent and what is left", ("usage", "--thread", HERE)),
@@ -44,7 +44,7 @@ SLASH: dict[str, Slash] = {
     "/fork": Slash("continue from another message, by its number", ("fork", HERE, REST), "NODE"),
     "/resume": Slash("continue the run that stopped", ("resume", "--thread", HERE)),
     "/approvals": Slash("list what is allowed on this thread", ("approvals", HERE)),
-    "/prompts": Slash("list the prompts of MCP servers; /SERVER__PROMPT says one"),
+    "/prompts": Slash("list the prompts of MCP servers; /SERVER__PROMPT sends one"),
     "/quit": Slash("leave; the conversation can be continued"),
     "/exit": Slash("the same"),
 }  # fmt: skip
@@ -58,7 +58,7 @@ def help_lines() -> list[str]:
         f"  {name:<{width}}  {one.meaning}" for name, one in zip(names, SLASH.values(), strict=True)
     ]
     keys = "Alt-Enter, or a backslash at the end, begins a new line."
-    return [*lines, f"Anything else is said to the agent; two slashes say a slash. {keys}"]
+    return [*lines, f"Anything else goes to the agent; // begins a message with a slash. {keys}"]
 
 
 def arguments_of(command: Slash, thread: str, rest: str) -> list[str] | None:

@@ -90,6 +90,7 @@ class Steering:
         self.waiting: list[str] = []
         self._editor = editor
         self._interrupted = False
+        self._early: list[str] = []
         self._progress: Progress = PlainProgress()
 
     def progress(self) -> Progress:
@@ -111,6 +112,7 @@ class Steering:
         self._editor.on_interrupt = press
         async with single_error(), send, pressed, anyio.create_task_group() as group:
             group.start_soon(self._read, runtime, outcome)
+            group.start_soon(self._tell_early, runtime, outcome)
             async for at_once in pressed:
                 if at_once or not self._interrupted:
                     await self._interrupt(runtime, outcome, stop, at_once=at_once)
@@ -124,12 +126,14 @@ class Steering:
             elif text:
                 await self._tell(runtime, outcome, text)
 
-    async def _tell(self, runtime: Runtime, outcome: FollowedRun, text: str) -> None:
+    async def _tell(
+        self, runtime: Runtime, outcome: FollowedRun, text: str, *, early: bool = False
+    ) -> None:
         from agent_runtime.errors import AgentRuntimeError
 
         if not outcome.run_id:
-            self._editor.keep(text)
-            self._progress.say("The run has not begun yet: press Enter again in a moment.")
+            self._early.append(text)
+            self._progress.say(f"> {text}\nThe agent reads it once the run has begun.")
             return
         try:
             await runtime.steer(outcome.run_id, text)
@@ -139,7 +143,18 @@ class Steering:
             self._progress.say(f"{error.message} It is said afterwards.")
             return
         self.steered = self.steered or self._interrupted
-        self._progress.say(f"> {text}")
+        if not early:
+            self._progress.say(f"> {text}")
+
+    async def _tell_early(self, runtime: Runtime, outcome: FollowedRun) -> None:
+        """Send what was typed before the run began; if it never begins, keep that for later."""
+        try:
+            await outcome.begun.wait()
+            while self._early:
+                await self._tell(runtime, outcome, self._early.pop(0), early=True)
+        finally:
+            self.waiting += self._early
+            self._early.clear()
 
     async def _interrupt(
         self, runtime: Runtime, outcome: FollowedRun, stop: Stop, *, at_once: bool

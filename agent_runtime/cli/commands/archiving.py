@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agent_runtime.cli.commands.transfer import count_of, write_idle
+from agent_runtime.cli.commands.transfer import write_idle
 from agent_runtime.cli.display.short_ids import short_id
 from agent_runtime.cli.options import Age, confirm, dry_run_option, json_lines_option, yes_option
 from agent_runtime.cli.parameters.ids import THREAD
 from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime_storage import ArchivedThread, Thread
 
-# More threads than anybody has, so that one page holds them all.
+# Larger than any real number of threads, so that one page holds them all.
 _MOST = 1_000_000
 
 
@@ -28,7 +29,7 @@ _MOST = 1_000_000
     "--older-than",
     "age",
     type=Age(),
-    help="Those that were unused for this long, such as 30d, 12h or 2w.",
+    help="Archive the threads that were not used for this long, such as 30d, 12h or 2w.",
 )
 @dry_run_option
 @yes_option
@@ -39,8 +40,8 @@ def archive(
     """Move threads to the object store, with all that belongs to them.
 
     Archived threads stay listed (`threads --archived`), their ids stay taken, and `threads restore`
-    brings each back as it was. Threads with a run that is not over are left. If the command was cut
-    short, repeat it.
+    brings each back as it was. Skips threads whose run is not over. If the command is interrupted,
+    repeat it.
     """
     if bool(threads) == (age is not None):
         raise click.UsageError("Give threads, or --older-than.")
@@ -73,7 +74,7 @@ def restore(threads: tuple[str, ...], as_json: bool) -> None:
         else:
             write_row(restored[0])
             if len(restored) > 1:
-                say(f"With it came {count_of(len(restored) - 1, 'thread')} of sub-agents.")
+                say(f"Also restored: {counted(len(restored) - 1, 'thread')} of its sub-agents.")
 
 
 def list_archived(limit: int, *, as_json: bool) -> None:
@@ -93,14 +94,14 @@ def _archive_idle(
     for thread in idle if dry_run or not (as_json or yes) else ():
         write_idle(thread, as_json=as_json)
     if dry_run:
-        say(f"{count_of(len(idle), 'thread')} would be archived.")
+        say(f"{counted(len(idle), 'thread')} would be archived.")
         return []
     if not idle:
         say("There is nothing to archive.")
         return []
-    confirm(f"Archive {count_of(len(idle), 'thread')}?", yes=yes)
-    # A thread that was used since it was listed stays; that is no error.
-    # The next larger float: unchanged since the list means not after its own time.
+    confirm(f"Archive {counted(len(idle), 'thread')}?", yes=yes)
+    # Skip a thread that was used since it was listed; that is no error. `unchanged_since` excludes
+    # the time itself, hence the next larger float.
     wanted = [(one.id, math.nextafter(one.updated_at, math.inf)) for one in idle]
     with_runtime(lambda runtime: _archive(runtime, wanted, as_json))
     return []
@@ -109,7 +110,7 @@ def _archive_idle(
 async def _archive(
     runtime: Runtime, wanted: Sequence[tuple[str, float | None]], as_json: bool
 ) -> list[Exception]:
-    """Archive threads, write a line for each, and return why some were left."""
+    """Archive threads, write a line for each, and return the errors of those that were skipped."""
     from agent_runtime.errors import Conflict, NotFound
 
     left: list[Exception] = []
@@ -119,7 +120,7 @@ async def _archive(
         except (Conflict, NotFound) as error:
             left.append(error)
             if len(wanted) > 1:
-                say(f"left: {error.message}")
+                say(f"skipped: {error.message}")
             continue
         _write_archived(archived, as_json=as_json)
     return left
@@ -131,7 +132,7 @@ async def _restore(runtime: Runtime, text: str) -> list[str]:
     try:
         return await runtime.threads.restore(text)
     except NotFound:
-        # The end of an id, as lists show it.
+        # Lists show only the end of an id.
         archived = await runtime.threads.archived(limit=_MOST)
         names = [one.thread_id for one in archived if one.thread_id.endswith(text)]
         if len(names) != 1:

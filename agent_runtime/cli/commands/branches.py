@@ -45,7 +45,7 @@ def fork(thread: str, node: int | None, as_json: bool) -> None:
     from agent_runtime.log import branches
 
     async def move(store: UserStore) -> None:
-        # The last node is where the thread is.
+        # The last node is the head already.
         if node not in (None, LAST_NODE):
             await branches.fork(store, thread, None if node == _ROOT else node)
 
@@ -131,7 +131,8 @@ def show_branches(thread: str, *, as_json: bool) -> None:
         if as_json:
             write_json({**_node_json(node), "nodes": nodes, "current": current})
         else:
-            write_row(f"{'*' if current else ' '} {nodes:>5} nodes  {_node_line(node)}")
+            length = f"{nodes:>5} {'node' if nodes == 1 else 'nodes':<5}"
+            write_row(f"{'*' if current else ' '} {length}  {_node_line(node)}")
     if not as_json:
         say(_where(thread, head))
 
@@ -164,8 +165,8 @@ def _run(
 
     @asynccontextmanager
     async def start(runtime: Runtime) -> AsyncGenerator[RunStream]:
-        # Only once the runtime is open and the model can be called: else the head stays where it
-        # is.
+        # Move the head last: if the runtime does not open, or the model cannot be called, nothing
+        # has changed.
         await check_model(spec, settings)
         await move(user_store(runtime))
         async with runtime.stream(agent, task, thread=thread, spec=spec.to_json()) as stream:
@@ -211,7 +212,7 @@ async def _spec_of(store: UserStore, thread: str, node_id: int | None) -> Spec |
     if node is None:
         return None
     run = await store.runs.get(node.run_id) if node.run_id else None
-    # Runs of a program were built by its code, which no options can rebuild.
+    # Options cannot rebuild an agent that the code of a program built.
     return Spec.from_json(run.spec) if run is not None and is_of_command(run) else None
 
 
@@ -225,7 +226,7 @@ async def _moved(store: UserStore, thread: str, move: Move) -> Node | None:
 async def _branches(
     store: UserStore, thread_id: str
 ) -> tuple[Node | None, list[tuple[Node, int, bool]]]:
-    """Return a thread's head, and of each branch its last node, its length and if it is current."""
+    """Return a thread's head, and for each branch: last node, length, whether it is current."""
     from agent_runtime.log import branches
 
     thread = await store.threads.get(thread_id)

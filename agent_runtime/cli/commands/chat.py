@@ -70,7 +70,7 @@ def chat(thread: str | None, options: RunOptions) -> None:
         lines, steering = editor, Steering(editor)
     else:
         lines, steering = PlainLines(), None
-    # Right before the first prompt: what is typed earlier is shown by the terminal.
+    # Written right before the first prompt: until then the terminal echoes what is typed.
     say(f"Thread {said_id(thread)}. /help lists the commands; Ctrl-D or /quit leaves.")
     conversation = Conversation(settings, spec, thread, view, steering)
     token = session.COMPANION.set(steering)
@@ -86,7 +86,7 @@ def chat(thread: str | None, options: RunOptions) -> None:
 
 
 def _continuing(arguments: Sequence[str], thread: str) -> str:
-    """Return what continues the conversation with the same agent: with the options given here."""
+    """Return the command that continues the conversation, with the options given here."""
     kept: list[str] = []
     words = iter(arguments)
     for word in words:

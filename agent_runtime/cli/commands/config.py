@@ -9,13 +9,14 @@ import click
 
 from agent_runtime.cli.parameters.env_file import env_file_option
 from agent_runtime.cli.terminal import say, terminal_columns, write_json, write_output, write_row
+from agent_runtime_config.counted import counted
 from agent_runtime_config.names import PREFIX
 
 if TYPE_CHECKING:
     from agent_runtime_config import SettingRow
 
 VALUES = 16
-"""The column of values is as wide; longer ones move what follows them."""
+"""Columns for values; what follows a longer value moves to the right."""
 ALL = "`agent-runtime config` lists all."
 
 
@@ -43,12 +44,12 @@ def config(names: tuple[str, ...], as_json: bool, explain: bool, show_path: bool
     sources = read_sources()
     rows = _chosen(describe_settings(settings_of(sources)), names)
     for path, count in sources.ignored.items():
-        say(f"Variables of {path} that are no settings or keys, and are not read: {count}")
+        say(f"Not read from {path}: {counted(count, 'variable')}, neither a setting nor a key.")
     if as_json:
         write_json([dataclasses.asdict(row) for row in rows])
         return
     width = max(len(row.variable) for row in rows)
-    # One long value must not push all origins out of sight.
+    # A long value must not push the origins of all others off the screen.
     values = min(VALUES, max(len(row.value) for row in rows))
     for row in rows:
         write_row(f"{row.variable:<{width}}  {row.value:<{values}}  {row.origin}")
@@ -61,7 +62,7 @@ def config(names: tuple[str, ...], as_json: bool, explain: bool, show_path: bool
 
 
 def _chosen(rows: list[SettingRow], names: tuple[str, ...]) -> list[SettingRow]:
-    """Return the rows of settings, named with or without the prefix; all for no names."""
+    """Return the rows of the named settings, or all rows; the prefix of a name is optional."""
     wanted = [PREFIX + name.upper().removeprefix(PREFIX) for name in names]
     by_name = {row.variable: row for row in rows}
     for given, name in zip(names, wanted, strict=True):

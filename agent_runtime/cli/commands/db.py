@@ -12,6 +12,7 @@ from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.options import json_lines_option, json_object_option
 from agent_runtime.cli.terminal import say, shorten, write_json, write_row
+from agent_runtime_config.counted import counted
 from agent_runtime_config.urls import redact_url
 
 if TYPE_CHECKING:
@@ -72,12 +73,12 @@ def _write_status(shown: str, found: StoreStatus) -> None:
 
 
 def outdated_text(found: StoreStatus) -> str:
-    """Return what a status says about texts that an earlier version indexed; "" for none."""
+    """Return a sentence about texts that an earlier version indexed; "" if there are none."""
     if not found.outdated_texts:
         return ""
     return (
-        f"{found.outdated_texts:,} texts of an earlier version are found by exact words only, "
-        "until a running process, or `db reindex`, has indexed them again"
+        f"{counted(found.outdated_texts, 'text')} of an earlier version can be found by exact "
+        "words only, until a running process, or `db reindex`, indexes them again"
     )
 
 
@@ -99,15 +100,15 @@ def migrate() -> None:
 def reindex() -> None:
     """Index texts again that an earlier version indexed.
 
-    Running processes do so in the background, slowly; this does it at once. It may be interrupted
-    and repeated.
+    Running processes do so slowly, in the background; this command does it at once. It can be
+    interrupted and repeated.
     """
     import anyio
 
     from agent_runtime_config import load_settings
 
     texts = anyio.run(_reindex, load_settings())
-    say(f"{texts:,} texts were indexed again." if texts else "All texts are current.")
+    say(f"Indexed again: {counted(texts, 'text')}." if texts else "All texts are current.")
 
 
 @db.command()
@@ -155,7 +156,7 @@ def size(threads: int, as_json: bool) -> None:
         write_row(f"{bytes_text(number)}  table {name}")
     for owner in found.owners:
         name = shorten(owner.user_id, 60)
-        write_row(f"{bytes_text(owner.bytes)}  owner {name}, {owner.threads:,} threads")
+        write_row(f"{bytes_text(owner.bytes)}  owner {name}, {counted(owner.threads, 'thread')}")
     for one in found.threads:
         name = shorten(f"{one.user_id}/{one.thread_id}  {one.title}", 100)
         write_row(f"{bytes_text(one.bytes)}  thread {name}")
@@ -223,7 +224,7 @@ async def _migrate(settings: Settings) -> tuple[str, ...]:
         from agent_runtime_storage.sql.loader import load_migrations
 
         pending = tuple(f"{one.version:04d} {one.name}" for one in load_migrations("sqlite"))
-    # Opening applies them.  Another process may do so first; the end is the same.
+    # Opening applies them, unless another process did so first.
     async with _open(settings, migrate=True):
         return pending
 
@@ -276,7 +277,7 @@ async def _copy(settings: Settings, source_url: str, target_url: str, as_json: b
         aclosing(copy_store(source, target, texts=searchable_if_readable)) as copies,
     ):
         async for one in copies:
-            # What the target has already is no conflict, so the command can be repeated.
+            # A thread that the target already has is no conflict, so the command can be repeated.
             left += one.outcome == "conflict"
             if as_json:
                 write_json(dataclasses.asdict(one))
@@ -288,7 +289,7 @@ async def _copy(settings: Settings, source_url: str, target_url: str, as_json: b
 
 
 def _is_there(url: str) -> bool:
-    """Return whether the database exists; a server is asked only when it is opened."""
+    """Return whether the database exists; True for a server, which is not asked."""
     from agent_runtime_storage.urls import backend_of, file_path
 
     return backend_of(url) != "file" or file_path(url).exists()

@@ -1,4 +1,4 @@
-"""`agent-runtime doctor`: checks that everything a run needs is in place."""
+"""`agent-runtime doctor`: check everything that a run needs."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ CALL_TOKENS = 2_000
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON array on stdout.")
-@click.option("--call", is_flag=True, help="Also make one small call of the model, which is paid.")
-@click.option("--live", is_flag=True, help="Also look at the runs at work, in any process.")
+@click.option("--call", is_flag=True, help="Also call the model once; the small call is billed.")
+@click.option("--live", is_flag=True, help="Also check the active runs of all processes.")
 def doctor(as_json: bool, call: bool, live: bool) -> None:
     """Check Python, packages, settings, the model's key, the database and the sandbox.
 
@@ -82,7 +82,7 @@ async def _checks(call: bool, live: bool) -> list[DoctorCheck]:
     except ConfigError as error:
         # All further checks need the settings.
         return [*checks, DoctorCheck("settings", "fail", error.message, error.cure)]
-    # The rest is checked independently, so that one report names everything that is wrong.
+    # Each check runs whatever the others found, so that one report names everything that is wrong.
     checks.append(DoctorCheck("settings", "ok", "all names are known, all values are valid"))
     if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
         checks.append(check_postgres())
@@ -114,10 +114,10 @@ def check_python(version: tuple[int, int]) -> DoctorCheck:
 
 
 def check_packages() -> Iterator[DoctorCheck]:
-    """Check that the packages are installed, and that litellm is not a broken release."""
+    """Check that the packages are installed, and that this release of litellm works."""
     found, missing = _versions(PACKAGES)
     if "litellm" in missing:
-        # A supported installation, without what weighs most.
+        # Supported: litellm is optional, because it is the largest dependency.
         missing.remove("litellm")
         yield DoctorCheck(
             "litellm",
@@ -224,7 +224,7 @@ async def check_call(settings: Settings) -> DoctorCheck:
 
 
 async def check_role(role: Role, settings: Settings) -> DoctorCheck | None:
-    """Check the model of a role, its key, and for memory its window; None if all is the run's."""
+    """Check a role's model, key and, for memory, window; None if the role uses the run's model."""
     from agent_runtime.cli.memory_checks import check_window
 
     found = await _check_own(role, settings)
@@ -256,7 +256,7 @@ async def _check_own(role: Role, settings: Settings) -> DoctorCheck | None:
 
 
 async def _check_several(role: Role, names: str, settings: Settings) -> DoctorCheck:
-    """Check models that replace each other: a warning if some cannot be called, else a failure."""
+    """Check a model and its fallbacks: warn if some cannot be called, fail if none can."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models.base import Checkable
     from agent_runtime.models.fallback.model import FallbackModel
@@ -306,7 +306,7 @@ async def check_embedder(settings: Settings) -> DoctorCheck:
 
 
 async def check_database(settings: Settings) -> DoctorCheck:
-    """Check that the database opens, has our schema and answers."""
+    """Check that the database opens, has the current schema and answers."""
     from agent_runtime.cli.commands.db import outdated_text
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.runtime import Runtime
@@ -380,7 +380,7 @@ def check_state(settings: Settings) -> Iterator[DoctorCheck]:
     try:
         found = [*misplaced(settings), *readable_by_others(settings)]
     except (AgentRuntimeError, OSError):
-        # The check of the database reports the error.
+        # `check_database` reports the error.
         return
     for one in found:
         yield DoctorCheck("state", "warn", one.text, one.cure)
@@ -389,7 +389,7 @@ def check_state(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def check_sandbox(settings: Settings) -> DoctorCheck:
-    """Check the sandbox of commands by running one in it, or say whether there could be one."""
+    """Run a command in the sandbox; if none is set, say whether bwrap would work."""
     from agent_runtime.errors import ConfigError
     from agent_runtime.tools.workspace.sandbox.choose import CommandSettings, sandbox_of
 
@@ -398,7 +398,7 @@ def check_sandbox(settings: Settings) -> DoctorCheck:
     name = chosen.sandbox if set_one else "bwrap"
     try:
         sandbox = sandbox_of(name, chosen.network, chosen.read)
-        # A folder of its own: the current one may be one that no sandbox can have.
+        # A new folder, because a sandbox refuses some folders, and the current one may be such.
         with tempfile.TemporaryDirectory() as folder:
             if sandbox is not None:
                 sandbox.check(Path(folder).resolve())

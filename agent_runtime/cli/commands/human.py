@@ -78,7 +78,7 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
     async def give(runtime: Runtime) -> tuple[str, bool]:
         store = user_store(runtime)
         question = Question.of(await store.questions.get(question_id))
-        # A sub-agent asks, but its root is resumed, unless it works in the background.
+        # The root of a sub-agent is resumed instead of it, unless it works in the background.
         root = (await resumed_by_itself(store, await store.runs.get(question.run_id))).id
         if text is not None:
             return root, await runtime.answer(question_id, parse(question, text))
@@ -126,7 +126,7 @@ def approvals(thread: str, forget: str | None, as_json: bool) -> None:
 
 
 async def _approval(runtime: Runtime, thread: str, text: str) -> str:
-    """Return the id of the approval that a text names; the text itself if none or several do."""
+    """Return the id of the approval that a text names; the text itself unless it names one."""
     ids = [row.id for row in await runtime.approvals(thread)]
     found = [one for one in ids if one.startswith(text) or one.endswith(text)]
     # The text itself then gives the error that names it.
@@ -139,7 +139,7 @@ async def _approval(runtime: Runtime, thread: str, text: str) -> str:
 def cancel(run_id: str, as_json: bool) -> None:
     """Cancel RUN and its sub-agents, whichever process runs them.
 
-    `resume` continues it all the same.
+    A cancelled run can be resumed.
     """
     reached = with_runtime(lambda runtime: runtime.cancel(run_id))
     if as_json:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from agent_runtime.cli.display.view import remark
 from agent_runtime.cli.groups import CommandGroup
 from agent_runtime.cli.mcp_service.serve import serve
 from agent_runtime.cli.options import confirm, json_lines_option, yes_option
@@ -27,7 +28,7 @@ workspace_option = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=".",
     show_default="the current folder",
-    help="The folder whose `.mcp.json` counts.",
+    help="The folder whose `.mcp.json` is read.",
 )
 project_option = click.option(
     "--project", is_flag=True, help="In the workspace's `.mcp.json` instead of your own file."
@@ -46,7 +47,7 @@ mcp.add_command(serve)
 @workspace_option
 @json_lines_option
 def list_servers(workspace: Path, as_json: bool) -> None:
-    """List the servers that a run in the workspace has; none is started."""
+    """List the servers that a run in the workspace can use; starts none."""
     from agent_runtime.tools.mcp.config import find_entries
 
     found = find_entries(workspace.absolute())
@@ -82,12 +83,12 @@ def add(
 ) -> None:
     """Define the server NAME: a COMMAND with its arguments, or a URL.
 
-    Options come before NAME. Write `${VARIABLE}` instead of a secret: it is filled in when the
-    server is started.
+    Options come before NAME. Write `${VARIABLE}` instead of a secret: its value is filled in when
+    the server is started.
     """
     definition: dict[str, Any] = {"type": "http", "url": url} if url else {}
     if command[:1] == ("--",):
-        # Other clients want it before a command; click keeps it after NAME.
+        # Other clients require it before a command; click keeps it after NAME.
         command = command[1:]
     if command:
         definition |= {"command": command[0], "args": list(command[1:])}
@@ -166,41 +167,41 @@ def test(name: str, workspace: Path, as_json: bool) -> None:
 @workspace_option
 @yes_option
 def trust(name: str, workspace: Path, yes: bool) -> None:
-    """Say that you trust the server NAME: its definition, or what it has changed since.
+    """Trust the server NAME: its definition, or the tools that it has changed since.
 
-    A workspace's server starts only after that. If its definition is trusted already, it is
-    started, and tools that differ from what you first used are shown and accepted.
+    A workspace's server starts only if you trust its definition. If you already do, this command
+    starts it, shows the tools that changed since you first used them, and asks you to accept them.
     """
     entry = _find(name, workspace)
     entry.check()
     if not entry.trusted:
         if yes:
-            # Shown all the same: a log of the command tells what was trusted.
+            # Also shown with --yes, so that a log of the command says what was trusted.
             show(entry)
             entry.trust()
         else:
             confirm_terminal()
             approve(entry)
-        say(f"{entry.name} is trusted as it is defined now.")
+        say(f"You trust {entry.name} as it is defined now.")
         return
     _connected(entry, partial(_accept, yes=yes))
 
 
 @mcp.command()
 @click.argument("name")
-@click.option("--no-browser", is_flag=True, help="Only write the address to open.")
+@click.option("--no-browser", is_flag=True, help="Only print the address to open.")
 @workspace_option
 def login(name: str, no_browser: bool, workspace: Path) -> None:
-    """Log in to the server NAME, in a browser; the tokens are stored for you alone."""
+    """Log in to the server NAME in a browser. Only you can read the stored tokens."""
     from agent_runtime.tools.mcp.login import LOGIN_SECONDS, log_in
 
     server = _find(name, workspace).server()
     if not server.url:
-        raise click.UsageError(f"{name} is a program of this machine, which has no login.")
+        raise click.UsageError(f"{name} is a program on this machine; it has no login.")
 
     def tell(url: str) -> None:
         say(f"Log in to {name} at this address, within {LOGIN_SECONDS / 60:g} minutes:")
-        # To stdout: it is what the command is for.
+        # On stdout: the address is the result of the command.
         write_row(url)
         if not no_browser:
             click.launch(url)
@@ -210,7 +211,7 @@ def login(name: str, no_browser: bool, workspace: Path) -> None:
 
 
 def confirm_terminal() -> None:
-    """Refuse to ask without a terminal.  Raises `click.UsageError`."""
+    """Raise `click.UsageError` if there is no terminal to ask on."""
     import sys
 
     if not sys.stdin.isatty():
@@ -228,7 +229,7 @@ async def _accept(connection: McpConnection, *, yes: bool) -> None:
     changed = sorted(name for name in now if before.get(name) != now[name])
     gone = sorted(set(before) - set(now))
     if not changed and not gone:
-        say("Its tools are what you first used.")
+        say("Its tools have not changed since you first used them.")
         return
     shown = {one.tool: one.spec for one in listing.tools}
     for name in changed:
@@ -250,6 +251,8 @@ def _connected(entry: ServerEntry, work: Callable[[McpConnection], Awaitable[Non
     server = entry.server()
 
     async def call() -> None:
+        doing = "Connecting to" if server.url else "Starting"
+        remark(f"{doing} {entry.name}, which may take {server.start_timeout:g} s.")
         async with connected(server) as connection:
             await work(connection)
 
@@ -314,7 +317,7 @@ def _checked(name: str, definition: dict[str, Any], path: Path, project: bool) -
     from agent_runtime.tools.mcp.config import ServerEntry, plain_name
 
     entry = ServerEntry(plain_name(name), definition, "user", path)
-    # With a value for every variable: those that it names need not be set yet.
+    # Every variable gets a value here: those that the definition names need not be set yet.
     entry.server(_Anything())
     return dataclasses.replace(entry, origin="workspace") if project else entry
 
@@ -345,14 +348,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _write(path: Path, whole: dict[str, Any]) -> None:
-    """Replace a file; it is private to the user unless it was not before."""
+    """Replace a file. A new one is private to the user; an existing one keeps its mode."""
     from agent_runtime.errors import ConfigError
 
     draft = ""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        # In the same folder, as a rename is atomic only within a file system.
+        # In the same folder, because a rename is atomic only within a file system.
         number, draft = tempfile.mkstemp(dir=path.parent, prefix=".mcp-")
         with os.fdopen(number, "w", encoding="utf-8") as file:
             json.dump(whole, file, indent=2)

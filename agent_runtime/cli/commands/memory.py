@@ -22,6 +22,7 @@ from agent_runtime.cli.terminal import (
     write_output,
     write_row,
 )
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from agent_runtime_storage.contract.records.usage import UsageTotal
 
 LINE_CHARS = 200
-"""Length of the task, the next step and the ledger without `--full`."""
+"""Most characters of the task, the next step and the ledger without `--full`."""
 
 CAUSES = {
     "start": "the thread began",
@@ -49,7 +50,7 @@ CAUSES = {
     "overflow": "the provider refused the prompt as too long",
     "note": "a resumed run had a new note",
     "observed": "raw messages reached the threshold",
-    "price": "carrying the messages had become dearer than removing them",
+    "price": "keeping the messages would have cost more than removing them",
     "late": "observations were late, so results were shortened",
     "idle": "the provider's cache had expired",
 }
@@ -72,7 +73,7 @@ def memory() -> None:
 @model_option
 @json_object_option
 def show(thread: str, full: bool, everything: bool, model: str | None, as_json: bool) -> None:
-    """Show the parts of THREAD's prompt and their cause, each observation, the task and the ledger.
+    """Show what THREAD's prompt consists of, why it was rewritten, and what memory holds.
 
     Tokens are calibrated by the usage that the model's provider reported. Times of observations
     are in AGENT_RUNTIME_TIMEZONE, as in prompts; in JSON they are in UTC.
@@ -104,8 +105,8 @@ def show(thread: str, full: bool, everything: bool, model: str | None, as_json: 
 def explain(thread: str, node: int, as_json: bool) -> None:
     """Say where message NODE of THREAD, a number or `last`, is now.
 
-    In the prompt, as it was written or shortened; in an observation, by which of its lines;
-    archived; outside of the prompt; or on another branch.
+    It may be in the prompt, as it was written or shortened; in lines of an observation; archived;
+    outside of the prompt; or on another branch.
     """
 
     async def read(runtime: Runtime) -> tuple[NodeExplanation, str]:
@@ -141,8 +142,9 @@ def observe(thread: str, model: str | None, as_json: bool) -> None:
 
     done = with_runtime(observe_now)
     nothing = (
-        f"There is nothing to observe: the last {load_settings().last_messages} messages stay in "
-        "the prompt as they are, and what is older is observed."
+        f"There is nothing to observe: the prompt keeps the newest messages as they are "
+        f"(AGENT_RUNTIME_LAST_MESSAGES={load_settings().last_messages}), and all older ones are "
+        "observed."
     )
     _write_done(done, nothing, as_json=as_json)
 
@@ -210,7 +212,7 @@ async def _export(runtime: Runtime, thread: str, model: str | None, form: str) -
     records = [{"type": "memory", "version": 1, **head}]
     for row in rows:
         activation = {"id": row.id, "cause": row.cause, "anchor": row.anchor, "run_id": row.run_id}
-        # Exported as it is stored: later versions of the body need no change here.
+        # Exported as it is stored, so that later versions of the body need no change here.
         begins = orjson.loads(row.body)
         records.append(
             {"type": "activation", **activation, "created_at": row.created_at, "start": begins}
@@ -226,7 +228,7 @@ async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent[Any]
 
     name = model
     if name is None:
-        # The window, the prices and the calibration are of the model that the thread is used with.
+        # Window, prices and calibration must be those of the model that the thread uses.
         runs = await user_store(runtime).runs.list(thread_id=thread, limit=20)
         specs = (Spec.from_json(run.spec).model for run in runs if is_of_command(run))
         name = str(next(specs, runtime.settings.model) or "")
@@ -241,7 +243,7 @@ def _event_writer() -> Callable[[Event], None]:
 
     def write(event: Event) -> None:
         lines = tally.update(event)
-        # A maintenance run is an internal matter; it makes no steps.
+        # A maintenance run is internal, and makes no steps.
         if event.kind not in ("run-start", "run-finish"):
             for line in lines:
                 say(line.plain())
@@ -272,30 +274,31 @@ def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
     for purpose, spent in found.usage.items():
         yield f"{purpose:<9} {_usage_text(spent)}"
     names = " ".join(found.ledger)
-    listed = f"{len(found.ledger)} identifiers: {names}" if names else ""
+    listed = f"{counted(len(found.ledger), 'identifier')}: {names}" if names else ""
     for name, text in (("task", found.task), ("next", found.next_step), ("ledger", listed)):
         if text:
             yield f"{name:<9} {text if full else shorten(text, LINE_CHARS)}"
 
 
 def _left_out_lines(left: LeftOut) -> Iterator[str]:
-    """Say what left the prompt, and what stands for it."""
+    """Say what left the prompt, and which observations replace it."""
     if left.messages:
         stands = "observations stand for them"
         if left.gaps:
             named = ", ".join(f"{first}-{last}" for first, last in left.gaps[:5])
             more = f" and {len(left.gaps) - 5} more" if len(left.gaps) > 5 else ""
             stands = f"no observation stands for nodes {named}{more} yet"
-        yield f"left      {left.messages:,} messages left the prompt; {stands}"
+        yield f"left      {counted(left.messages, 'message')} left the prompt; {stands}"
     if left.shortened:
         named = " ".join(left.shortened[:5])
         more = f" and {len(left.shortened) - 5} more" if len(left.shortened) > 5 else ""
-        yield f"shortened {len(left.shortened)} results, whole by `recall`: {named}{more}"
+        results = counted(len(left.shortened), "result")
+        yield f"shortened {results}, whole by `recall`: {named}{more}"
     if left.constraints:
-        yield f"named     {left.constraints} of the user's requirements, for want of room"
+        yield f"named     {left.constraints} of the user's requirements: no room for their texts"
     for one in left.archived:
         critical = f", {one.critical} of them critical" if one.critical else ""
-        yield f"archived  nodes {one.first}-{one.last}: {one.lines:,} lines{critical}"
+        yield f"archived  nodes {one.first}-{one.last}: {counted(one.lines, 'line')}{critical}"
 
 
 def _of(tokens: int, limit: int) -> str:
@@ -400,8 +403,7 @@ def _write_done(done: MaintenanceResult, nothing: str, *, as_json: bool) -> None
 
 
 def _usage_text(usage: UsageTotal) -> str:
-    calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
-    return f"{calls}, {usage_text(usage)}"
+    return f"{counted(usage.calls, 'call')}, {usage_text(usage)}"
 
 
 def report_json(found: MemoryReport, *, everything: bool) -> dict[str, Any]:
@@ -452,6 +454,6 @@ def _markdown(found: MemoryReport, zone: str) -> Iterator[str]:
         yield f"## {_held_line(one, zone)}"
         yield ""
         yield "```text"
-        # No text of an observation may end the block.
+        # The text of an observation must not end the code block.
         yield one.observation.text.replace("```", "`\u200b``")
         yield "```"

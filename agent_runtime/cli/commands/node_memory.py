@@ -16,6 +16,7 @@ from agent_runtime.cli.options import (
 )
 from agent_runtime.cli.runtime_calls import with_store
 from agent_runtime.cli.terminal import say, time_text, write_json, write_row
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.memory.node.upkeep import StoredNodeMemory
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @json_lines_option
 @click.pass_context
 def node_memory(ctx: click.Context, as_json: bool) -> None:
-    """List node memories, the longest unused first; or delete unused ones."""
+    """List node memories, the longest unused first; `prune` deletes unused ones."""
     if ctx.invoked_subcommand is not None:
         return
     from agent_runtime.memory.node.upkeep import stored_memories
@@ -43,7 +44,7 @@ def node_memory(ctx: click.Context, as_json: bool) -> None:
 @yes_option
 @json_lines_option
 def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Delete the node memories that were not written for this long."""
+    """Delete the node memories that have not been written for this long."""
     import time
 
     from agent_runtime.memory.node import upkeep
@@ -80,4 +81,4 @@ def _write(memory: StoredNodeMemory, *, as_json: bool) -> None:
 
 
 def _count(number: int) -> str:
-    return f"{number:,} node memor{'y' if number == 1 else 'ies'}"
+    return counted(number, "node memory", "node memories")

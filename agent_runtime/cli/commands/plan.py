@@ -20,7 +20,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdo
 
 @click.group(cls=CommandGroup)
 def plan() -> None:
-    """Show the plan of a thread, as its branch has it."""
+    """Show the plan of a thread's current branch."""
 
 
 @plan.command()

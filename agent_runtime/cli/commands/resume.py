@@ -34,7 +34,7 @@ class _ResumableRun(IdType):
 
 
 def resolution_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that decide what is to become of interrupted calls."""
+    """Add the options that decide how interrupted calls end."""
     for option in (
         click.option(
             "--fail",
@@ -68,7 +68,7 @@ def resolution_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--imported",
     is_flag=True,
-    help="Resume an imported run, whose file you trust; you say again what its agent may do.",
+    help="Resume an imported run, if you trust its file. Options say what its agent may do.",
 )
 @run_options
 @json_object_option
@@ -87,8 +87,8 @@ def resume(
     Completed steps stay. An interrupted tool runs again only if it is idempotent, or with --rerun.
 
     The run keeps the options with which it started; those given now replace them, for later
-    resumes too. Nothing but an option lets the agent do more than before, and the command says
-    what that is. The task, the thread, and whether the agent may ask stay as they are.
+    resumes too. Only an option lets the agent do more than before, and the command then says what.
+    The task, the thread, and whether the agent may ask stay as they are.
 
     \b
     Examples:
@@ -101,7 +101,7 @@ def resume(
     if run_id is not None and thread is not None:
         raise click.UsageError("Give either RUN or --thread, not both.")
     if imported and run_id is None:
-        raise click.UsageError("--imported needs the RUN that you vouch for.")
+        raise click.UsageError("--imported needs RUN, an imported run whose file you trust.")
     loaded = load_settings()
     run_id = None if run_id == LAST and not imported else run_id
     found, spec = with_runtime(
@@ -137,14 +137,14 @@ async def _prepare(
     if options.budget_usd is not None and not imported:
         await runtime.set_budget(found.id, usd=options.budget_usd)
     if can_ask():
-        # Before the run is resumed: it would only be suspended again.
+        # Asked first: a run that is resumed with open questions is only suspended again.
         await ask_all(runtime, await runtime.questions(run_id=found.id))
     if imported:
-        # Nothing of the file says what the agent may do.
+        # The imported file must not decide what the agent may do.
         return found, await anyio.to_thread.run_sync(options.new_spec, settings)
     begun = await agent_run_of(user_store(runtime), found)
     spec = await anyio.to_thread.run_sync(respecified, begun, options, settings)
-    # The agent is built before the change is stored: it may be impossible.
+    # Build the agent before the change is stored, because it may be impossible.
     build_agent(spec)
     if begun is found and spec != Spec.from_json(found.spec):
         await runtime.change_spec(found.id, spec.to_json())
@@ -169,7 +169,7 @@ async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imp
     """Return the run to resume.
 
     Raises:
-        ConfigError: its agent is unknown here, or it is to be vouched for and was not imported.
+        ConfigError: its agent is unknown here, or --imported names a run that was not imported.
     """
     from agent_runtime.errors import ConfigError
     from agent_runtime.run.queue.background_tasks import agent_run_of
@@ -177,7 +177,7 @@ async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imp
 
     found = await store.runs.get(run_id) if run_id else await _last(store, thread)
     if imported:
-        # An import has no spec.  That of another run says what its agent may do at most.
+        # An imported run has no spec. The spec of any other run limits its agent.
         if found.spec:
             raise ConfigError(
                 f"Run {found.id} was not imported.", cure="Resume it without --imported."
@@ -193,9 +193,9 @@ async def _find(store: UserStore, run_id: str | None, thread: str | None, *, imp
 
 
 async def _last(store: UserStore, thread: str | None) -> Run:
-    """Return the newest run that can be resumed: the last of its thread, not done, not active.
+    """Return the newest run that can be resumed: last on its thread, neither done nor active.
 
-    Without a thread only runs of this folder count; those of other folders are resumed by id.
+    Without a thread, only runs of this folder count; resume those of other folders by id.
     """
     from agent_runtime.errors import NotFound
     from agent_runtime.log.leases import is_dead
@@ -217,8 +217,8 @@ async def _last(store: UserStore, thread: str | None) -> Run:
         seen.add(run.thread_id)
         active = run.status in ACTIVE and not is_dead(run)
         over = run.status == "succeeded" or run.stop_reason == "imported"
-        # An active run of the thread that was named is returned too: resuming it says who works on
-        # it.
+        # An active run of a named thread is returned too: the error of resuming it names the
+        # process that works on it.
         if not over and (thread is not None or not active):
             return run
     raise NotFound(

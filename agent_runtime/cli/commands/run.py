@@ -1,4 +1,4 @@
-"""`agent-runtime run`: a task, from its text to the report of how it ended."""
+"""`agent-runtime run`: run an agent on a task."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from agent_runtime.cli import session
+from agent_runtime.cli.display.view import remark
 from agent_runtime.cli.options import json_object_option
 from agent_runtime.cli.parameters.ids import NEW_THREAD
 from agent_runtime.cli.parameters.points import POINT, QueueTurn
 from agent_runtime.cli.parameters.run_options import RunOptions, describe_limits, run_options
-from agent_runtime.cli.terminal import say
 
 thread_option = click.option(
     "--thread", type=NEW_THREAD, help="The thread to continue; by default a new one."
@@ -38,8 +38,8 @@ attach_option = click.option(
 @attach_option
 @thread_option
 @click.option("--queue", "queued", is_flag=True, help="Leave it to a worker, and print its id.")
-@click.option("--at", type=POINT, help="With --queue: when it may begin, as 2030-01-31T09:00.")
-@click.option("--priority", type=float, help="With --queue: how many turns it is worth.")
+@click.option("--at", type=POINT, help="With --queue: when it may begin, such as 2030-01-31T09:00.")
+@click.option("--priority", type=float, help="With --queue: its turns for one of another run.")
 @run_options
 @json_object_option
 def run(
@@ -82,7 +82,7 @@ def run(
         enqueue(settings, spec, text, thread, files, turn, as_json=as_json)
         return
     if spec.model:
-        say(describe_limits(settings))
+        remark(describe_limits(settings))
     session.finish(session.run_task(settings, spec, text, thread, files), as_json=as_json)
 
 

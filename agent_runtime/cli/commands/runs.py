@@ -20,6 +20,7 @@ from agent_runtime.cli.parameters.run_options import RunOptions
 from agent_runtime.cli.runtime_calls import user_store, with_runtime, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_row
 from agent_runtime.cli.workspaces import describe_folder, is_other_folder, workspaces
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +67,12 @@ def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> N
 
 
 @runs.command()
-@click.option("--resume", "resuming", is_flag=True, help="Resume those that can be, one by one.")
+@click.option(
+    "--resume",
+    "resuming",
+    is_flag=True,
+    help="Resume them too, one after the other.",
+)
 @json_lines_option
 @click.pass_context
 def sweep(ctx: click.Context, resuming: bool, as_json: bool) -> None:
@@ -143,7 +149,7 @@ def describe_run(run: TreeRun) -> str:
 
 
 def _steps(count: int) -> str:
-    return f"{count} step{'s' * (count != 1)}"
+    return counted(count, "step")
 
 
 async def _runs(
@@ -153,7 +159,7 @@ async def _runs(
 
     if thread is not None:
         await store.threads.get(thread)
-    # More than are shown, because those of other folders come last.
+    # Read more than are shown, because runs of other folders come last.
     found = await store.runs.list(thread_id=thread, limit=max(limit, LOOKED_AT))
     folders = await workspaces(store, found)
     found.sort(key=lambda run: is_other_folder(folders[run.id]))
@@ -195,7 +201,7 @@ def _resume_all(
     Ctrl-C ends the active run and skips the others.
 
     Args:
-        begun: the run whose agent continues each: itself, or that which delegated it as a task.
+        begun: by run, the run whose agent continues it: itself, or the one that delegated it.
     """
     code = exits.SUCCESS
     for run in found:
@@ -213,12 +219,12 @@ def _resume_all(
         agent = build_agent(spec)
         outcome = session.follow(
             RunOptions().limited(settings, spec),
-            # Defaults bind the values of this turn of the loop.
+            # Defaults bind the values of this iteration.
             lambda runtime, one=run.id, agent=agent: runtime.resume_stream(one, agent),
             lambda runtime, one, agent=agent: runtime.resume_stream(one, agent),
         )
         session.report(outcome, as_json=as_json)
-        # The others are tried all the same.
+        # A failure does not stop the others.
         code = code or outcome.exit_code
         if outcome.interrupted:
             break

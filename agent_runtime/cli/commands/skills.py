@@ -21,9 +21,9 @@ from agent_runtime.cli.terminal import printable, say, write_json, write_row
 def skills(workspace: Path, as_json: bool) -> None:
     """List the skills that an agent has in a folder, and what is wrong with others.
 
-    A skill is a folder with a SKILL.md. They are looked for in AGENT_RUNTIME_SKILLS, then in the
-    user's folders (~/.agents/skills and others), then in the project (.agents/skills,
-    .claude/skills). Of several with one name the first counts.
+    A skill is a folder with a SKILL.md. The folders of AGENT_RUNTIME_SKILLS are searched first,
+    then the user's (~/.agents/skills and others), then the project's (.agents/skills,
+    .claude/skills). Of skills with the same name the first one is used.
     """
     from agent_runtime.tools.skills.find import find_skills, skill_folders
     from agent_runtime_config import load_settings
@@ -49,4 +49,4 @@ def skills(workspace: Path, as_json: bool) -> None:
         say(printable(problem, lines=False))
     if not found.skills:
         places = ", ".join(str(one.path) for one in folders)
-        say(f"There are no skills here. These folders were looked at: {places}.")
+        say(f"There are no skills here. These folders were searched: {places}.")

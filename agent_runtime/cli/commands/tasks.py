@@ -36,7 +36,8 @@ def list_(thread: str, as_json: bool) -> None:
         else:
             write_row(
                 f"{short_id(task.run_id)}  {time_text(task.created_at)}  {task.status:<11}  "
-                f"{task.steps:>4} steps  {shorten(task.key, 40)}  {shorten(task.action, 80)}"
+                f"{task.steps:>4} {'step' if task.steps == 1 else 'steps':<5}  "
+                f"{shorten(task.key, 40)}  {shorten(task.action, 80)}"
             )
     if not found and not as_json:
         say(f"Thread {thread} has no background tasks.")

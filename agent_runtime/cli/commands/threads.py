@@ -23,6 +23,7 @@ from agent_runtime.cli.terminal import (
     write_row,
 )
 from agent_runtime.cli.workspaces import MOST, describe_folder, here_first, workspace_of
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
@@ -46,7 +47,7 @@ def threads(ctx: click.Context, limit: int, every: bool, archived: bool, as_json
     if archived:
         archiving.list_archived(limit, as_json=as_json)
         return
-    # All are read and cut only afterwards, because those of other folders come last.
+    # Read all of them before the limit is applied, because threads of other folders come last.
     found = here_first(with_store(lambda store: store.threads.list(limit=MOST, children=every)))[
         :limit
     ]
@@ -114,7 +115,8 @@ def show(
             write_json(_node_json(node))
         return
     if nodes and nodes[0].parent_id is not None:
-        say(f"These are the last {len(nodes)} messages; --limit shows more.")
+        last = "This is the last message" if len(nodes) == 1 else f"The last {len(nodes)} messages"
+        say(f"{last}; --limit shows more.")
     if not nodes:
         say("The thread is empty.")
     for node in nodes:
@@ -190,11 +192,12 @@ def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
         text = result.text
         left_out = 0 if full else max(0, len(text) - RESULT_CHARS)
         shown = text[: len(text) - left_out].rstrip()
-        yield f"     {row.outcome}, {len(text):,} characters, handle {call_id(node.seq, row.index)}"
+        size, handle = counted(len(text), "character"), call_id(node.seq, row.index)
+        yield f"     {row.outcome}, {size}, handle {handle}"
         yield from (f"     | {line}" for line in shown.splitlines())
         yield from (f"     {placeholder(file)}" for file in result.files)
         if left_out:
-            yield f"     … {left_out:,} more characters (--full shows them)"
+            yield f"     … {counted(left_out, 'more character')} (--full shows them)"
 
 
 def _node_json(node: Node) -> dict[str, Any]:

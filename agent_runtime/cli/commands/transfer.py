@@ -28,12 +28,13 @@ from agent_runtime.cli.terminal import (
     write_json,
     write_row,
 )
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records.log import Thread
 
-# More threads than anybody has, so that `prune` does not stop at a page.
+# Larger than any real number of threads, so that `prune` does not stop at a page.
 _MOST = 1_000_000
 
 
@@ -46,7 +47,7 @@ def remove(threads: tuple[str, ...], force: bool, yes: bool, as_json: bool) -> N
     """Delete threads for good, with all their data and their sub-agents' threads."""
     wanted = list(dict.fromkeys(threads))
     with_store(lambda store: _require(store, wanted))
-    confirm(f"Delete {count_of(len(wanted), 'thread')} for good?", yes=yes)
+    confirm(f"Delete {counted(len(wanted), 'thread')} for good?", yes=yes)
     for thread_id in wanted:
         deleted = with_runtime(
             lambda runtime, one=thread_id: runtime.threads.delete(one, force=force)
@@ -60,7 +61,7 @@ def remove(threads: tuple[str, ...], force: bool, yes: bool, as_json: bool) -> N
 @yes_option
 @json_lines_option
 def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Delete the threads that were unused for this long and have no active run.
+    """Delete the threads that were not used for this long and have no active run.
 
     Also cleans up after interrupted imports and deletions.
     """
@@ -68,10 +69,10 @@ def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     for thread in found if dry_run or not (as_json or yes) else ():
         write_idle(thread, as_json=as_json)
     if dry_run:
-        say(f"{count_of(len(found), 'thread')} would be deleted.")
+        say(f"{counted(len(found), 'thread')} would be deleted.")
         return
     if found:
-        confirm(f"Delete {count_of(len(found), 'thread')} for good?", yes=yes)
+        confirm(f"Delete {counted(len(found), 'thread')} for good?", yes=yes)
     with_store(lambda store: _prune(store, found, as_json))
 
 
@@ -89,7 +90,7 @@ def export_thread(thread: str, output: Path | None) -> None:
     Keep the file private: it holds everything that was said and done on the thread.
     """
     if output is None:
-        # Bytes of an export may control a terminal, and are of no use there.
+        # Not to a terminal, which the bytes of an export could control.
         stdout = output_stream()
         with_store(lambda store: _export(store, thread, stdout))
         stdout.flush()
@@ -132,18 +133,18 @@ async def _prune(store: UserStore, threads: Sequence[Thread], as_json: bool) -> 
     from agent_runtime.errors import Conflict, NotFound
 
     for thread in threads:
-        # A thread that was used since it was listed stays.
+        # Skip a thread that was used since it was listed.
         since = math.nextafter(thread.updated_at, math.inf)
         try:
             deleted = await store.upkeep.delete_thread(thread.id, unchanged_since=since)
         except (Conflict, NotFound) as error:
-            say(f"left: {error.message}")
+            say(f"skipped: {error.message}")
             continue
         _write_deleted(thread.id, deleted, as_json=as_json)
     if cleaned := await store.upkeep.clean_up():
         say(f"Cleaned up after interrupted work: {', '.join(cleaned)}.")
     if stray := await store.upkeep.clean_up_archives():
-        say(f"Deleted what {count_of(stray, 'interrupted archive')} left.")
+        say(f"Deleted what {counted(stray, 'interrupted archive')} left.")
     if not threads:
         say("There is nothing to delete.")
 
@@ -180,7 +181,7 @@ def _write_deleted(thread_id: str, deleted: Sequence[str], *, as_json: bool) -> 
         return
     write_row(thread_id)
     if len(deleted) > 1:
-        say(f"With it were deleted {count_of(len(deleted) - 1, 'thread')} of sub-agents.")
+        say(f"Also deleted: {counted(len(deleted) - 1, 'thread')} of its sub-agents.")
 
 
 def write_idle(thread: Thread, *, as_json: bool) -> None:
@@ -190,8 +191,3 @@ def write_idle(thread: Thread, *, as_json: bool) -> None:
     else:
         title = shorten(thread.title, 80)
         write_row(f"{short_id(thread.id)}  {time_text(thread.updated_at)}  {title}".rstrip())
-
-
-def count_of(number: int, what: str) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -116,7 +116,7 @@ def _line(one: BudgetState, unpriced: int, thread: str | None, run_id: str | Non
     elif one.whose == "run":
         name = f"Run tree of {run_id}"
     else:
-        # The database's clock decides when the day ends, not this machine's.
+        # The day ends by the database's clock, not by this machine's.
         ends = datetime.fromtimestamp(spending.ends_at or 0, UTC)
         name = f"Today, until {ends:%Y-%m-%dT%H:%MZ}"
     said = [f"{name}: {_amount(spending.spent, unpriced)} spent"]

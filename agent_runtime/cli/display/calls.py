@@ -1,4 +1,4 @@
-"""Calls of tools as lines: what is called, how it ended, the end of its output, its changes."""
+"""Calls of tools as lines: the call, how it ended, the end of its output, its changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from agent_runtime.cli.display.diffs import CHANGING, change_of
 from agent_runtime.cli.display.figures import seconds_text
 from agent_runtime.cli.display.rows import Line, cut
 from agent_runtime.cli.terminal import shorten
+from agent_runtime_config.counted import counted
 
 SHELLS = frozenset({"bash", "run_command"})
 """The tools whose results are the output of a program."""
 OBJECTS = ("command", "pattern", "query", "url", "file_path", "path", "role", "name", "id")
-"""The arguments that say what a call is about; they are shown first, without their name."""
+"""The arguments that say most about a call; shown first, without their names."""
 PATHS = frozenset({"path", "file_path"})
 BULKY = frozenset({"content", "instructions", "input", *CHANGING})
 """Arguments that are too long for one line, or are shown as a change."""
@@ -33,17 +34,17 @@ HEADLINES = {
     "read_file": re.compile(
         r"(?P<all>[\d,]+|many) lines?, (?:.*; lines? (?P<part>[\d,]+(?:-[\d,]+)?) follows?)?"
     ),
-    "search": re.compile(r"(?P<all>[\d,]+) matching lines in [\d,]+ of [\d,]+ files"),
-    "glob": re.compile(r"(?P<all>[\d,]+) entries"),
+    "search": re.compile(r"(?P<all>[\d,]+) matching lines? in [\d,]+ of [\d,]+ files?"),
+    "glob": re.compile(r"(?P<all>[\d,]+) entr(?:y|ies)"),
 }
 LINE_WIDTH = 2_000
 """Columns of a line that is shown on several rows."""
 LOOKED_AT = 64 << 10
-"""Characters of an output that are looked at, however long it is."""
+"""Most characters of an output that are read."""
 INSET = 4
-"""Columns before what a tool or a model wrote, which so never looks like a line of ours."""
+"""Columns before the text of a tool, so that it cannot look like a line of this display."""
 
-# What a program writes for a terminal: colours, titles, movements of the cursor.
+# Escape sequences of terminals: colours, titles, movements of the cursor.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _EXIT_CODE = re.compile(r"\W*exit(?:ed with)?(?: code)?:? (-?\d+)\b", re.IGNORECASE)
 
@@ -93,12 +94,12 @@ class ShownCall:
 
 def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return a call on one line, its most telling argument first."""
-    # What is off says nothing of a call.
+    # Leave out what is off.
     given = {name: one for name, one in arguments.items() if one is not None and one is not False}
     if tool == "delegate":
         given = {name: given[name] for name in DELEGATED if name in given}
     if tool == "ask_user":
-        # The question stands on the screen, with its answer.
+        # The question is on the screen already, with its answer.
         given = {}
     first = next((name for name in OBJECTS if name in given), None)
     parts = [tool]
@@ -114,7 +115,7 @@ def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
 
 def _value(value: Any, width: int, *, quoted: bool = False) -> str:
     if isinstance(value, str) and not quoted:
-        # The rest of a very long text is not looked at.
+        # Read only the beginning of a very long text.
         return shorten(" ↵ ".join(value[: 4 * width].strip().splitlines()), width)
     return shorten(json.dumps(value, ensure_ascii=False, default=str), width)
 
@@ -144,14 +145,14 @@ class CallEnd:
 
     @property
     def ok(self) -> bool:
-        """Whether it did what was asked: a program that fails did not."""
+        """Whether the call succeeded, and the program that it ran as well."""
         return self.outcome == "ok" and not self.exit_code
 
     def lines(self, number: str, detail: Detail) -> Iterator[Line]:
-        """Yield the call's line, and those of its error, its output or its change.
+        """Yield the line of the call, then the lines of its error, output or change.
 
         Args:
-            number: of the step.
+            number: the number of the step.
         """
         facts = list(self._facts())
         if self.seconds is not None and self.seconds >= 1:
@@ -182,8 +183,7 @@ class CallEnd:
             elif self._is_one_line(text):
                 yield text
             else:
-                lines = text.count("\n") + 1
-                yield f"{lines:,} line{'s' * (lines > 1)}"
+                yield counted(text.count("\n") + 1, "line")
 
     @staticmethod
     def _is_one_line(text: str) -> bool:
@@ -196,9 +196,9 @@ class CallEnd:
         if self.outcome != "ok" and lines:
             # It says why there is no exit code.
             yield Line(lines.pop(0), indent=INSET, style="red", wrapped=True)
-        # A single line takes no more room than the words that it is left out.
+        # Leaving out one line saves nothing, because the remark about it is a line too.
         if (left := len(lines) - most) > 1:
-            # Counted in the part that is looked at.
+            # Lines were counted only in the part that was read.
             some = "more" if len(self.result or "") > LOOKED_AT else f"{left:,} earlier"
             yield Line(f"… {some} lines", indent=INSET, style="dim")
             lines = lines[left:]
@@ -219,23 +219,20 @@ def _first(result: str | None, most: int, style: str) -> Iterator[Line]:
 
 
 def _headline(tool: str, result: str) -> str:
-    """Return what a tool of the workspace says of its result; empty if it says nothing."""
+    """Return the counts in the first line of a workspace tool's result; empty if it has none."""
     pattern = HEADLINES.get(tool)
     found = pattern.search(result.partition("\n")[0]) if pattern is not None else None
     if found is None:
         return ""
     if part := found.groupdict().get("part"):
         return f"line{'s' * ('-' in part)} {part} of {found['all']}"
-    text = found[0].partition(", ")[0] if tool == "read_file" else found[0]
-    if found["all"] == "1":
-        text = text.replace("lines", "line", 1).replace("entries", "entry", 1)
-    return text
+    return found[0].partition(", ")[0] if tool == "read_file" else found[0]
 
 
 def output_lines(text: str) -> list[str]:
-    """Return the lines of an output as they were last seen on its terminal, without the code."""
+    """Return the lines of an output as a terminal would show them, without the exit code."""
     plain = _ESCAPES.sub("", text[-LOOKED_AT:])
-    # Progress bars write a line again and again.
+    # A progress bar overwrites its line: keep its last state.
     lines = [line.rstrip("\r").rpartition("\r")[2].expandtabs(4) for line in plain.split("\n")]
     lines = [line.rstrip() for line in lines if line.strip()]
     if lines and _EXIT_CODE.match(lines[0]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.cli.terminal import shorten
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
@@ -34,7 +35,7 @@ class Checklist:
         data: dict[str, Any] = dict(event.data)
         if event.kind not in ("plan", "tool-finish"):
             return False
-        # What follows the calls of an exchange is settled when the next one begins.
+        # Items that follow the calls of an exchange are final when the next exchange begins.
         if event.node_id != self._node:
             self._settle()
             self._node = event.node_id
@@ -69,7 +70,9 @@ class Checklist:
                 lines.append(line)
                 self._shown[identity] = line
         more = len(lines) - MOST_CHANGED
-        return lines if more <= 0 else [*lines[:MOST_CHANGED], f"… and {more} more items"]
+        return (
+            lines if more <= 0 else [*lines[:MOST_CHANGED], f"… and {counted(more, 'more item')}"]
+        )
 
     def shown(self, most: int = MOST_SHOWN) -> list[str]:
         """Return at most this many lines of the checklist, around the items in progress."""
@@ -79,11 +82,11 @@ class Checklist:
         plan = self._resolved()
         items = plan.items if plan else ()
         at = next((place for place, one in enumerate(items) if not _over(one)), len(items))
-        # Two lines are for the counts before and after; a third of the rest shows what is done.
+        # Two lines are for the counts before and after; a third of the others shows done items.
         first = max(0, min(at - most // 3, len(lines) - (most - 2)))
         last = first + most - 2
-        head = [f"… {first} items before"] if first else []
-        tail = [f"… {len(lines) - last} items after"] if last < len(lines) else []
+        head = [f"… {counted(first, 'item')} before"] if first else []
+        tail = [f"… {counted(len(lines) - last, 'item')} after"] if last < len(lines) else []
         return [*head, *lines[first:last], *tail]
 
     def _settle(self) -> None:

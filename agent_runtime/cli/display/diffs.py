@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_runtime.cli.display.rows import Line
+from agent_runtime_config.counted import counted
 
 OLD = ("old", "old_text", "old_string", "search")
 NEW = ("new", "new_text", "new_string", "replace")
@@ -15,9 +16,9 @@ CHANGING = frozenset({*OLD, *NEW, "edits", "patch", "diff"})
 """Arguments that are shown as a change."""
 WRITES = frozenset({"write_file", "Write"})
 COMPARED = 300
-"""Longer texts are shown as removed and added, since comparing takes the square of their lines."""
+"""Lines; longer texts are not compared, since that takes time with the square of their lines."""
 LOOKED_AT = 16 << 10
-"""Characters of a new file that are looked at."""
+"""Most characters of a new file that are read."""
 STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -26,8 +27,8 @@ class ShownChange:
     """A change to files.
 
     Attributes:
-        rows: its lines, each after `+`, `-`, `@` or a blank; of a long one only the first.
-        unseen: how many lines are added after them.
+        rows: its lines, each after `+`, `-`, `@` or a blank; only the first ones of a long change.
+        unseen: how many added lines follow them.
     """
 
     rows: Sequence[str]
@@ -41,16 +42,16 @@ class ShownChange:
         return " ".join(filter(None, parts)) or "no lines changed"
 
     def lines(self, most: int, indent: int) -> Iterator[Line]:
-        """Yield at most this many of its lines, and one for those that are left out."""
+        """Yield at most this many lines, and a line with the number of those left out."""
         for row in self.rows[:most]:
             sign, text = row[:1], row[1:].expandtabs(4)
             yield Line(text, sign, style=STYLES.get(sign, "dim"), indent=indent)
         if (left := len(self.rows) + self.unseen - most) > 0:
-            yield Line(f"… {left:,} more line{'s' * (left > 1)}", indent=indent, style="dim")
+            yield Line(f"… {counted(left, 'more line')}", indent=indent, style="dim")
 
 
 def change_of(tool: str, arguments: Mapping[str, Any]) -> ShownChange | None:
-    """Return the change that a call makes; None if it makes none that is known."""
+    """Return the change that a call makes; None if its arguments show none."""
     patch = next((arguments[one] for one in ("patch", "diff") if one in arguments), None)
     if isinstance(patch, str):
         return ShownChange(_patch_rows(patch))

@@ -1,4 +1,4 @@
-"""Rows below the printed ones that are painted again and again."""
+"""Rows at the end of the output that are repainted in place."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_runtime.messages import Plan
 
 PROSE = "  "
-"""Before what a model wrote, which so never looks like a line of ours."""
+"""Before the text of a model, so that it cannot look like a line of this display."""
 
 
 class Progress(AbstractContextManager[None], Protocol):

@@ -8,11 +8,11 @@ from agent_runtime.cli.display.rows import EMPTY, Row, joined
 from agent_runtime.cli.terminal import printable, wrap
 
 INDENT = 2
-"""Columns before what a model wrote, which so never looks like a line of ours."""
+"""Columns before the text of a model, so that it cannot look like a line of this display."""
 MOST_CHARS = 32 << 10
-"""A longer block is not waited for."""
+"""Characters; a longer block is printed before it is complete."""
 RENDERED_CHARS = 2 << 10
-"""A longer unfinished block is shown as it was written, since it is rendered with each change."""
+"""Characters; a longer unfinished block is shown unrendered, to save rendering each change."""
 
 
 @dataclass(slots=True)

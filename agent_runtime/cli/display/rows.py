@@ -49,8 +49,8 @@ class Line:
     Attributes:
         text: what happens.
         mark: a sign before the text, with a style of its own.
-        facts: what must be seen as well; the text is cut to make room for them.
-        more: further facts, of which only those are shown that there is room for.
+        facts: always shown; the text is cut to make room for them.
+        more: further facts, shown as far as there is room.
         style, mark_style: names in `CODES`; empty for none.
         wrapped: whether the line becomes as many rows as it takes; otherwise it is one, cut.
         indent: columns before each row.
@@ -136,7 +136,7 @@ def cut(text: str, width: int, at: int | None = None) -> str:
         return line
     if at is None or cells(line[:at]) > width // 2 or not line.isascii():
         return _head(line, max(0, width - 1)) + "…"
-    # Cut in the middle: what comes first and last says more of a command or a path.
+    # Cut in the middle, because the ends of a command or a path say most.
     return f"{line[:at]}…{line[len(line) - (width - at - 1) :]}"
 
 

@@ -1,4 +1,4 @@
-"""The progress of a run on a terminal: what happened is printed, what happens now is painted."""
+"""The progress of a run on a terminal: print what happened, repaint what happens now."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Work: TypeAlias = Callable[[], None]
 class LiveProgress:
     """Lines with a few live rows below them, for a terminal.
 
-    One thread does all of it, in the order in which it was asked to: neither a slow terminal nor a
-    long text delays the run.
+    A thread of its own writes everything, in order, so that neither a slow terminal nor a long
+    text delays the run.
 
     Args:
         answers: whether an answer is shown as it arrives; otherwise it is written at the end.
@@ -74,7 +74,7 @@ class LiveProgress:
 
     def __enter__(self) -> None:
         self._ended = self._held = False
-        # A daemon: a terminal that takes no more output must not keep the process.
+        # A daemon, so that a terminal that takes no more output does not keep the process alive.
         self._thread = threading.Thread(target=self._display, name="display", daemon=True)
         self._thread.start()
 
@@ -114,7 +114,7 @@ class LiveProgress:
             held.set()
 
         self._do(stop)
-        # The display may fail meanwhile, so no wait is without end.
+        # The display may fail meanwhile, so every wait has a limit.
         while self._thread is not None and self._thread.is_alive() and not held.wait(TICK):
             pass
 
@@ -144,7 +144,7 @@ class LiveProgress:
                 self.tick()
             self.finish()
         except Exception as error:
-            # The run is worth more than its display.
+            # A display that fails must not end the run.
             self._region.erase([*self._taken(), *_rows_of_failure(error)])
 
     def tick(self) -> None:
@@ -181,7 +181,7 @@ class LiveProgress:
         """Return the rows below: what happens now, the figures, the plan, the sub-agents."""
         third = max(1, self._region.height // 3)
         below = [self.tally.now(next(self._spinner))]
-        # Before the run has begun there is nothing to say of it.
+        # Before the run begins there is nothing to show.
         below += [self.tally.status()] if self.tally.max_steps else []
         plan = self.tally.plan.shown(min(MOST_ITEMS, third)) if third > 2 else []
         agents = self.tally.agents.shown(min(MOST_AGENTS, third))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_runtime.cli.display.calls import call_text
 from agent_runtime.cli.display.figures import seconds_text
 from agent_runtime.cli.terminal import short_number, shorten
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
@@ -51,7 +52,7 @@ class SubAgent:
             at = f"step {self.steps}/{self.max_steps} · {used}"
             return f"[>] {self.name} · {self.doing} · {at}"
         mark = MARKS.get(self.status, "[-]")
-        return f"{mark} {self.name} · {self.how} · {self.steps} steps · {used}"
+        return f"{mark} {self.name} · {self.how} · {counted(self.steps, 'step')} · {used}"
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The state of a run as its events report it, and the lines that say what happened."""
+"""The state of a run by its events, and the lines that say what happened."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from agent_runtime.cli.display.rows import Line
 from agent_runtime.cli.display.short_ids import said_id
 from agent_runtime.cli.display.sub_agents import SubAgents
 from agent_runtime.cli.terminal import short_number
+from agent_runtime_config.counted import counted
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
 
 SHOWN_WAIT = 1.0
-"""Seconds: shorter waits for a rate limit are shown in the status only."""
+"""Seconds; shorter waits for a rate limit are shown in the status only."""
 PLAN = "plan"
 """The tool whose calls are shown as the changes of the plan."""
 CAUSES = {
@@ -41,13 +42,12 @@ class RunTally:
     """The state of a run, as its events report it.
 
     Args:
-        starts: whether the beginning of each call is a line, and each step.
-        verbose: whether each step says what its prompt was, and results are shown at length.
+        starts: whether each step, and the start of each call, is a line.
+        verbose: whether each step shows the size of its prompt, and results are shown at length.
         clock: seconds.
 
     Attributes:
-        spent: what the person pays: with sub-agents, memory, and what a run that is resumed used
-            before.
+        spent: all that the person pays: with sub-agents, memory, and the use before a resume.
         running: the run's calls that have no result yet, by id.
         doing: what the run does while no call runs.
         since: when that began, in seconds on the clock.
@@ -147,7 +147,9 @@ class RunTally:
             case "model-retry" | "model-wait" | "model-fallback":
                 yield from self._model(event, data)
             case "setting-ignored":
-                yield _aside(f"the model does not take the setting {data['setting']}")
+                yield _aside(
+                    f"the model does not support the setting {data['setting']}: it is not sent"
+                )
             case "activation":
                 yield from _activation(data)
             case "memory":
@@ -156,7 +158,7 @@ class RunTally:
                 self._remember({})
                 yield self._observation(data)
             case "file":
-                # The id of a file that a tool returned says nothing to a person.
+                # A person cannot use the id of a file that a tool returned.
                 made = data["uri"].startswith("tool:")
                 named = data["name"] or ("a file of a tool" if made else data["uri"])
                 yield _warning(f"the model does not see {named}: {data['reason']}")
@@ -184,10 +186,10 @@ class RunTally:
         self.running.clear()
         self._do("thinking")
         verb = "resumes" if data.get("resumed") else "starts"
-        limit = f"at most {self.max_steps} steps"
+        limit = f"at most {counted(self.max_steps, 'step')}"
         made = f"{self.step} of {limit} made" if self.step else limit
         named = f"model {data['model']}, thread {said_id(event.thread_id)}, "
-        # After a question of this command its beginning is still to be seen.
+        # After a question of this command, the run's first line is still on the screen.
         text = f"run {said_id(event.run_id)} {verb}: {named}"
         if self._introduced:
             text = f"the run {verb}: "
@@ -201,7 +203,7 @@ class RunTally:
         self.spent.add(data)
         self.step = data["step"]
         calls = data["calls"]
-        more = [f"{calls} tool call{'s' if calls != 1 else ''}" if calls else "answer"]
+        more = [counted(calls, "tool call") if calls else "answer"]
         if data.get("prompt_tokens"):
             cached = (data.get("cached_tokens") or 0) / data["prompt_tokens"]
             more.append(f"prompt {data['prompt_tokens']:,} tokens, {cached:.0%} cached")
@@ -227,7 +229,7 @@ class RunTally:
         # What the model does next begins now.
         self.doing, self.since = "thinking", self.clock()
         lines = list(ended.lines(str(self.step), VERBOSE if self.verbose else Detail()))
-        # Its beginning was a line already, as are the changes of a plan.
+        # Its start was a line already, as are the changes of a plan.
         known = self.starts or call.tool == PLAN
         if not known or not ended.ok or len(lines) > 1:
             yield from lines
@@ -292,8 +294,8 @@ def _activation(data: dict[str, Any]) -> Iterator[Line]:
     if data["left_out"] or data["cut"] or data["cause"] == "late":
         cause = CAUSES.get(data["cause"], data["cause"])
         yield _aside(
-            f"context: {data['left_out']} messages left the prompt, {data['cut']} "
-            f"tool results cut, {data['tokens']:,} tokens stay ({cause})"
+            f"context: {counted(data['left_out'], 'message')} left the prompt, "
+            f"{counted(data['cut'], 'tool result')} cut, {data['tokens']:,} tokens stay ({cause})"
         )
 
 
@@ -301,4 +303,4 @@ def _recall(data: dict[str, Any]) -> Iterator[Line]:
     if data["why"]:
         yield _warning(f"recall is degraded: {data['why']}")
     if count := len(data["found"]):
-        yield _aside(f"recalled {count} earlier message{'s' if count > 1 else ''}")
+        yield _aside(f"recalled {counted(count, 'earlier message')}")

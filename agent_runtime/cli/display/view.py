@@ -1,4 +1,4 @@
-"""What a person chose to see: `--quiet`, `--verbose`, `--no-color`."""
+"""The options for what is shown: `--quiet`, `--verbose`, `--no-color`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
+
+from agent_runtime.cli.terminal import say
 
 F = TypeVar("F", bound=Callable[..., Any])
 KEY = "agent_runtime.view"
@@ -34,18 +36,24 @@ def current_view() -> ViewOptions:
     """Return the view of the command that runs; colours are off where `NO_COLOR` is set."""
     context = click.get_current_context(silent=True)
     view = ViewOptions() if context is None else _chosen(context)
-    # As https://no-color.org asks for: whatever its value, unless it is empty.
+    # By https://no-color.org, any value counts unless it is empty.
     return replace(view, color=False) if os.environ.get("NO_COLOR") else view
 
 
+def remark(text: str) -> None:
+    """Write a line to stderr that `--quiet` leaves out."""
+    if not current_view().quiet:
+        say(text)
+
+
 def _chosen(context: click.Context) -> ViewOptions:
-    """Return what was chosen so far; a chat gives its own view to the commands that it runs."""
+    """Return the view so far; a chat passes its own to the commands that it runs."""
     root = context.find_root()
     return root.meta.get(KEY) or (root.obj if isinstance(root.obj, ViewOptions) else ViewOptions())
 
 
 def view_options(command: F) -> F:
-    """Add the options to a command, which need not take them: `current_view` returns them."""
+    """Add the options to a command, whose function does not take them: see `current_view`."""
     for names, text in (
         (("--no-color",), "Use no colours, as with NO_COLOR=1."),
         (("-v", "--verbose"), "Show what each prompt was, and results at length."),
@@ -64,7 +72,7 @@ def _take(context: click.Context, option: click.Parameter, given: bool) -> None:
     if name == "no_color":
         view = replace(view, color=False)
     elif KEY not in meta:
-        # It replaces that of a chat.
+        # It replaces the view of a chat.
         view = replace(view, quiet=name == "quiet", verbose=name == "verbose")
     else:
         view = replace(view, **{name: True})

@@ -12,7 +12,7 @@ import click
 
 from agent_runtime.cli.agents import Spec
 from agent_runtime.cli.answer_prompt import can_ask
-from agent_runtime.cli.display.view import view_options
+from agent_runtime.cli.display.view import remark, view_options
 from agent_runtime.cli.options import Positive
 from agent_runtime.cli.parameters.confinement import Confinement, confinement_parameters
 from agent_runtime.cli.parameters.env_file import env_file_option
@@ -31,6 +31,10 @@ NO_MODEL = (
     "No language model is set. The offline model can only survey a folder and write a report of "
     "it. To use a language model set AGENT_RUNTIME_MODEL=anthropic/claude-sonnet-4-5 (any litellm "
     "name) and its provider's key, such as ANTHROPIC_API_KEY."
+)
+KEPT_OFFLINE = (
+    "The run keeps the offline model, with which it began; --model {} gives it the language model "
+    "that is set."
 )
 NO_FILES = "The agent has no file tools; --workspace PATH gives it tools for that folder."
 UNSANDBOXED = ("", "none")
@@ -85,7 +89,7 @@ class RunOptions:
         if self.mcp == McpChoice():
             spec = self.mcp.on(spec)
         if spec.workspace is None:
-            say(NO_FILES)
+            remark(NO_FILES)
         # Without a terminal nobody would answer, and the run would be suspended.
         return dataclasses.replace(spec, asking=bool(spec.model) and can_ask())
 
@@ -128,7 +132,7 @@ class RunOptions:
             raise click.UsageError(f"{option} needs --workspace, the folder that commands run in.")
         check_tools(changed, self.tools)
         if not changed.model:
-            say(NO_MODEL)
+            say(KEPT_OFFLINE.format(settings.model) if settings.model else NO_MODEL)
         changed = self.confinement.on(changed, settings)
         return self.mcp.on(changed) if self.mcp != McpChoice() else changed
 
@@ -255,15 +259,16 @@ def describe_limits(settings: Settings) -> str:
         "${:g} for the thread": settings.thread_budget_usd,
         "${:g} a day": settings.day_budget_usd,
     }
+    steps = "step" if settings.budget_steps == 1 else "steps"
     others = {
         "{:,} tokens for this run": settings.budget_tokens,
         "{:,} tokens for the thread": settings.thread_budget_tokens,
         "{:,} tokens a day": settings.day_budget_tokens,
-        "{:,} steps with its sub-agents": settings.budget_steps,
+        f"{{:,}} {steps} with its sub-agents": settings.budget_steps,
     }
     seconds = {
-        "{:g} seconds": settings.run_timeout,
-        "{:g} seconds in all": settings.budget_seconds,
+        "{:g} s": settings.run_timeout,
+        "{:g} s in all": settings.budget_seconds,
     }
     parts = [
         _known(dollars) or "no budget (--budget-usd sets one)",

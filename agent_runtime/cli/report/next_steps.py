@@ -49,8 +49,7 @@ BY_REASON: Mapping[StopReason, tuple[str, ...]] = {
         _OTHER_MODEL,
     ),
     "unsupported": (
-        "Set AGENT_RUNTIME_MODEL and its provider's key; then: agent-runtime resume {run} "
-        "--model NAME",
+        "With a language model and its provider's key: agent-runtime resume {run} --model NAME",
     ),
     "refusal": (
         "Say it differently: agent-runtime edit {thread} last TEXT",

@@ -24,6 +24,7 @@ from agent_runtime.messages import Note, call_id, decode_message, decode_result,
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 from agent_runtime.tools.parameters import Chars, Offset
+from agent_runtime_config.counted import counted
 from agent_runtime_storage.contract.records.log import Node
 from agent_runtime_storage.contract.store import UserStore
 
@@ -143,7 +144,7 @@ async def _search(context: ToolContext, query: str) -> Opened:
         hint = "Try other words: names, paths, numbers or error texts as they were written."
         return Opened(f"Nothing on this branch holds {kind} {shown}", "", hint)
     hint, text = with_headers(parts)
-    about = f"{count} place{'s' if count > 1 else ''} with {kind} {shown}, the best first"
+    about = f"{counted(count, 'place')} with {kind} {shown}, the best first"
     if len(parts) > count:
         about += ", with the messages around them"
     # More hits are read than shown, so it is known whether there are more.

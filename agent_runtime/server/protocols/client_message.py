@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_runtime.errors import InvalidFile
+from agent_runtime_config.counted import counted
 
 MAX_FILES = 20
 """How many files a message of a client may have."""
@@ -24,7 +25,7 @@ class Message:
     def __post_init__(self) -> None:
         if len(self.files) > MAX_FILES:
             raise InvalidFile(
-                f"The message has {len(self.files)} files.",
+                f"The message has {counted(len(self.files), 'file')}.",
                 cure=f"Attach at most {MAX_FILES} to a message.",
             )
         for url in self.files:

@@ -31,6 +31,7 @@ from agent_runtime.server.protocols.live import LiveEvents, Place, live_of
 from agent_runtime.server.protocols.turn_parts import Part, Turn, turn_parts
 from agent_runtime.server.state import ServiceState, start_within_limits
 from agent_runtime.workflow.definition import Workflow
+from agent_runtime_config.counted import counted
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records.log import Run, Thread
@@ -226,7 +227,7 @@ class UserTurns:
             return
         if not 0 < number <= len(said):
             raise NotFound(
-                f"Thread {thread} has {len(said)} messages of the user, not {number}.",
+                f"Thread {thread} has {counted(len(said), 'message')} of the user, not {number}.",
                 cure="Load the thread's messages again.",
             )
         await self.runtime.threads.edit(thread, said[number - 1].node_id, user=self.user)

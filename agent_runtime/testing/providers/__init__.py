@@ -1,4 +1,4 @@
-"""Providers to play: what each streams, and what it refuses."""
+"""Scripted providers: how each one streams, and which requests it refuses."""
 
 from __future__ import annotations
 

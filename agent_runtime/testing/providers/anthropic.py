@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: what it streams, and what it refuses."""
+"""Anthropic's Messages API: how it streams, and which requests it refuses."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 class Anthropic(Provider):
-    """The provider.
+    """Plays Anthropic's Messages API.
 
     Args:
-        thinking: the model thinks, and refuses a request that lacks its thinking or changes it.
-        bound: thinking of earlier answers may be left out, but what comes before it may not change.
+        thinking: whether answers contain thinking, which later requests must repeat unchanged.
+        bound: whether later requests may omit thinking, but not change anything before it.
     """
 
     def __init__(self, *, thinking: bool, bound: bool = False) -> None:
@@ -34,8 +34,8 @@ class Anthropic(Provider):
         self.bound = bound
         self._now: Sequence[object] = ()
         self._before: dict[bytes, bytes] = {}
-        # By texts and calls, as an answer comes back without its thinking if other models may
-        # read it.
+        # By texts and calls: an answer comes back without its thinking if other models may read
+        # it.
         self.answers: dict[bytes, list[Json]] = {}
 
     def refusal(self, text: str) -> Json:
@@ -44,13 +44,13 @@ class Anthropic(Provider):
         return {"type": "error", "error": error, "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy"}
 
     def prompt(self, body: Json) -> Sequence[object]:
-        """Return what the prompt consists of, in order."""
+        """Return the parts of the prompt, in order."""
         return [body.get("tools"), body.get("system"), *body["messages"]]
 
     # What it refuses
 
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
-        """Look at a request."""
+        """Check a request."""
         known = "x-api-key" in headers or headers.get("authorization", "").startswith("Bearer ")
         refuse_if(not known, "x-api-key header is required")
         version = headers.get("anthropic-version")
@@ -122,7 +122,7 @@ class Anthropic(Provider):
 
 
 def _block(part: Think | Say | Call, identity: str) -> tuple[Json, Json, list[Json]]:
-    """Return a block as it has to come back, as it begins, and its deltas."""
+    """Return a block as later requests must repeat it, its start, and its deltas."""
     if isinstance(part, Call):
         whole: Json = {"type": "tool_use", "name": part.name, "input": dict(part.arguments)}
         text = orjson.dumps(part.arguments).decode()
@@ -151,6 +151,6 @@ def _digest(prompt: Sequence[object]) -> bytes:
 
 
 def _said(content: Sequence[Json]) -> bytes:
-    """Return what an answer is known by: its texts and calls."""
+    """Return the key of an answer: its texts and calls."""
     known = [_anonymous(block) for block in content if block["type"] not in _THINKING]
     return orjson.dumps(known, option=orjson.OPT_SORT_KEYS)

@@ -18,11 +18,11 @@ _PATH = "/model/"
 _ACTION = "/invoke-with-response-stream"
 _SIGNED = "AWS4-HMAC-SHA256 Credential="
 _STRING = 7
-"""The type of a header that is a text."""
+"""The type of a header whose value is text."""
 
 
 class Bedrock(Anthropic):
-    """The provider; its requests are signed, and name the model in the path."""
+    """Plays Claude on Bedrock: requests are signed, and name the model in the path."""
 
     def __init__(self, *, thinking: bool, bound: bool = False) -> None:
         super().__init__(thinking=thinking, bound=bound)
@@ -38,15 +38,15 @@ class Bedrock(Anthropic):
         return {"message": text}
 
     def check_path(self, path: str) -> None:
-        """Look at the path of a request."""
+        """Check the path of a request."""
         known = path.startswith(_PATH) and path.endswith(_ACTION)
         refuse_if(not known, f"Unknown path {path}")
         model = unquote(path.removeprefix(_PATH).removesuffix(_ACTION))
-        # A region's prefix, the vendor, and the version are Bedrock's own.
+        # Bedrock adds a region, the vendor and a version to the model's name.
         self._model = model.rpartition("anthropic.")[2]
 
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
-        """Look at a request."""
+        """Check a request."""
         signed = headers.get("authorization", "").startswith(_SIGNED) and "x-amz-date" in headers
         refuse_if(not signed, "Missing Authentication Token")
         version = body.get("anthropic_version")

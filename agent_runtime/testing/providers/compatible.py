@@ -19,19 +19,20 @@ class Quirks:
     """What a compatible server does differently; by default nothing.
 
     Attributes:
-        index: of calls: none at all, or 0 for all.
-        ids: of calls: none at all, one for all of an answer, or a new one with each fragment.
-        usage: its own chunk, in the last chunk with a choice, null in all chunks, or no field.
-        finish: whether a finish reason ends the answer.
-        done: whether the end marker `[DONE]` ends the stream.
-        reasoning: the field that shows reasoning; empty for none.
-        arguments: as text, or as the object itself.
-        whole: one JSON object instead of a stream.
+        index: the index of calls: left out, or 0 for all of them.
+        ids: the ids of calls: left out, the same for all of an answer, or new with each fragment.
+        usage: where usage is: in a chunk of its own, in the last chunk with a choice, null in all
+            chunks, or nowhere.
+        finish: whether the answer ends with a finish reason.
+        done: whether the stream ends with the marker `[DONE]`.
+        reasoning: the field of reasoning; empty for none.
+        arguments: whether the arguments of calls are sent as text or as an object.
+        whole: whether the answer is one JSON object instead of a stream.
         failure: the text of an error in the middle of the stream; empty for none.
         comments: how many keep-alive comments come before the answer.
-        bytewise: one byte at a time.
-        surrogates: pairs of surrogates are split between deltas.
-        crlf: lines end by carriage return and line feed.
+        bytewise: whether each byte is sent by itself.
+        surrogates: whether surrogate pairs are split between deltas.
+        crlf: whether lines end with carriage return and line feed.
     """
 
     index: Literal["own", "none", "zero"] = "own"
@@ -50,15 +51,15 @@ class Quirks:
 
 
 class Compatible(OpenAI):
-    """A compatible server with quirks; it refuses what OpenAI does.
+    """Plays a compatible server with quirks; it refuses what OpenAI refuses.
 
-    It takes its reasoning back under the name under which it shows it.
+    It accepts its reasoning back in the field in which it sent it.
     """
 
     def __init__(self, quirks: Quirks | None = None) -> None:
         self.quirks = quirks or Quirks()
         if self.quirks.reasoning:
-            # As servers do that know only one of the names: the other is ignored.
+            # Servers that know only one of the two names ignore the other.
             self.more = frozenset({self.quirks.reasoning, "reasoning_content"})
 
     @property
@@ -193,5 +194,5 @@ def _dumps(value: Json) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        # orjson refuses half of a surrogate pair, which such a server escapes.
+        # orjson refuses half of a surrogate pair; such a server escapes it.
         return json.dumps(value).encode()

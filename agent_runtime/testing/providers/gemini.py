@@ -1,4 +1,4 @@
-"""Gemini's `streamGenerateContent`: what it streams, and what it refuses."""
+"""Gemini's `streamGenerateContent`: how it streams, and which requests it refuses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from agent_runtime.testing.loopback import Json, halves
 from agent_runtime.testing.providers.server import Call, Provider, Say, Think, Turn, refuse_if
 
 SKIP = base64.b64encode(b"skip_thought_signature_validator").decode()
-"""What it takes for the signature of a call that another model made."""
+"""Accepted in place of the signature of a call that another model made."""
 
 
 class Gemini(Provider):
-    """The provider, with a model that signs the first call of each step, and the end of a text.
+    """Plays a Gemini model that signs the first call of each step, and the end of a text.
 
     Attributes:
-        model: which generation it plays.
-        signatures: by the calls of a step, or by a text, what it signed.
+        model: the name of the model; its generation decides the rules.
+        signatures: the signatures that were sent, by the calls of a step or by a text.
     """
 
     def __init__(self, model: str = "gemini-3-pro-preview") -> None:
@@ -32,14 +32,14 @@ class Gemini(Provider):
         return {"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}
 
     def prompt(self, body: Json) -> Sequence[object]:
-        """Return what the prompt consists of, in order."""
+        """Return the parts of the prompt, in order."""
         system = body.get("systemInstruction") or body.get("system_instruction")
         return [body.get("tools"), system, *body["contents"]]
 
     # What it refuses
 
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
-        """Look at a request."""
+        """Check a request."""
         refuse_if(not headers.get("x-goog-api-key"), "Method doesn't allow unregistered callers")
         check_request(body, self.model)
         if signs(self.model):
@@ -48,7 +48,7 @@ class Gemini(Provider):
             self._check_texts(contents)
 
     def _check_signatures(self, contents: list[Json]) -> None:
-        """Refuse a signature that is not of the calls that it comes with."""
+        """Refuse a signature that belongs to other calls."""
         for n, content in enumerate(contents):
             parts = [part for part in content["parts"] if "functionCall" in part]
             if not parts or (signature := parts[0].get("thoughtSignature")) is None:
@@ -57,7 +57,7 @@ class Gemini(Provider):
             refuse_if(signature != own, f"Corrupted thought signature. ({n})")
 
     def _check_texts(self, contents: list[Json]) -> None:
-        """Refuse a signature on a text that it did not sign, or that another was merged into."""
+        """Refuse a signature on any text but the one that it was sent with."""
         for n, content in enumerate(contents):
             for part in content["parts"]:
                 if "text" in part and "thoughtSignature" in part:

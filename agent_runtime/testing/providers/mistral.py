@@ -1,4 +1,4 @@
-"""Mistral's chat completions: what they stream, and what they refuse."""
+"""Mistral's chat completions: how they stream, and which requests they refuse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OVERFLOW = 3051
 
 
 class Mistral(OpenAI):
-    """The provider.
+    """Plays Mistral's chat completions.
 
     Args:
         window: the most bytes of a prompt; 0 for no limit.
@@ -41,7 +41,7 @@ class Mistral(OpenAI):
     # What it refuses
 
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
-        """Look at a request."""
+        """Check a request."""
         size = len(orjson.dumps(body["messages"]))
         refuse_if(
             self.window and size > self.window,
@@ -114,7 +114,7 @@ def _plain(message: Json) -> Json:
     calls: list[Json] = message.get("tool_calls") or []
     known = {key: value for key, value in message.items() if key not in ("name", "prefix")}
     if calls:
-        # It defaults to this type, and may count the calls.
+        # The type may be left out, and an index may count the calls.
         known["tool_calls"] = [
             {"type": "function"} | {key: one for key, one in call.items() if key != "index"}
             for call in calls

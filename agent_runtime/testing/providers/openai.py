@@ -20,10 +20,10 @@ from agent_runtime.testing.providers.server import (
 
 
 class OpenAI(Provider):
-    """The provider itself, which shows no reasoning and takes none back."""
+    """Plays OpenAI itself, which sends no reasoning and accepts none."""
 
     more: frozenset[str] = frozenset()
-    """Fields of assistants that it accepts in addition to its own."""
+    """Further fields of assistant messages that it accepts."""
 
     def refusal(self, text: str) -> Json:
         """Return the body of a refusal."""
@@ -31,13 +31,13 @@ class OpenAI(Provider):
         return {"error": error}
 
     def prompt(self, body: Json) -> Sequence[object]:
-        """Return what the prompt consists of, in order."""
+        """Return the parts of the prompt, in order."""
         return [body.get("tools"), *body["messages"]]
 
     # What it refuses
 
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
-        """Look at a request."""
+        """Check a request."""
         key = headers.get("authorization", "").startswith("Bearer ")
         refuse_if(not key, "You didn't provide an API key.")
         check_request(body, more=self.more)
@@ -46,7 +46,7 @@ class OpenAI(Provider):
                 self.check_answer(n, message)
 
     def check_answer(self, n: int, message: Json) -> None:
-        """Look at an answer of the model's own."""
+        """Check an answer of this model."""
 
     # What it streams
 
@@ -82,9 +82,10 @@ class OpenAI(Provider):
 
 
 class Quirky(OpenAI):
-    """A compatible server that demands its reasoning back, and streams calls as it likes.
+    """Plays a compatible server that requires its reasoning back, and streams calls in odd ways.
 
-    It demands it with each call, as it was shown; with another model's, anything but its own.
+    Each of its own calls must come back with its reasoning unchanged; a call of another model must
+    not come with reasoning that this server sent.
     """
 
     more = frozenset({"reasoning_content"})
@@ -93,7 +94,7 @@ class Quirky(OpenAI):
         self.thoughts: dict[bytes, str] = {}
 
     def check_answer(self, n: int, message: Json) -> None:
-        """Look at an answer of the model's own."""
+        """Check an answer of this model."""
         made: list[Json] = message.get("tool_calls") or []
         functions = [call["function"] for call in made]
         calls = [(one["name"], orjson.loads(one["arguments"])) for one in functions]
@@ -121,7 +122,7 @@ class Quirky(OpenAI):
         return [{"content": None, "reasoning_content": part} for part in halves(text)]
 
     def calls(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
-        """Yield the fragments of each chunk, in another way at each turn."""
+        """Yield the fragments of each chunk, in a different way at each turn."""
         ways = (self._zero, self._indexless, self._repeating, self._whole, self._made_up)
         yield from ways[n // 6 % len(ways)](calls, n)
 

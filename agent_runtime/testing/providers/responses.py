@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: what it streams, and what it refuses."""
+"""OpenAI's Responses API: how it streams, and which requests it refuses."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from agent_runtime.testing.providers.server import (
 
 
 class Responses(Provider):
-    """The provider, which stores nothing and gives its reasoning encrypted.
+    """Plays the Responses API without stored responses; reasoning is encrypted.
 
     Args:
-        efforts: what the model takes; the first is the default.
-        phased: whether the model's messages have phases, which it needs back.
-        plain_results: results are texts only, as at xAI.
+        efforts: the reasoning efforts that the model supports; the first is the default.
+        phased: whether messages of the model have phases, which requests must repeat.
+        plain_results: whether results of tools may be text only, as at xAI.
 
     Attributes:
-        issued: the answers' items, by what they are known by.
+        issued: the items of each answer, by the key of the answer.
         returned: the ids of the reasoning that came back.
     """
 
@@ -65,13 +65,13 @@ class Responses(Provider):
         return {"error": error}
 
     def prompt(self, body: Json) -> Sequence[object]:
-        """Return what the prompt consists of, in order."""
+        """Return the parts of the prompt, in order."""
         return [body.get("tools"), body.get("instructions"), *body["input"]]
 
     # What it refuses
 
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
-        """Look at a request."""
+        """Check a request."""
         key = headers.get("authorization", "").startswith("Bearer ")
         refuse_if(not key, "You didn't provide an API key.")
         takes = ResponsesModel(self.efforts, self.phased, self.plain_results)
@@ -100,7 +100,7 @@ class Responses(Provider):
 
     @property
     def model(self) -> str:
-        """The model that is asked; encrypted content is bound to it."""
+        """The model of the current request; encrypted content is bound to it."""
         return str(self._now.get("model", ""))
 
     def _all(self) -> list[Json]:
@@ -128,7 +128,7 @@ class Responses(Provider):
             )
 
     def _check_answers(self, given: list[Json]) -> None:
-        """Refuse answers that were never made, or that came back changed."""
+        """Refuse answers that were never given, or that were changed."""
         answer: list[Json] = []
         for item in [*given, {"type": "end"}]:
             if is_reasoning(item) or _is_made(item):
@@ -150,7 +150,7 @@ class Responses(Provider):
         order = [one.get("id") for one in made]
         given = [one["id"] for one in answer if "id" in one]
         if all("id" not in one or is_reasoning(one) for one in answer):
-            # Items without ids may follow any reasoning.
+            # Items without ids may follow any reasoning item.
             order = [one["id"] for one in made if is_reasoning(one)]
         refuse_if(given and given != order, f"some of the items are missing: {given}")
 
@@ -176,7 +176,7 @@ class Responses(Provider):
         return about | {name: self._now.get(name) for name in echoed}
 
     def _item(self, part: Think | Say | Call, number: str, *, called: bool) -> Json:
-        # As long as the provider's.
+        # As long as an id of the provider.
         identity = hashlib.sha256(number.encode()).hexdigest()[:50]
         if isinstance(part, Think):
             summary = [] if part.hidden else [{"type": "summary_text", "text": part.text}]
@@ -200,7 +200,7 @@ class Responses(Provider):
 
 
 def events_of(events: Sequence[Json], response: Json, made: Sequence[Json]) -> list[bytes]:
-    """Return a whole stream as bytes: its beginning, these events, its end and what follows it."""
+    """Return a whole stream as bytes: its start, these events, its end and what follows."""
     details = {"input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 2}}
     usage: Json = {"input_tokens": 9, "output_tokens": 7, "total_tokens": 16, **details}
     begun: Json = {**response, "status": "in_progress", "output": [], "usage": None}
@@ -259,12 +259,12 @@ def _delta(kind: str, at: Json, text: str) -> Json:
 
 
 def _is_made(item: Json) -> bool:
-    """Return whether a model made an item."""
+    """Return whether an item is from a model."""
     return item.get("role") == "assistant" or item.get("type") == "function_call"
 
 
 def _known(answer: Sequence[Json]) -> bytes:
-    """Return what an answer is known by: its texts and calls."""
+    """Return the key of an answer: its texts and calls."""
     texts = [part["text"] for one in answer if "content" in one for part in one["content"]]
     calls = [
         [one["name"], orjson.loads(one["arguments"])]

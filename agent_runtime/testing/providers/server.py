@@ -1,4 +1,4 @@
-"""A loopback server that plays a strict provider: it streams turns, and refuses bad requests."""
+"""A loopback server that plays a provider: it streams turns, and refuses bad requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_runtime.testing.loopback import Answer, Json, LoopbackServer
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """A piece of reasoning; `hidden` is one that the provider shows nobody."""
+    """A piece of reasoning; the provider does not show one that is `hidden`."""
 
     text: str
     hidden: bool = False
@@ -23,7 +23,7 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A text."""
+    """A piece of text."""
 
     text: str
 
@@ -38,16 +38,16 @@ class Call:
 
 Part: TypeAlias = Think | Say | Call
 Turn: TypeAlias = tuple[Part, ...]
-"""What a model answers at one step, in this order."""
+"""The answer of a model at one step, its parts in order."""
 TurnScript: TypeAlias = Callable[[bool, int], Turn]
-"""From whether a sub-agent asks, and how often it has asked before, to the turn."""
+"""Returns a turn. Arguments: whether a sub-agent asks, and the number of its earlier requests."""
 
 
 class Provider(ABC):
-    """How one provider streams, and what it refuses.
+    """How one provider streams, and which requests it refuses.
 
     Attributes:
-        foreign: whether other models' answers may be among its own.
+        foreign: whether requests may contain answers of other models.
     """
 
     foreign = False
@@ -58,16 +58,16 @@ class Provider(ABC):
         return "text/event-stream"
 
     def check_path(self, path: str) -> None:
-        """Look at the path of a request; by default any is right.
+        """Check the path of a request; by default every path is accepted.
 
         Raises:
-            RefusedError: the provider would not know it.
+            RefusedError: the provider does not know the path.
         """
         refuse_if(not path.startswith("/"), f"Unknown path {path}")
 
     @abstractmethod
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
-        """Look at a request.
+        """Check a request.
 
         Raises:
             RefusedError: the provider would refuse it.
@@ -83,16 +83,17 @@ class Provider(ABC):
 
     @abstractmethod
     def prompt(self, body: Json) -> Sequence[object]:
-        """Return what the prompt consists of, in order."""
+        """Return the parts of the prompt, in order."""
 
 
 class StrictServer(LoopbackServer):
-    """A server that plays a provider, and refuses what it would refuse.
+    """A server that plays a provider, and refuses the requests that the provider would refuse.
 
     Attributes:
-        violations: what was refused.
-        prompts: of the agent's requests, without those of sub-agents, each part as it arrived.
-        asked: how many requests came, by whether a sub-agent sent them.
+        violations: the reasons of all refusals.
+        prompts: the prompt of each request of the agent, in parts as they arrived; without
+            sub-agents.
+        asked: the number of requests, by whether a sub-agent sent them.
     """
 
     def __init__(self, provider: Provider, script: TurnScript) -> None:
@@ -104,7 +105,7 @@ class StrictServer(LoopbackServer):
         self._script = script
 
     def breaks(self) -> list[int]:
-        """Return the numbers of the prompts that do not extend the one before."""
+        """Return the indexes of the prompts that do not extend the previous one."""
         pairs = enumerate(zip(self.prompts, self.prompts[1:], strict=False), 1)
         return [n for n, (old, new) in pairs if new[: len(old)] != old]
 

@@ -439,9 +439,11 @@ class McpConnection:
         else:
             why = session.ending.why or "it closed the connection"
         text = f"The MCP server {name} cannot be used: {why}.{self._tail(session)}"
-        return McpServerFailed(
-            text, cure=f"Check its definition; agent-runtime mcp test {name} tries it."
-        )
+        cure = f"Check its definition; agent-runtime mcp test {name} tries it."
+        if session.late:
+            # Starters such as npx download the program first.
+            cure = "Try again, or give it more seconds by `startTimeout` in its definition."
+        return McpServerFailed(text, cure=cure)
 
     def _login_text(self) -> str:
         return f"The MCP server {self.server.name} asks for a login, or refuses the one it got."

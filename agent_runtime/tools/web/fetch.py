@@ -23,6 +23,7 @@ from agent_runtime.tools.base import NeedsApproval, Tool
 from agent_runtime.tools.context import ToolContext
 from agent_runtime.tools.function import tool
 from agent_runtime.tools.web.policy import WebPolicy, canonical_url, port_of
+from agent_runtime_config.counted import counted
 
 PAGE_CHARS = 14_000
 """Characters of one result: about 4,000 tokens."""
@@ -267,7 +268,9 @@ async def _run(*program: str, options: Mapping[str, Any], data: bytes) -> dict[s
 def _shown(page: _Page, offset: int) -> str:
     total = len(page.text)
     if offset and offset >= total:
-        raise ToolError(f"The page has {total} characters; there is nothing at {offset}.")
+        raise ToolError(
+            f"The page has {counted(total, 'character')}; there is nothing at {offset}."
+        )
     part = page.text[offset : offset + PAGE_CHARS]
     end = offset + len(part)
     # At the end of a line, unless that would halve the part.

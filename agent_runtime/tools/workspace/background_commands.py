@@ -20,6 +20,7 @@ from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime.tools.workspace.command_output import CommandOutput, OutputFile, plain_text
 from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
 from agent_runtime.tools.workspace.command_script import read_state
+from agent_runtime_config.counted import counted
 from agent_runtime_storage.contract.records.log import Job
 from agent_runtime_storage.contract.store import UserStore
 
@@ -126,7 +127,7 @@ class BackgroundCommand:
         data, left_out = self.output.since(self.seen)
         shown = CommandOutput()
         shown.add(data)
-        missing = f"[... {left_out:,} bytes are not kept ...]\n" if left_out else ""
+        missing = f"[... {counted(left_out, 'byte')} not kept ...]\n" if left_out else ""
         return missing + shown.text(), self.seen + len(data) + left_out
 
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent_runtime_config.counted import counted
+
 MOST_BYTES = 256 << 10
 """How many bytes of an output's beginning, and of its end, a result has."""
 KEPT_BYTES = 1 << 20
@@ -102,7 +104,7 @@ class CommandOutput:
             # Joined before decoding: a character may have been split between the two.
             return plain_text((self.head + self.tail).decode(errors="replace"))
         head, tail = (plain_text(one.decode(errors="replace")) for one in (self.head, self.tail))
-        return f"{head}\n[... {self.left_out:,} bytes are left out ...]\n{tail}"
+        return f"{head}\n[... {counted(self.left_out, 'byte')} left out ...]\n{tail}"
 
 
 class OutputFile:

@@ -46,6 +46,7 @@ from agent_runtime.tools.workspace.reading.pages import (
 from agent_runtime.tools.workspace.reading.seen_files import SeenFiles, digest_of
 from agent_runtime.tools.workspace.root import Root
 from agent_runtime.tools.workspace.searching.search import Query, search_files
+from agent_runtime_config.counted import counted
 
 WORTH_CHARS = 600
 """Shorter texts are shown again, as a line that says where they stand is as long."""
@@ -136,7 +137,7 @@ class FileTools:
             data = opened.read(WHOLE_BYTES + 1)
         if (media_type := sniff(data)) and _is_shown(media_type):
             name = path.rstrip("/").rpartition("/")[2]
-            text = f"{show(path)}: {media_type}, {len(data):,} bytes; it is attached."
+            text = f"{show(path)}: {media_type}, {counted(len(data), 'byte')}; it is attached."
             return [text, File(data, name=name, media_type=media_type)]
         try:
             page = page_of(path, TextFile.of(data), offset, limit)
@@ -229,7 +230,7 @@ class FileTools:
         with self._writing:
             loaded = load(self._root, path, rules)
             if loaded is None:
-                raise ToolError(f"{show(path)}: No such file.", cure="write_file makes one.")
+                raise ToolError(f"{show(path)}: No such file.", cure="Create it with write_file.")
             self._check_unchanged(context, path, loaded)
             file, ranges = apply_edits(show(path), text_of(path, loaded), edits)
             data = within_limit(path, file.encode())
@@ -250,7 +251,10 @@ class FileTools:
                 data = (old or TextFile()).appended(content)
                 now = self._root.append(path, data, rules)
                 whole = (loaded.data if loaded else b"") + data
-                text = f"Appended {len(data):,} bytes to {show(path)}; it has {now:,} bytes now."
+                text = (
+                    f"Appended {counted(len(data), 'byte')} to {show(path)}; "
+                    f"it has {counted(now, 'byte')} now."
+                )
                 if loaded and self._changed(context, path, loaded) is not None:
                     # What was added before is still unknown to the run.
                     return ToolResult(text)
@@ -261,8 +265,9 @@ class FileTools:
                     self._check_unchanged(context, path, loaded)
                 state = MISSING if loaded is None else loaded.state
                 before = self._root.replace(path, whole, rules, read=state)
-                was = "a new file" if before is None else f"it had {before:,} bytes before"
-                text = f"Wrote {len(whole):,} bytes to {show(path)}; {was}."
+                had = "" if before is None else f"it had {counted(before, 'byte')} before"
+                wrote = counted(len(whole), "byte")
+                text = f"Wrote {wrote} to {show(path)}; {had or 'a new file'}."
             return self._known(context, text, self._version(context, path, whole))
 
     def apply_patch(self, context: ToolContext, patch: str) -> ToolResult:
@@ -335,4 +340,4 @@ def _is_shown(media_type: str) -> bool:
 
 
 def _binary(path: str, size: int) -> ToolError:
-    return ToolError(f"{show(path)} is a binary file of {size:,} bytes; it is not shown.")
+    return ToolError(f"{show(path)} is a binary file of {counted(size, 'byte')}; it is not shown.")

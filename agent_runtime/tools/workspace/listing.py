@@ -11,6 +11,7 @@ from agent_runtime.tools.workspace.path_errors import show
 from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk
 from agent_runtime.tools.workspace.searching.globs import PathGlob
 from agent_runtime.tools.workspace.searching.ignored import IgnoredFiles
+from agent_runtime_config.counted import counted
 
 LIST_SECONDS = 60.0
 """How long a folder is looked through; the result says so if that was not enough."""
@@ -20,7 +21,10 @@ PAGE = 100
 """The entries of a page."""
 LONGEST = 4 * RESULT_CHARS
 """How much is shown where more entries are asked for."""
-_RARE = {"link": "symbolic links (not followed)", "other": "special files"}
+_RARE = {
+    "link": ("symbolic link (not followed)", "symbolic links (not followed)"),
+    "other": ("special file", "special files"),
+}
 
 
 def list_matches(
@@ -86,10 +90,11 @@ def _header(what: str, walk: Walk, offset: int, shown: int, *, newest: bool) -> 
         counts[one.kind] += 1
     size = sum(one.size for one in walk.found)
     total = len(walk.found)
-    kinds = [f"{counts['file']:,} files of {size:,} bytes", f"{counts['folder']:,} folders"]
-    kinds += [f"{counts[kind]:,} {name}" for kind, name in _RARE.items() if counts[kind]]
+    files, folders = counted(counts["file"], "file"), counted(counts["folder"], "folder")
+    kinds = [f"{files} of {counted(size, 'byte')}", folders]
+    kinds += [counted(counts[kind], *names) for kind, names in _RARE.items() if counts[kind]]
     order = ", newest first" if newest and total > 1 else ""
-    text = f"{total:,} entries for {show(what)}: {', '.join(kinds)}{order}."
+    text = f"{counted(total, 'entry', 'entries')} for {show(what)}: {', '.join(kinds)}{order}."
     if shown < total:
         text += f" Entries {offset + 1:,}-{offset + shown:,} follow" if shown else " None follow"
         text += f"; next: offset={offset + shown}." if offset + shown < total and shown else "."

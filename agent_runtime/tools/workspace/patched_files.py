@@ -22,6 +22,7 @@ from agent_runtime.tools.workspace.editing.text_file import NotText, TextFile
 from agent_runtime.tools.workspace.path_errors import show
 from agent_runtime.tools.workspace.protected_paths import ProtectedPaths
 from agent_runtime.tools.workspace.root import Root
+from agent_runtime_config.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def _decoded(path: str, data: bytes) -> TextFile:
     try:
         return TextFile.of(data)
     except NotText:
-        raise ToolError(f"{show(path)} is a binary file of {len(data):,} bytes.") from None
+        raise ToolError(f"{show(path)} is a binary file of {counted(len(data), 'byte')}.") from None
 
 
 def within_limit(path: str, data: bytes) -> bytes:

@@ -19,7 +19,7 @@ def path_errors(path: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        cure = "glob shows what there is." if isinstance(error, FileNotFoundError) else ""
+        cure = "List the files with glob." if isinstance(error, FileNotFoundError) else ""
         raise ToolError(f"{show(path)}: {reason_of(error)}.", cure=cure) from error
 
 
@@ -70,6 +70,6 @@ def state_error(path: str) -> ToolError:
 
 def check_regular(path: str, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise ToolError(f"{show(path)} is a folder.", cure="glob shows what is in it.")
+        raise ToolError(f"{show(path)} is a folder.", cure="List its files with glob.")
     if not stat.S_ISREG(status.st_mode):
         raise ToolError(f"{show(path)} is no regular file.")

@@ -156,7 +156,8 @@ class Root:
             real = Path(os.path.realpath(self.path / path))
             parts = real.relative_to(self.path).parts
         except ValueError:
-            # Also raised for a NUL, which no file name can contain.
+            if not _may_exist(path):
+                raise ToolError(f"{show(path)} cannot be the name of a file.") from None
             raise ToolError(
                 f"{show(path)} lies outside of the workspace.",
                 cure="Give a path relative to its root.",
@@ -471,3 +472,11 @@ def _kind(status: os.stat_result) -> EntryKind:
     if stat.S_ISDIR(status.st_mode):
         return "folder"
     return "link" if stat.S_ISLNK(status.st_mode) else "other"
+
+
+def _may_exist(path: str) -> bool:
+    """Return whether a file may have this name."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False

@@ -110,7 +110,7 @@ async def test_a_program_that_is_not_there_is_named() -> None:
         ("dies", "its program ended"),
         ("endless", "lists more than"),
         ("chatters", "something else"),
-        ("silent", "within 0.5 s"),
+        ("silent", "within 0.5 s. Try again, or give it more seconds by `startTimeout`"),
     ],
 )
 async def test_a_server_that_does_not_start_says_why(how: str, why: str, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ _CANDIDATES = 12
 _MOST_CHARS = 4 << 20
 """In longer texts no place is looked for, unless it differs in blanks only."""
 _COMPARED_CHARS = 2000
+_TELLING_CHARS = 3
+"""A part of a line with fewer characters says nothing of where it was meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class Place:
 
     Attributes:
         first: the number of the first, from 1.
-        like: how alike they are, from 0 to 1; 1 if only blanks at the ends of lines differ.
+        like: how alike they are, from 0 to 1; 1 if only blanks at the ends of lines differ, and
+            0.99 if only blanks differ.
     """
 
     first: int
@@ -52,6 +55,8 @@ def nearest(text: str, wanted: str) -> Place | None:
         return Place(same + 1, tuple(lines[same : same + height]), 1.0)
     if len(text) > _MOST_CHARS:
         return None
+    if (same := _same_but_blanks(plain, target)) is not None:
+        return Place(same + 1, tuple(lines[same : same + height]), 0.99)
     best, found = 0.0, -1
     deadline = time.monotonic() + SECONDS
     for start in _candidates(plain, target):
@@ -73,6 +78,17 @@ def _same(lines: Sequence[str], target: Sequence[str]) -> int | None:
         if lines[start] == first and list(lines[start : start + height]) == list(target):
             return start
     return None
+
+
+def _same_but_blanks(lines: Sequence[str], target: Sequence[str]) -> int | None:
+    """Return where the lines are the same without any blanks; a single line may be a part."""
+    bare = ["".join(line.split()) for line in lines]
+    sought = ["".join(line.split()) for line in target]
+    if len(sought) > 1:
+        return _same(bare, sought)
+    if len(sought[0]) < _TELLING_CHARS:
+        return None
+    return next((at for at, line in enumerate(bare) if sought[0] in line), None)
 
 
 def _candidates(lines: Sequence[str], target: Sequence[str]) -> list[int]:

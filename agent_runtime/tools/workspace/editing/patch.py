@@ -161,8 +161,12 @@ def _unified(lines: Sequence[str]) -> list[FilePatch]:
             old = ""
         elif file is not None and (match := _RANGE.match(line)):
             file.hunks.append(Hunk(near=int(match[1])))
-        elif line.startswith("@@"):
-            raise _unreadable(number, line)
+        elif line.startswith("@@") and file is None:
+            raise ToolError(f"The patch names no file before its line {number}.", cure=FORMS)
+        elif file is not None and line.startswith("@@"):
+            # Without numbers, as models write it, the lines alone say where they are.
+            context = line.strip("@. …")
+            file.hunks.append(Hunk(after=[context] if context else []))
         elif file is not None and file.hunks:
             _add_line(file, number, line)
     return [_trimmed(one) for one in found]

@@ -9,6 +9,7 @@ from agent_runtime.errors import ToolError
 from agent_runtime.tools.workspace.editing.patch import Hunk, nearest_place, places
 from agent_runtime.tools.workspace.editing.replace import NAMED_PLACES, Range, missing
 from agent_runtime.tools.workspace.editing.text_file import TextFile, written
+from agent_runtime_config.counted import counted
 
 Change = tuple[int, int, list[str]]
 """Lines from an index up to another, and what takes their place."""
@@ -48,7 +49,8 @@ def apply_hunks(
         # Lines that stay may be those of the next hunk as well.
         reached = max((end for _, end, _ in made), default=reached)
     if moved:
-        remarks.append(f"found {abs(moved)} lines {'below' if moved > 0 else 'above'} its numbers")
+        side = "below" if moved > 0 else "above"
+        remarks.append(f"found {counted(abs(moved), 'line')} {side} its numbers")
     ends_bare = next((one.bare for one in reversed(hunks) if one.bare is not None), None)
     return _changed(file, lines, changes, bare, ends_bare), ranges, remarks
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_runtime.errors import ToolError
 from agent_runtime.tools.workspace.editing.nearest import Place, nearest
 from agent_runtime.tools.workspace.editing.text_file import Span, TextFile, shown, written
+from agent_runtime_config.counted import counted
 
 MOST_LINES = 12
 """The most lines of a file that an error shows."""
@@ -193,7 +194,7 @@ def _cause(place: Place, old: str) -> str:
             return f"The file indents with {file}, your text with {given}"
         return "Only the indentation differs"
     one, other = "\n".join(ours), "\n".join(theirs)
-    if "".join(one.split()) == "".join(other.split()):
+    if "".join(other.split()) in "".join(one.split()):
         return "Only blanks and line breaks differ"
     if one.translate(_TYPOGRAPHIC).split() == other.translate(_TYPOGRAPHIC).split():
         return "Only quotation marks or dashes differ"
@@ -243,5 +244,4 @@ def line_ranges(ranges: Sequence[Range]) -> str:
 
 def count_of_lines(text: str) -> str:
     """Return `1 line` or `2 lines`; a last line may lack its newline."""
-    count = text.count("\n") + (text != "" and not text.endswith("\n"))
-    return f"{count:,} line{'s' * (count != 1)}"
+    return counted(text.count("\n") + (text != "" and not text.endswith("\n")), "line")

@@ -9,6 +9,7 @@ from typing import BinaryIO
 from agent_runtime.tools.workspace.editing.text_file import NotText, TextFile, shown
 from agent_runtime.tools.workspace.path_errors import show
 from agent_runtime.tools.workspace.reading.outline import outline
+from agent_runtime_config.counted import counted
 
 PAGE_LINES = 300
 """The lines of a page."""
@@ -153,9 +154,8 @@ def _add(page: LinePage, room: _Room, number: int, kept: bytes, length: int) -> 
 
 def render(path: str, size: int, page: LinePage) -> str:
     """Return a page as a model reads it."""
-    many = page.total != 1
-    total = "many lines" if page.total is None else f"{page.total:,} line{'s' * many}"
-    header = [f"{show(path)}: {total}, {size:,} bytes"]
+    total = "many lines" if page.total is None else counted(page.total, "line")
+    header = [f"{show(path)}: {total}, {counted(size, 'byte')}"]
     if page.lines and (page.more or page.first > 1):
         one = page.first == page.last
         shown_lines = (

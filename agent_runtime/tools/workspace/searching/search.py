@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk
 from agent_runtime.tools.workspace.searching.globs import FileFilter
 from agent_runtime.tools.workspace.searching.ignored import IgnoredFiles
 from agent_runtime.tools.workspace.searching.ripgrep import candidates
+from agent_runtime_config.counted import counted
 
 SECONDS = 20.0
 """How long a search may take; it then returns the matches so far."""
@@ -39,6 +41,8 @@ SHOWN_CHARS = 300
 RESULT_CHARS = 7000
 """How much is shown of all lines, about 2,000 tokens."""
 _PROGRAM = Path(__file__).with_name("line_matcher.py")
+# A line break itself, or how a pattern writes one.
+_BREAK = re.compile(r"\n|(?<!\\)\\[nr]|\(\?[a-z]*s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +316,8 @@ def _show(state: FileSearch, query: Query, lines: list[str]) -> None:
 
 def _text(state: FileSearch, query: Query) -> str:
     text = (
-        f"{state.matches:,} matching lines in {state.matching:,} of {state.files:,} files"
-        f" for {query.pattern!r}."
+        f"{counted(state.matches, 'matching line')} in {state.matching:,} of "
+        f"{counted(state.files, 'file')} for {query.pattern!r}."
     )
     total = state.matching if query.files_only else state.matches
     what = "files" if query.files_only else "matches"
@@ -322,10 +326,13 @@ def _text(state: FileSearch, query: Query) -> str:
         text += f" {what.capitalize()} {query.skip + 1:,}-{end:,} follow; next: offset={end}."
     elif query.skip and not state.shown:
         text += f" There are no {what} after {query.skip:,}."
+    if not state.matches and _BREAK.search(query.pattern):
+        text += " A match lies within one line: search for a part without line breaks."
     if not state.matches and state.ignored:
-        text += f" {state.ignored:,} files or folders in .gitignore were left out."
+        left_out = counted(state.ignored, "file or folder", "files or folders")
+        text += f" Left out, by .gitignore: {left_out}."
     if state.stopped:
-        text += f" It was stopped after {SECONDS:g} s and {state.searched:,} files;"
+        text += f" It was stopped after {SECONDS:g} s and {counted(state.searched, 'file')};"
         text += " search a smaller folder."
     if state.left_out:
         text += f" Not searched: {', '.join(state.left_out[:20])}"
