@@ -147,6 +147,11 @@ async def test_the_answer_carries_what_was_shown(page: Page, start: Start) -> No
     decision = {"allow": False, "reason": "Not on a Friday.", "remember": False}
     assert body == {"digest": "digest-1"} | decision
     assert resumed == "runs/run-made/resume"
+    # It was left before it went on: nobody is asked anything, but it does not go on by itself.
+    service.thread.status = "suspended"
+    service.thread.grow(1)
+    await expect(page.locator("#status")).to_have_text("Waits to be resumed")
+    await expect(page.get_by_role("button", name="Resume")).to_be_visible()
 
 
 async def test_a_refused_action_says_cause_and_cure(page: Page, start: Start) -> None:

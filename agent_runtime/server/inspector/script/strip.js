@@ -125,8 +125,9 @@ export class Strip {
     c.strokeStyle = c.fillStyle = this.color("ink");
     c.globalAlpha = 0.7;
     for (let i = Math.max(1, this.from), last = -9; i < this.to; i++) {
+      if (!this.thread.changed(i)) continue;
       const x = Math.round(this.x(i));
-      if (x - last < 2 || !this.thread.changed(i)) continue;
+      if (x - last < 2) continue;
       last = x;
       if (dense) { c.fillRect(x, 0, 1, 5); continue; }
       dashed(c, x + 0.5, 4, bottom, 2);
@@ -140,8 +141,9 @@ export class Strip {
     c.lineWidth = 1.5;
     for (let i = this.from; i < this.to; i++) {
       // Nearly all steps have none.
-      const kind = this.thread.steps.flags[i] && markOf(this.thread, i), x = Math.min(this.x(i) + this.step / 2, LEFT + this.width - 5);
+      const kind = this.thread.steps.flags[i] && markOf(this.thread, i);
       if (!kind) continue;
+      const x = Math.min(this.x(i) + this.step / 2, LEFT + this.width - 5);
       c.fillStyle = c.strokeStyle = this.color(kind === "error" ? "danger" : kind === "question" ? "warn" : "ink");
       if (kind !== "question" && this.step * 8 < 3) c.fillRect(x, y - 3, 1, 6);
       else if (kind === "error") {
