@@ -78,23 +78,26 @@ export class Strip {
     c.textAlign = "right";
     c.textBaseline = "middle";
     const y = v => this.height - v / top * (this.height - 12), bottom = this.height + COST;
-    const tick = TICKS.find(t => top / t <= 4) || 2e6, ink = this.color("ink2"), line = this.color("line");
+    const tick = TICKS.find(t => top / t <= (this.small ? 2.5 : 4)) || 2e6, ink = this.color("ink2"), line = this.color("line");
     for (let v = 0; v < top; v += tick) {
       c.fillStyle = line;
       c.fillRect(LEFT, y(v), this.width, 1);
       c.fillStyle = ink;
-      c.fillText(v ? short(v) : "0", LEFT - 6, Math.max(7, y(v)));
+      c.fillText(short(v).replace(".0", ""), LEFT - 6, Math.max(7, y(v)));
     }
     const bands = BANDS.map(name => [this.color("b-" + name), thread.steps[name]]);
-    // One column a pixel at most: of several steps the one with the largest prompt, so that no peak is lost.
+    // One column a pixel at most: of several steps the largest prompt and the highest cost, so that no peak is lost.
     const columns = Math.min(to - from, Math.floor(this.width));
     for (let k = 0; k < columns; k++) {
       const [a, b] = [k, k + 1].map(n => from + Math.floor(n * (to - from) / columns));
-      let i = a;
-      for (let j = a + 1; j < b; j++) if (thread.prompt(j) > thread.prompt(i)) i = j;
+      let i = a, paid = 0;
+      for (let j = a; j < b; j++) {
+        if (thread.prompt(j) > thread.prompt(i)) i = j;
+        paid = Math.max(paid, thread.steps.cost[j]);
+      }
       this.column(c, i, LEFT + k * this.width / columns, this.width / columns, y, bands);
       c.fillStyle = ink;
-      const h = Math.max(0, thread.steps.cost[i]) / most * (COST - 5);
+      const h = paid / most * (COST - 5);
       c.fillRect(LEFT + k * this.width / columns, bottom - h, Math.max(0.7, this.width / columns - 0.5), h);
     }
     c.fillText(this.small ? "$" : "cost", LEFT - 6, bottom - 7);
