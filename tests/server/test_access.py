@@ -6,13 +6,14 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from starlette.requests import HTTPConnection
 
 from agent_runtime import Agent, App, Runtime, Settings
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.scripted import say
 from agent_runtime.server import by_jwt, create_app
 from agent_runtime.server.app import OPERATIONS
-from agent_runtime.server.users import COOKIE
+from agent_runtime.server.users import COOKIE, bearer_of
 from tests.server.serving import Service, serving
 
 pytestmark = pytest.mark.backends("file")
@@ -271,3 +272,10 @@ async def test_health_needs_no_token_and_errors_tell_no_secret(database_url: str
         failed = await service.client.get("/api/agents")
         assert failed.status_code == 500
         assert "NoneType" not in failed.text and failed.json()["reference"]
+
+
+def test_of_two_tokens_none_counts() -> None:
+    # A proxy that has checked one of them may have checked the other.
+    one, other = (b"authorization", b"Bearer art_a"), (b"authorization", b"Bearer art_b")
+    for headers, found in (([one], "art_a"), ([one, other], None), ([one, one], None)):
+        assert bearer_of(HTTPConnection({"type": "http", "headers": headers})) == found

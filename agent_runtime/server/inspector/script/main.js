@@ -195,7 +195,12 @@ const KEYS = {
 
 function pressed(event) {
   const {key, target} = event;
-  if (key === "Escape" && target.closest("input,textarea")) target.blur();
+  if (key === "Escape") {
+    // What asks for more is closed, and the focus stays in its pane.
+    const box = target.closest("#extra,.more"), pane = target.closest(".scroll");
+    if (box) box.querySelector(".plain").click();
+    if (box || target.closest("input,textarea")) pane ? pane.focus() : target.blur();
+  }
   if (!Object.hasOwn(KEYS, key) || event.ctrlKey || event.metaKey || event.altKey || target.closest("input,textarea,select,dialog[open]")) return;
   if (kept.get("keys") === "off" && key !== "?" || !view?.thread?.steps?.count && !Object.hasOwn(ANYWHERE, key)) return;
   event.preventDefault();

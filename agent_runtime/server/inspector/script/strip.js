@@ -255,6 +255,7 @@ export class Strip {
     };
     plot.ondblclick = () => go({z: null});
     plot.onkeydown = event => {
+      if (event.key === "Enter") byId("lscroll").querySelector(".sel")?.focus();
       const i = chosenStep(this.thread.count), by = event.shiftKey ? 10 : 1;
       const to = {ArrowLeft: i - by, ArrowDown: i - by, ArrowRight: i + by, ArrowUp: i + by, PageDown: i - 50, PageUp: i + 50, Home: 0, End: Infinity}[event.key];
       if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
