@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from agent_runtime.cli.check import DoctorCheck
@@ -24,16 +24,18 @@ async def check_live(settings: Settings) -> list[DoctorCheck]:
     What only a process itself knows, such as the lag of its event loop, is in `Runtime.health`.
     """
     from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.human.waiting import questions_of
     from agent_runtime.runtime import Runtime
 
     try:
         async with Runtime.open(settings) as runtime:
-            runs = await runtime.store.of(settings.user).runs.list(
-                status=["running", "suspended"], limit=MOST
-            )
+            store = runtime.store.of(settings.user)
+            runs = await store.runs.list(status=["running", "suspended"], limit=MOST)
+            asked = [run for run in runs if run.stop_reason == "awaiting_user"]
+            answered = {run.id for run in asked if not await questions_of(store, run.id)}
     except AgentRuntimeError as error:
         return [DoctorCheck("live", "fail", error.message, error.cure)]
-    return [*_running(runs), *_waiting(runs)]
+    return [*_running(runs), *_waiting(runs, answered)]
 
 
 def _running(runs: Sequence[Run]) -> Iterator[DoctorCheck]:
@@ -66,18 +68,20 @@ def _running(runs: Sequence[Run]) -> Iterator[DoctorCheck]:
         yield DoctorCheck("live", "ok", "no run is at work")
 
 
-def _waiting(runs: Sequence[Run]) -> Iterator[DoctorCheck]:
+def _waiting(runs: Sequence[Run], answered: Set[str]) -> Iterator[DoctorCheck]:
     waiting = [run for run in runs if run.status == "suspended" and run.parent_run_id is None]
+    reasons = [(run, "answered" if run.id in answered else run.stop_reason) for run in waiting]
     for reason, why, cure in (
         ("unavailable", "suspended: no model could be reached", SWEEP),
         ("interrupted", "interrupted", SWEEP),
+        ("answered", "suspended although no question is open any more", SWEEP),
         (
             "awaiting_user",
             "suspended until a person answers",
             "Answer: `agent-runtime questions` lists them.",
         ),
     ):
-        stopped = [run for run in waiting if run.stop_reason == reason]
+        stopped = [run for run, why_not in reasons if why_not == reason]
         if stopped:
             state = "ok" if reason == "awaiting_user" else "warn"
             yield DoctorCheck("live", state, f"{_runs(stopped)} {why}", cure)

@@ -34,7 +34,13 @@ _SECRETS = re.compile(
     r"|\beyJ[\w-]{8,400}\.[\w-]+\.[\w-]*"
     r"|\bya29\.[\w-]{16,}"
     r"|\bAIza[\w\-]{20,}"
-    r"|\bAKIA[A-Z0-9]{12,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"
+    # What tools read and write: of code hosts, chats and packages; web tokens; private keys.
+    r"|\bgh[pousr]_\w{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w\-]{16,}"
+    r"|\bxox[abeoprs]-[\w\-]{10,}|\bnpm_\w{30,}"
+    r"|\beyJ[\w\-]{8,}\.eyJ[\w\-]{8,}\.[\w\-]*"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
+    r"(?:[\s\S]{0,8000}?-----END [A-Z ]{0,30}PRIVATE KEY-----|[\w\s+/=:,.\\\-]{0,8000})"
     r"|(?<=[?&]key=)[^&\s]+"
 )
 _HEADER = re.compile(

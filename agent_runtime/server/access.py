@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from starlette.requests import HTTPConnection
 
+from agent_runtime.errors import ConfigError
 from agent_runtime.runtime import Runtime
 from agent_runtime_storage import UserStore
 
 
 def runtime_of(connection: HTTPConnection) -> Runtime:
-    """Return the application's runtime, which is open while it serves."""
-    return connection.app.state.runtime
+    """Return the application's runtime, which is open while it serves.
+
+    Raises:
+        ConfigError: the service is mounted without one.
+    """
+    runtime = getattr(connection.app.state, "runtime", None)
+    if runtime is None:
+        raise ConfigError(
+            "The service has no open runtime: a server starts the outer application only.",
+            cure="Open one in its lifespan, and give it: `create_app(app, runtime=runtime)`.",
+        )
+    return runtime
 
 
 def user_of(connection: HTTPConnection) -> str:

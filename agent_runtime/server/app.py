@@ -33,6 +33,7 @@ from agent_runtime.server.limits import UserLimits
 from agent_runtime.server.metrics import metrics_routes
 from agent_runtime.server.openapi import openapi_of
 from agent_runtime.server.operations import KEY_HEADER, Operation, routes_of
+from agent_runtime.server.prefix import Prefixed
 from agent_runtime.server.problems import ServiceError, problem_response
 from agent_runtime.server.protocols.live import live_of
 from agent_runtime.server.protocols.routes import protocol_routes
@@ -74,7 +75,8 @@ def create_app(
         app: what it runs.
         settings: None for those of the runtime, or of the environment.
         runtime: an open runtime, which the service uses and does not close.  A mounted application
-            needs one, since the server starts only the outer one.
+            needs one, since the server starts only the outer one.  Its streams end once
+            `service.state.service.closing` is set.
         authenticate: `tokens` for those of `agent-runtime tokens`; a function of your own, which
             returns the user of a request or None; or `local` for no users: whoever reaches the
             service then is the settings' user, if the request names this machine as its host.
@@ -110,9 +112,11 @@ def create_app(
     made = Starlette(
         routes=_routes(app, a2a),
         lifespan=lifespan,
-        middleware=[*_cors(settings), _guard(state, a2a)],
+        middleware=[*_prefixed(settings), *_cors(settings), _guard(state, a2a)],
         exception_handlers={HTTPException: _refused},
     )
+    # A redirect would name the host and the scheme that a proxy has called it by.
+    made.router.redirect_slashes = False
     made.state.service = state
     if runtime is not None:
         made.state.runtime = runtime
@@ -132,7 +136,9 @@ def _routes(app: Registry, a2a: bool) -> list[BaseRoute]:
     described = openapi_of(OPERATIONS)
 
     async def openapi(request: Request) -> Response:
-        return JSONResponse(described)
+        # Where it is mounted, or shown by a proxy.
+        root = str(request.scope.get("root_path", ""))
+        return JSONResponse({**described, "servers": [{"url": root or "/"}]})
 
     return [
         *routes_of(OPERATIONS),
@@ -169,6 +175,11 @@ def _guard(state: ServiceState, a2a: bool) -> Middleware:
     )
 
 
+def _prefixed(settings: Settings) -> list[Middleware]:
+    prefix = settings.service_prefix
+    return [Middleware(Prefixed, prefix=prefix)] if prefix else []
+
+
 def _cors(settings: Settings) -> list[Middleware]:
     origins = [one for one in settings.service_origins.split(",") if one]
     if not origins:
@@ -194,7 +205,7 @@ async def _refused(request: Request, error: Exception) -> Response:
             error.status_code,
             kind,
             f"{request.method} {request.url.path[:200]}: {error.detail}.",
-            cure="/api/openapi.json describes what there is.",
+            cure=f"{request.scope.get('root_path', '')}/api/openapi.json describes what there is.",
             headers=dict(error.headers or {}),
         )
     )

@@ -27,9 +27,12 @@ def new_token() -> str:
 
 def bearer_of(connection: HTTPConnection) -> str | None:
     """Return the token of a request: that of `Authorization`, or else the session's cookie."""
-    header = connection.headers.get("authorization")
-    if header is not None:
-        scheme, _, token = header.partition(" ")
+    given = connection.headers.getlist("authorization")
+    if len(given) > 1:
+        # A proxy may have looked at another one.
+        return None
+    if given:
+        scheme, _, token = given[0].partition(" ")
         found = token.strip() if scheme.lower() == "bearer" else ""
     else:
         found = connection.cookies.get(COOKIE, "")

@@ -20,7 +20,9 @@ OWN = (
     "following fronted inObservation partsAt promptPath rawRow readAll readFront readWindow "
     "showBand showStep stepAfter stepOf stopFollowing toEnd toSeq wholeButton whereAt whereHere "
     "arrived between buttons detach details nodeOf outdate resized reveal scrolled sections "
-    "wanted windows"
+    "wanted windows attach changed choose draw drawn goal hover loaded measure offline panes "
+    "passes pending position refresh renew retry seen strip tell stopped "
+    "streaming bands late stack listen range column space"
 )
 """Names of the page's own methods and fields, which no browser and no answer has."""
 

@@ -158,6 +158,7 @@ class MadeThread:
             | {"root": "run-" + self.name, "agent": "mover" + self.words, "model": "scripted/one"}
             | {"title": TASK + self.words, "status": self.status, "alive": True}
             | {"stop_reason": "awaiting_user" if self.status == "suspended" else None}
+            | {"way_on": "resume" if self.answered else "answer"}
             | {"detail": self.words, "steps": len(self.steps), "max_steps": len(self.steps) + 10}
             | {"created_at": AT, "updated_at": AT + 900, "finished_at": None, "tokens": tokens}
             | {"cached": tokens // 2, "prompt": tokens, "cost": 2_440_000_000, "unpriced": 0}

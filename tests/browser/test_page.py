@@ -72,6 +72,8 @@ async def test_keys_move_through_messages_steps_and_activations(page: Page, star
     await expect(page.locator("#steer")).to_be_focused()
     await page.keyboard.type("gj")
     await expect(page.locator("#steer")).to_have_value("gj")
+    await page.locator("#plot").press("Enter")
+    await expect(page.locator("#lscroll [aria-current=true]")).to_be_focused()
 
 
 async def test_the_strip_and_the_log_wait_for_nothing_else(page: Page, start: Start) -> None:
@@ -138,6 +140,11 @@ async def test_an_observation_opens_to_its_lines_and_messages(page: Page, start:
 async def test_the_answer_carries_what_was_shown(page: Page, start: Start) -> None:
     service = start(MadeThread(40))
     await page.goto(service.url + THREAD)
+    # By the keyboard: Escape goes back, and the focus stays in the pane.
+    await page.get_by_role("button", name="Refuse…").press("Enter")
+    await page.get_by_label("Why not?").press("Escape")
+    await expect(page.get_by_label("Why not?")).to_be_hidden()
+    await expect(page.locator("#sscroll")).to_be_focused()
     await page.get_by_role("button", name="Refuse…").click()
     await page.get_by_label("Why not?").fill("Not on a Friday.")
     await page.get_by_role("button", name="Refuse", exact=True).click()
@@ -147,6 +154,11 @@ async def test_the_answer_carries_what_was_shown(page: Page, start: Start) -> No
     decision = {"allow": False, "reason": "Not on a Friday.", "remember": False}
     assert body == {"digest": "digest-1"} | decision
     assert resumed == "runs/run-made/resume"
+    # It was left before it went on: nobody is asked anything, but it does not go on by itself.
+    service.thread.status = "suspended"
+    service.thread.grow(1)
+    await expect(page.locator("#status")).to_have_text("Waits to be resumed")
+    await expect(page.get_by_role("button", name="Resume")).to_be_visible()
 
 
 async def test_a_refused_action_says_cause_and_cure(page: Page, start: Start) -> None:

@@ -56,6 +56,7 @@ def test_without_a_terminal_a_run_suspends_and_another_command_answers(
     wrong = machine.invoke("answer", question, "perhaps")
     right = machine.invoke("answer", question, "yes")
     late = machine.invoke("answer", question, "no")
+    waits = machine.invoke("runs").stdout, machine.invoke("doctor", "--live").stdout
     done = machine.invoke("resume", run)
 
     assert json.loads(listed.stdout)["id"] == question
@@ -65,6 +66,10 @@ def test_without_a_terminal_a_run_suspends_and_another_command_answers(
     assert wrong.exit_code == exits.USAGE and "y: yes, n: no, n REASON: no" in wrong.stderr
     assert right.exit_code == 0 and f"agent-runtime resume {run}" in right.stderr
     assert late.exit_code == exits.NOTHING and "answered before" in late.stderr
+    assert (
+        f"no question is open any more; resume it with: agent-runtime resume {run[-8:]}" in waits[0]
+    )
+    assert "1 run suspended although no question is open any more" in waits[1]
     assert done.exit_code == 0 and done.stdout == "Hello from the model.\n"
     assert machine.invoke("questions").stdout == ""
 

@@ -6,13 +6,14 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from starlette.requests import HTTPConnection
 
 from agent_runtime import Agent, App, Runtime, Settings
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.scripted import say
 from agent_runtime.server import by_jwt, create_app
 from agent_runtime.server.app import OPERATIONS
-from agent_runtime.server.users import COOKIE
+from agent_runtime.server.users import COOKIE, bearer_of
 from tests.server.serving import Service, serving
 
 pytestmark = pytest.mark.backends("file")
@@ -281,3 +282,10 @@ async def test_titles_may_be_as_long_as_the_setting_says(database_url: str) -> N
             assert response.status_code == status, response.text
         change = await service.client.patch("/api/threads/t600", json={"title": "x" * 601})
         assert change.status_code == 422 and "601 characters" in change.json()["detail"]
+
+
+def test_of_two_tokens_none_counts() -> None:
+    # A proxy that has checked one of them may have checked the other.
+    one, other = (b"authorization", b"Bearer art_a"), (b"authorization", b"Bearer art_b")
+    for headers, found in (([one], "art_a"), ([one, other], None), ([one, one], None)):
+        assert bearer_of(HTTPConnection({"type": "http", "headers": headers})) == found

@@ -154,12 +154,16 @@ async def test_a_question_is_answered_as_it_was_shown(database_url: str) -> None
             "urn:agent-runtime:stale-question",
         )
         decided = {"digest": question["digest"], "allow": True}
+        shown = f"/api/runs/{run_id}"
+        assert (await service.client.get(shown)).json()["way_on"] == "answer"
         answered = await service.client.post(path, json=decided)
         assert answered.json() == {"resumable": True, "run_id": run_id}
+        assert (await service.client.get(shown)).json()["way_on"] == "resume"
         again = await service.client.post(path, json=decided)
         assert again.json()["type"] == "urn:agent-runtime:question-closed"
         await service.client.post(f"/api/runs/{run_id}/resume", json={})
-        assert (await service.ended(run_id))["status"] == "succeeded"
+        over = await service.ended(run_id)
+        assert (over["status"], over["way_on"]) == ("succeeded", None)
 
 
 async def test_a_run_of_another_program_is_not_resumed(database_url: str) -> None:

@@ -242,6 +242,8 @@ def _shown(run: Run, way: ContinuationWay | None) -> str:
     if run.status == "queued":
         return "  it waits for a worker: agent-runtime queue list"
     why = "interrupted" if run.status == "running" else run.stop_reason
+    if why == "awaiting_user" and way != "answer":
+        why = "no question is open any more"
     return f"  {why}; {WAYS[way].format(run=short_id(run.id))}"
 
 

@@ -15,21 +15,30 @@ from agent_runtime_config.log_filter import mask_secrets
 
 MOST = 20_000
 """Characters of one text; the log keeps the whole, and a collector refuses large spans."""
+_LONGEST_SECRET = 4_000
+"""Characters; a text is masked so much beyond its end."""
 LAST_MESSAGES = 20
 """How many messages of a prompt are shown after the system's: earlier spans show the others."""
 
 
 def shown(text: str) -> str:
     """Return a text as a span shows it: masked, and cut if it is long."""
-    # Cut first: patterns must not run over a text of any length.
-    cut = text[:MOST]
-    masked = scrub(mask_secrets(cut))
-    return masked if len(cut) == len(text) else f"{masked}… ({len(text)} characters)"
+    # Cut first: patterns must not run over a text of any length.  Cut again once it is masked: a
+    # secret that goes over the end would be known by no pattern.
+    masked = scrub(mask_secrets(text[: MOST + _LONGEST_SECRET]))
+    # What no encoding has would keep all spans of a batch from their collector.
+    masked = masked.encode("utf-8", "replace").decode()
+    return masked if len(text) <= MOST else f"{masked[:MOST]}… ({len(text)} characters)"
 
 
 def shown_json(value: object) -> str:
-    """Return a value as JSON, as a span shows it."""
-    return shown(orjson.dumps(value, default=repr).decode())
+    """Return a value as JSON, as a span shows it; as Python writes it if JSON cannot hold it."""
+    try:
+        text = orjson.dumps(value, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:
+        # Such as a number beyond 64 bits, or what is nested deeply: the call itself must not fail.
+        text = repr(value)
+    return shown(text)
 
 
 def request_contents(messages: Sequence[PromptMessage]) -> dict[str, str]:

@@ -63,7 +63,8 @@ async def list_agents(request: Request) -> ListedAgents:
 @operation("GET", "/runs", tag="runs")
 async def list_runs(request: Request, query: RunsQuery) -> RunPage:
     """List runs, the newest first."""
-    rows = await store_of(request).runs.list(
+    store = store_of(request)
+    rows = await store.runs.list(
         thread_id=query.thread_id,
         status=None if query.status is None else [query.status],
         before=query.cursor,
@@ -72,7 +73,7 @@ async def list_runs(request: Request, query: RunsQuery) -> RunPage:
     )
     page = rows[: query.limit]
     more = page[-1].id if len(rows) > query.limit else None
-    return RunPage(runs=[RunOut.of(row) for row in page], next_cursor=more)
+    return RunPage(runs=[await RunOut.of(store, row) for row in page], next_cursor=more)
 
 
 @operation("POST", "/runs", tag="runs", status=201)
@@ -129,7 +130,8 @@ async def regenerate(request: Request, thread_id: str, body: Regenerate) -> Star
 @operation("GET", "/runs/{run_id}", tag="runs")
 async def get_run(request: Request, run_id: str) -> RunOut:
     """Return a run, with its output if it is over."""
-    return RunOut.of(await store_of(request).runs.get(run_id))
+    store = store_of(request)
+    return await RunOut.of(store, await store.runs.get(run_id))
 
 
 @operation("POST", "/runs/{run_id}/resume", tag="runs", status=201)
@@ -178,7 +180,8 @@ async def set_budget(request: Request, run_id: str, body: BudgetChange) -> RunOu
         usd=body.usd if "usd" in given else UNCHANGED,
         user=user_of(request),
     )
-    return RunOut.of(await store_of(request).runs.get(run_id))
+    store = store_of(request)
+    return await RunOut.of(store, await store.runs.get(run_id))
 
 
 @operation("POST", "/runs/sweep", tag="runs")

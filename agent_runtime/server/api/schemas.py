@@ -9,9 +9,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from agent_runtime.messages import AssistantMessage, Note, ToolCall
 from agent_runtime.models.cost import NANO
+from agent_runtime.run.sweep import ContinuationWay, continuation_of
 from agent_runtime.run.threads.access import ThreadMessage
 from agent_runtime.run.tree import TreeRun
-from agent_runtime_storage import Amount, Budget, Run, Thread
+from agent_runtime_storage import Amount, Budget, Run, Thread, UserStore
 from agent_runtime_storage.contract.records.log import RunStatus, StopReason
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
@@ -236,9 +237,14 @@ class RunOut(Output):
     created_at: float
     updated_at: float
     finished_at: float | None
+    way_on: ContinuationWay | None = Field(
+        description="How it continues if nobody works on it: by `resume`, after an `answer` to a "
+        "question of its tree, with its `root`, or, a background `task`, by a resume with the "
+        "agent that began it. None while it is at work, and once it is over."
+    )
 
     @classmethod
-    def of(cls, run: Run) -> RunOut:
+    async def of(cls, store: UserStore, run: Run) -> RunOut:
         """Return a run as the API shows it."""
         return cls(
             id=run.id, thread_id=run.thread_id, parent_run_id=run.parent_run_id,
@@ -249,6 +255,7 @@ class RunOut(Output):
             budget=Amounts.of(run.budget), settled=Amounts.of(run.settled),
             unsettled=Amounts.of(run.unsettled), created_at=run.created_at,
             updated_at=run.updated_at, finished_at=run.finished_at,
+            way_on=await continuation_of(store, run),
         )  # fmt: skip
 
 

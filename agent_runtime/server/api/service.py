@@ -43,8 +43,8 @@ async def begin_session(request: Request, body: NewSession) -> Response:
                 cure="Make one: `agent-runtime tokens make`.",
             )  # fmt: skip
     response.set_cookie(
-        COOKIE, body.token, max_age=_SESSION_SECONDS, httponly=True, samesite="strict",
-        secure=request.url.scheme == "https",
+        COOKIE, body.token, max_age=_SESSION_SECONDS, path=_path_of(request), httponly=True,
+        samesite="strict", secure=request.url.scheme == "https",
     )  # fmt: skip
     return response
 
@@ -53,8 +53,13 @@ async def begin_session(request: Request, body: NewSession) -> Response:
 async def end_session(request: Request) -> Response:
     """Forget the token that the browser keeps."""
     response = Response(status_code=204)
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    response.delete_cookie(COOKIE, path=_path_of(request), httponly=True, samesite="strict")
     return response
+
+
+def _path_of(request: Request) -> str:
+    """Return the path of the cookie: other applications of the host do not get the token."""
+    return f"{request.scope.get('root_path', '')}/"
 
 
 async def health(request: Request) -> Response:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_runtime.plan.planner import plan_at
-from agent_runtime.server.inspector.runs import question_card, run_line
+from agent_runtime.server.inspector.runs import question_card, run_line, way_on_of
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
 
@@ -77,4 +77,5 @@ async def _line(store: UserStore, run: Run) -> dict[str, Any]:
         children=len(children),
         plan=done,
         spark=spark,
+        way_on=await way_on_of(store, run),
     )

@@ -5,6 +5,7 @@ The person acts on runs by the database: whichever process works on a run heeds 
 
 from __future__ import annotations
 
+import gc
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -236,16 +237,19 @@ async def serve_page(
     Raises:
         OSError: the port is taken.
     """
-    await anyio.to_thread.run_sync(packed_files)
+    # What was imported stays: collections would look at it again while ten thousand rows are read.
+    gc.freeze()
     with socket.socket() as listener:
         listener.bind((HOST, port))
         access = LocalAccess(listener.getsockname()[1])
-        app = local_app(runtime, access)
-        # Addresses hold the token, so requests are not logged.
-        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
-        server = ServiceServer(config, app, lambda _: opened(access))
         async with anyio.create_task_group() as group:
             group.start_soon(_vocabulary, access)
             if thread_id is not None:
                 group.start_soon(_read_ahead, runtime, thread_id)
+            # The database reads while the page's files are packed and the application is made.
+            await anyio.to_thread.run_sync(packed_files)
+            app = local_app(runtime, access)
+            # Addresses hold the token, so requests are not logged.
+            config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
+            server = ServiceServer(config, app, lambda _: opened(access))
             await server.serve(sockets=[listener])

@@ -79,7 +79,10 @@ async def _static(request: Request) -> Response:
 
 
 async def _served(request: Request, name: str) -> Response:
-    file = (await anyio.to_thread.run_sync(packed_files)).get(name)
+    # Once they are packed without a thread, which would wait for whatever computes there.
+    known = packed_files.cache_info().currsize
+    files = packed_files() if known else await anyio.to_thread.run_sync(packed_files)
+    file = files.get(name)
     if file is None:
         raise HTTPException(404)
     zipped = _takes_gzip(request.headers.get("accept-encoding", ""))
@@ -94,8 +97,8 @@ async def _served(request: Request, name: str) -> Response:
         "etag": tag,
         "vary": "accept-encoding",
     }
-    known = request.headers.get("if-none-match", "").split(",")
-    if tag in {one.strip().removeprefix("W/") for one in known}:
+    held = request.headers.get("if-none-match", "").split(",")
+    if tag in {one.strip().removeprefix("W/") for one in held}:
         return Response(status_code=304, headers=headers)
     if zipped:
         headers["content-encoding"] = "gzip"

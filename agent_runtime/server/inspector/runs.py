@@ -8,10 +8,12 @@ from typing import Any
 from agent_runtime.human.questions import Question
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import delegation_record
+from agent_runtime.run.sweep import ContinuationWay, continuation_of
 from agent_runtime.server.inspector.nodes import arguments_of
 from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.records.questions import QuestionRow
 from agent_runtime_storage.contract.records.usage import UsageTotal
+from agent_runtime_storage.contract.store import UserStore
 
 ARGUMENT_CHARS = 100_000
 _NOTHING = UsageTotal.of(())
@@ -26,8 +28,9 @@ def run_line(
     children: int = 0,
     plan: Mapping[str, int] | None = None,
     spark: Sequence[int] = (),
+    way_on: ContinuationWay | None = None,
 ) -> dict[str, Any]:
-    """Return a run with what it alone used."""
+    """Return a run with what it alone used; `way_on` as `way_on_of` finds it."""
     used = usage or _NOTHING
     record = delegation_record(run)
     return {
@@ -56,7 +59,13 @@ def run_line(
         "children": children,
         "plan": plan,
         "spark": spark,
+        "way_on": way_on,
     }
+
+
+async def way_on_of(store: UserStore, run: Run) -> ContinuationWay | None:
+    """Return how a suspended run continues; None for any other run."""
+    return await continuation_of(store, run) if run.status == "suspended" else None
 
 
 def question_card(row: QuestionRow, root: Run | None) -> dict[str, Any]:

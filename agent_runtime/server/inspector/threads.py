@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_runtime.messages import Plan
 from agent_runtime.plan.planner import plan_at
-from agent_runtime.server.inspector.runs import question_card, run_line
+from agent_runtime.server.inspector.runs import question_card, run_line, way_on_of
 from agent_runtime.server.streams import CursorWriter
 from agent_runtime_storage.contract.records.log import Run, Thread, ThreadPlace
 from agent_runtime_storage.contract.records.questions import QuestionRow
@@ -31,8 +31,14 @@ async def thread_of(store: UserStore, thread_id: str) -> dict[str, Any]:
     children = _counts(tree)
     model = str(started.get("model", ""))
     lines = [
-        run_line(one, usage.get(one.id), children=children.get(one.id, 0), title=thread.title)
-        | {"model": model if one.thread_id == thread_id else ""}
+        run_line(
+            one,
+            usage.get(one.id),
+            children=children.get(one.id, 0),
+            title=thread.title,
+            model=model if one.thread_id == thread_id else "",
+            way_on=await way_on_of(store, one),
+        )
         for one in tree
     ]
     return {

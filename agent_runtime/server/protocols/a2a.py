@@ -396,7 +396,8 @@ def _status_update(turn: Turn, status: pb.TaskStatus) -> pb.StreamResponse:
 
 
 def _card(request: Request, name: str) -> pb.AgentCard:
-    root = str(request.base_url).rstrip("/")
+    # Not `base_url`, which in a mounted application is that of the outer one.
+    root = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
     card = pb.AgentCard(
         name=name,
         description=f"The agent {name}, which works on long tasks and asks people.",

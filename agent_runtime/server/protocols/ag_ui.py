@@ -1,16 +1,18 @@
 """AG-UI 1.0: a run as a stream of typed events, questions as interrupts.
 
-`POST /ag-ui/{agent}` takes a `RunAgentInput`.  The same `runId` again gives the same run from its
-start, so a client that lost its connection posts its request again.
+`POST /ag-ui/{agent}` takes a `RunAgentInput`.  The same `runId` again with the same message gives
+the same run from its start, so a client that lost its connection posts its request again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
+from urllib.parse import quote
 
 import orjson
 from ag_ui.core import events as agui
@@ -33,7 +35,7 @@ from agent_runtime.server.protocols.streams import (
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
-from agent_runtime.server.protocols.turns import ClientTurns, UserTurns
+from agent_runtime.server.protocols.turns import TEXT, ClientTurns, UserTurns
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
 VERSION = "1.0"
@@ -67,14 +69,24 @@ async def _turn(turns: UserTurns, agent: str, given: types.RunAgentInput) -> Tur
         answers = {one.interrupt_id: one.payload for one in given.resume}
         return await turns.answer(given.thread_id, answers)
     # The client names its run: the same request, sent again, follows the turn that it began.
-    key = f"ag-ui:{given.run_id}"
-    if earlier := await turns.find(given.thread_id, key):
-        return earlier
-    return await turns.begin(agent, _new_message(given.messages), given.thread_id, request=key)
+    key = f"ag-ui:{quote(given.run_id, safe='')}"
+    message = _new_message(given.messages)
+    if message is None:
+        # It may hold already what the turn has said so far.
+        if earlier := await turns.find(given.thread_id, key, any_text=True):
+            return earlier
+        raise invalid(
+            "The messages do not end with one of the user.",
+            cure="Add the user's message, or answer the interrupts by `resume`.",
+        )
+    # With other words it is another request, which must not be lost.
+    said = orjson.dumps([message.text, message.files])
+    key = f"{key}{TEXT}{hashlib.sha256(said).hexdigest()}"
+    return await turns.begin(agent, message, given.thread_id, request=key)
 
 
-def _new_message(messages: list[types.Message]) -> Message:
-    """Return what the user says at the end; the thread has what came before."""
+def _new_message(messages: list[types.Message]) -> Message | None:
+    """Return what the user says at the end, if anything; the thread has what came before."""
     texts: list[str] = []
     files: list[str] = []
     for message in reversed(messages):
@@ -86,12 +98,7 @@ def _new_message(messages: list[types.Message]) -> Message:
         found = [types.TextPart(text=given)] if isinstance(given, str) else given
         texts[:0] = [one.text for one in found if isinstance(one, types.TextPart)]
         files[:0] = [_url(one.source) for one in found if not isinstance(one, types.TextPart)]
-    if not texts and not files:
-        raise invalid(
-            "The messages do not end with one of the user.",
-            cure="Add the user's message, or answer the interrupts by `resume`.",
-        )
-    return Message("\n\n".join(texts), tuple(files))
+    return Message("\n\n".join(texts), tuple(files)) if texts or files else None
 
 
 def _url(source: types.PartSource) -> str:

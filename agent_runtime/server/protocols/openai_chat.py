@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, unquote
+from uuid import UUID
 
 import orjson
 from starlette.requests import Request
@@ -37,7 +38,7 @@ from agent_runtime.server.protocols.streams import (
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
-from agent_runtime.server.protocols.turns import ClientTurns, UserTurns
+from agent_runtime.server.protocols.turns import TEXT, ClientTurns, UserTurns
 from agent_runtime_storage.contract.records.usage import UsageTotal
 
 THREAD = "x-thread-id"
@@ -119,9 +120,12 @@ async def _turn(turns: UserTurns, asked: Completion, thread: str, request: str) 
     if asked.answers:
         return await turns.answer(thread, asked.answers)
     # A first message without a key is a new conversation each time: the same words may be meant
-    # twice.
-    request = request or (asked.digest if asked.has_history else "")
-    key = f"openai:{request}" if request else ""
+    # twice.  With other words a key is that of another request, which must not be lost.
+    named = request or asked.has_history
+    key = f"openai:{request}{TEXT}{asked.digest}" if named else ""
+    if key and not thread:
+        # The same for each attempt; the client learns it from the response only.
+        thread = str(UUID(bytes=hashlib.sha256(key.encode()).digest()[:16]))
     return await turns.begin(asked.model, asked.message, thread, request=key)
 
 

@@ -39,6 +39,8 @@ from agent_runtime_storage.contract.records.usage import UsageTotal
 
 _RECENT = 20
 """How many of a thread's newest runs are searched for a request that came before."""
+TEXT = "#"
+"""Stands between a client's id of a request and the digest of what the user says in it."""
 _REQUEST, _AFTER, _AGENT = "request", "after", "served_as"
 """Keys of a run's spec: the client's id of the request, the cursor, the agent's name here."""
 
@@ -232,10 +234,17 @@ class UserTurns:
             )
         await self.runtime.threads.edit(thread, said[number - 1].node_id, user=self.user)
 
-    async def find(self, thread: str, request: str, *, among: int = _RECENT) -> Turn | None:
-        """Return the turn that a request began; None if none of the newest runs is its."""
+    async def find(
+        self, thread: str, request: str, *, among: int = _RECENT, any_text: bool = False
+    ) -> Turn | None:
+        """Return the turn that a request began; None if none of the newest runs is its.
+
+        Args:
+            any_text: whatever of its message stands behind `TEXT`.
+        """
         for run in (await self._runs(thread))[:among]:
-            if run.spec.get(_REQUEST) == request:
+            began = str(run.spec.get(_REQUEST, ""))
+            if request == (began.partition(TEXT)[0] if any_text else began):
                 return self._turn(run)
         return None
 

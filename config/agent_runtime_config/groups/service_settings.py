@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -26,6 +27,14 @@ def _is_origin(text: str) -> bool:
         return False
     rest = parts.path or parts.query or parts.fragment or parts.username
     return parts.scheme in ("http", "https") and named and not rest
+
+
+def _prefix(text: str) -> str:
+    text = text.strip().rstrip("/")
+    if text and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", text):
+        problem = "must be a path such as /agents, of letters, digits and . _ ~ -"
+        raise PydanticCustomError("prefix", problem)  # pyright: ignore[reportArgumentType]
+    return text
 
 
 class ServiceSettings(BaseSettings):
@@ -66,4 +75,9 @@ class ServiceSettings(BaseSettings):
         default="",
         description="Other origins whose pages may call the service (CORS), with commas between "
         "them: `https://app.example.com`; none by default.",
+    )
+    service_prefix: Annotated[str, AfterValidator(_prefix)] = Field(
+        default="",
+        description="The path below which a proxy shows the service, such as `/agents`, whether it "
+        "strips it from requests or not; none by default.",
     )

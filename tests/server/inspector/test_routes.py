@@ -166,12 +166,17 @@ async def test_home_shows_what_waits_and_what_ended(play: Play) -> None:
         ]
         (question,) = await world.runtime.questions()
         assert card["digest"] == question.digest
-        assert [line["status"] for line in home["active"]] == ["suspended"]
+        assert [(line["status"], line["way_on"]) for line in home["active"]] == [
+            ("suspended", "answer")
+        ]
         shown = await page.get("threads/t")
         assert shown["questions"] == [card]
         _, tables = await page.steps("t")
         assert tables["steps"]["flags"] == [2 + 32]
         await world.runtime.answer(card["id"], True)
+        # It waits for nobody, and does not go on by itself.
+        (line,) = (await page.get("home"))["active"]
+        assert line["way_on"] == (await page.get("threads/t"))["run"]["way_on"] == "resume"
         await world.resume(agent)
         home = await page.get("home")
         assert (home["needs"], home["active"]) == ([], [])

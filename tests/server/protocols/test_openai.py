@@ -214,3 +214,34 @@ async def test_a_body_that_cannot_be_written_again_is_refused(
         refused = await http.post(path, content=deep, headers=headers)
         assert refused.status_code == 400
         assert "nested too deeply" in refused.text
+
+
+async def test_a_key_names_a_first_request_and_never_hides_another_message(tmp_path: Path) -> None:
+    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+
+        async def asked(text: str) -> tuple[str, str]:
+            body = {"model": "desk", "messages": [{"role": "user", "content": text}]}
+            headers = {"Idempotency-Key": "one"}
+            answer = (await http.post("/v1/chat/completions", json=body, headers=headers)).json()
+            return answer["id"], answer["choices"][0]["message"]["content"]
+
+        first, again, other = [await asked(text) for text in ("say a", "say a", "say b")]
+        # A client whose connection broke sends the same again, and knows no thread yet.
+        assert first == again and first[1] == "a"
+        assert other[0] != first[0] and other[1] == "b"
+
+        async def run(text: str) -> str:
+            said = {"id": "m", "role": "user", "content": text}
+            body = {"threadId": "t", "runId": "r#1", "messages": [said], "tools": [], "context": []}
+            return (await http.post("/ag-ui/desk", json=body)).text
+
+        await run("say a")
+        await run("say a")
+        assert '"delta":"b"' in await run("say b")
+        # A client may have put the answer so far into what it sends again.
+        partly = {"id": "n", "role": "assistant", "content": "b"}
+        body = {"threadId": "t", "runId": "r#1", "messages": [partly], "tools": [], "context": []}
+        assert '"delta":"b"' in (await http.post("/ag-ui/desk", json=body)).text
+        body["runId"] = "r"
+        assert (await http.post("/ag-ui/desk", json=body)).status_code == 400
+        assert await said_by_users(world, "t") == ["say a", "say b"]

@@ -51,7 +51,7 @@ function shownOf(question, argument) {
 }
 
 function formOf(question) {
-  const more = el("div.grid", {hidden: true}), form = el("form.grid", {onsubmit: event => event.preventDefault()});
+  const more = el("div.grid.more", {hidden: true}), form = el("form.grid", {onsubmit: event => event.preventDefault()});
   const answer = (value, done) => answerTo([...form.querySelectorAll("button")], question, value, done);
   // A second step inside the card: `ask` is what to fill in, `then` sends it.
   const open = (ask, name, then, classes) => {

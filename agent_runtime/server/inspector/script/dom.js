@@ -44,8 +44,8 @@ export function enable(controls, on) {
 // A longer text that scrolls by itself.
 export const block = (label, text, classes = ".out") => el("pre" + classes, {tabindex: 0, "aria-label": label}, text);
 
-const figures = new Intl.NumberFormat("en-US", {maximumFractionDigits: 0});
-export const int = n => n == null || n < 0 ? "unknown" : figures.format(n);
+// Formats of `Intl` read their language's data when they are made, which keeps the page from being ready.
+export const int = n => n == null || n < 0 ? "unknown" : String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, ",");
 export function short(n) {
   if (n == null || n < 0) return "?";
   if (n < 1000) return String(Math.round(n));
@@ -55,8 +55,8 @@ export const usd = n => n == null || n < 0 ? "price unknown" : "$" + (n / 1e9).t
 export const percent = (part, all) => all > 0 && part >= 0 ? Math.round(100 * part / all) + "%" : "–";
 export const plural = (n, one, many = one + "s") => `${int(n)} ${n === 1 ? one : many}`;
 
-// Swedish writes a day and a time as ISO 8601 does.
-const stamps = new Intl.DateTimeFormat("sv", {dateStyle: "short", timeStyle: "medium"}), stamp = seconds => stamps.format(seconds * 1000);
+// A day and a time of here, as ISO 8601 writes them.
+const stamp = seconds => new Date(seconds * 1000 - 60000 * new Date(seconds * 1000).getTimezoneOffset()).toISOString().slice(0, 19).replace("T", " ");
 export const clock = seconds => stamp(seconds).slice(11);
 export const when = seconds => stamp(seconds).slice(0, 10) === stamp(Date.now() / 1000).slice(0, 10) ? clock(seconds) : stamp(seconds).slice(0, 16);
 export function span(seconds) {
@@ -64,12 +64,6 @@ export function span(seconds) {
     : seconds < 172800 ? [seconds / 3600, "h"] : [seconds / 86400, "days"];
   return `${n < 10 && unit === "s" ? n.toFixed(1) : Math.round(n)} ${unit}`;
 }
-
-// What the reader chose, kept by the browser where it allows that.
-export const kept = {
-  get: name => { try { return localStorage.getItem("agent-runtime:" + name); } catch { return null; } },
-  set: (name, value) => { try { localStorage.setItem("agent-runtime:" + name, value); } catch { /* private window */ } },
-};
 
 // One region is read aloud: for what needs a person.
 export function say(text) { byId("said").textContent = visible(text); }

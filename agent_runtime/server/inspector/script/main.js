@@ -1,6 +1,6 @@
 // The page as a whole: which view stands, what keeps it current, keys and themes.
 import {onActed} from "./actions.js";
-import {button, byId, clock, el, fill, kept, notice, say, template, visible} from "./dom.js";
+import {button, byId, clock, el, fill, notice, say, template, visible} from "./dom.js";
 import {Found, Home} from "./home.js";
 import {Watch} from "./live.js";
 import {Log, toQuestion} from "./log.js";
@@ -9,6 +9,7 @@ import {PromptPane} from "./prompt.js";
 import {file, onUnknown, search, signIn, signOut} from "./service.js";
 import {SidePane} from "./side.js";
 import {Strip, markOf} from "./strip.js";
+import {dark, kept, themeOf} from "./theme.js";
 import {Thread} from "./thread.js";
 import {chip, isActive, isMoving} from "./words.js";
 
@@ -38,8 +39,8 @@ class ThreadView {
     this.late = first;
     this.renew(first);
     if (this.thread.fronted) return;
-    // The strip and the log are painted first.
-    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+    // The strip and the log are painted first, and heed the pointer.
+    for (let frames = 0; frames < 2; frames++) await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
     this.late = false;
     if (view === this) this.show();
     await this.thread.readFront();
@@ -194,16 +195,20 @@ const KEYS = {
 
 function pressed(event) {
   const {key, target} = event;
-  if (key === "Escape" && target.closest("input,textarea")) target.blur();
+  if (key === "Escape") {
+    // What asks for more is closed, and the focus stays in its pane.
+    const box = target.closest("#extra,.more"), pane = target.closest(".scroll");
+    if (box) box.querySelector(".plain").click();
+    if (box || target.closest("input,textarea")) pane ? pane.focus() : target.blur();
+  }
   if (!Object.hasOwn(KEYS, key) || event.ctrlKey || event.metaKey || event.altKey || target.closest("input,textarea,select,dialog[open]")) return;
   if (kept.get("keys") === "off" && key !== "?" || !view?.thread?.steps?.count && !Object.hasOwn(ANYWHERE, key)) return;
   event.preventDefault();
   KEYS[key]();
 }
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
 function paint() {
-  const theme = kept.get("theme") || (dark.matches ? "dark" : "light");
+  const theme = themeOf();
   document.documentElement.dataset.theme = theme;
   byId("theme").textContent = theme === "dark" ? "Light" : "Dark";
   view?.strip?.renew();

@@ -46,7 +46,7 @@ export class SidePane {
     fill(fork, `Fork from step ${int(i + 1)}`);
     cancel.hidden = !active;
     pause.hidden = !isMoving({status: state});
-    resume.hidden = state !== "paused" && state !== "interrupted" && (state !== "waiting" || open.length > 0);
+    resume.parentNode.hidden = file || !["paused", "interrupted", "ready"].includes(state);
     fork.hidden = active || !count;
     edit.hidden = active || !this.agents.length || !this.edited();
   }

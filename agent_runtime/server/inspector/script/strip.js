@@ -78,23 +78,26 @@ export class Strip {
     c.textAlign = "right";
     c.textBaseline = "middle";
     const y = v => this.height - v / top * (this.height - 12), bottom = this.height + COST;
-    const tick = TICKS.find(t => top / t <= 4) || 2e6, ink = this.color("ink2"), line = this.color("line");
+    const tick = TICKS.find(t => top / t <= (this.small ? 2.5 : 4)) || 2e6, ink = this.color("ink2"), line = this.color("line");
     for (let v = 0; v < top; v += tick) {
       c.fillStyle = line;
       c.fillRect(LEFT, y(v), this.width, 1);
       c.fillStyle = ink;
-      c.fillText(v ? short(v) : "0", LEFT - 6, Math.max(7, y(v)));
+      c.fillText(short(v).replace(".0", ""), LEFT - 6, Math.max(7, y(v)));
     }
     const bands = BANDS.map(name => [this.color("b-" + name), thread.steps[name]]);
-    // One column a pixel at most: of several steps the one with the largest prompt, so that no peak is lost.
+    // One column a pixel at most: of several steps the largest prompt and the highest cost, so that no peak is lost.
     const columns = Math.min(to - from, Math.floor(this.width));
     for (let k = 0; k < columns; k++) {
       const [a, b] = [k, k + 1].map(n => from + Math.floor(n * (to - from) / columns));
-      let i = a;
-      for (let j = a + 1; j < b; j++) if (thread.prompt(j) > thread.prompt(i)) i = j;
+      let i = a, paid = 0;
+      for (let j = a; j < b; j++) {
+        if (thread.prompt(j) > thread.prompt(i)) i = j;
+        paid = Math.max(paid, thread.steps.cost[j]);
+      }
       this.column(c, i, LEFT + k * this.width / columns, this.width / columns, y, bands);
       c.fillStyle = ink;
-      const h = Math.max(0, thread.steps.cost[i]) / most * (COST - 5);
+      const h = paid / most * (COST - 5);
       c.fillRect(LEFT + k * this.width / columns, bottom - h, Math.max(0.7, this.width / columns - 0.5), h);
     }
     c.fillText(this.small ? "$" : "cost", LEFT - 6, bottom - 7);
@@ -125,8 +128,9 @@ export class Strip {
     c.strokeStyle = c.fillStyle = this.color("ink");
     c.globalAlpha = 0.7;
     for (let i = Math.max(1, this.from), last = -9; i < this.to; i++) {
+      if (!this.thread.changed(i)) continue;
       const x = Math.round(this.x(i));
-      if (x - last < 2 || !this.thread.changed(i)) continue;
+      if (x - last < 2) continue;
       last = x;
       if (dense) { c.fillRect(x, 0, 1, 5); continue; }
       dashed(c, x + 0.5, 4, bottom, 2);
@@ -140,8 +144,9 @@ export class Strip {
     c.lineWidth = 1.5;
     for (let i = this.from; i < this.to; i++) {
       // Nearly all steps have none.
-      const kind = this.thread.steps.flags[i] && markOf(this.thread, i), x = Math.min(this.x(i) + this.step / 2, LEFT + this.width - 5);
+      const kind = this.thread.steps.flags[i] && markOf(this.thread, i);
       if (!kind) continue;
+      const x = Math.min(this.x(i) + this.step / 2, LEFT + this.width - 5);
       c.fillStyle = c.strokeStyle = this.color(kind === "error" ? "danger" : kind === "question" ? "warn" : "ink");
       if (kind !== "question" && this.step * 8 < 3) c.fillRect(x, y - 3, 1, 6);
       else if (kind === "error") {
@@ -250,6 +255,7 @@ export class Strip {
     };
     plot.ondblclick = () => go({z: null});
     plot.onkeydown = event => {
+      if (event.key === "Enter") byId("lscroll").querySelector(".sel")?.focus();
       const i = chosenStep(this.thread.count), by = event.shiftKey ? 10 : 1;
       const to = {ArrowLeft: i - by, ArrowDown: i - by, ArrowRight: i + by, ArrowUp: i + by, PageDown: i - 50, PageUp: i + 50, Home: 0, End: Infinity}[event.key];
       if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -2,7 +2,7 @@
 import {el} from "./dom.js";
 
 // Other names are read as they are: no_progress is "No progress".
-const STATES = {waiting: "Waits for you"};
+const STATES = {waiting: "Waits for you", ready: "Waits to be resumed", below: "Waits for sub-agents"};
 const REASONS = {max_steps: "Out of steps", budget: "Out of budget", timeout: "Out of time", unavailable: "Model unavailable", unsupported: "Not supported",
   refusal: "The model refused", length: "Answer too long"};
 const named = (name, names) => names[name] || name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
@@ -23,11 +23,13 @@ export const hasFailed = call => call.outcome !== null && call.outcome !== "ok";
 export const isActive = run => ["queued", "running", "suspended"].includes(run.status);
 export const isMoving = run => run?.status === "queued" || run?.status === "running";
 
-// A running run whose process is gone is interrupted; a suspended one waits for a person or was paused.
+// A running run whose process is gone is interrupted; a suspended one was paused, or waits for a person,
+// for runs below it, or only to be resumed, once what it asked is answered or has expired.
 export function stateOf(run) {
   if (run.status === "running") return run.alive === false ? "interrupted" : "running";
   if (run.status !== "suspended") return run.status;
-  return {awaiting_user: "waiting", awaiting_children: "waiting", paused: "paused"}[run.stop_reason] || "interrupted";
+  const way = run.way_on === "answer" && "waiting";
+  return {awaiting_user: way || "ready", awaiting_children: way || "below", paused: "paused"}[run.stop_reason] || "interrupted";
 }
 
 export function chip(run) {
