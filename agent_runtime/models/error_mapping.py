@@ -29,16 +29,14 @@ _SECRETS = re.compile(
     # Not "basic authentication".
     r"|\bbasic\s+(?=[A-Za-z+/]{0,80}[0-9=])[A-Za-z0-9+/]{8,}=*"
     r"|\bsk[-_][\w\-*.]{6,}"
-    r"|\b(?:pk|rk|gsk|xai|hf|r8|csk|fw|pa|tgp|nvapi|pplx|glpat|gh[a-z]|github_pat|xox[a-z])"
-    r"[-_][\w-]{16,}"
+    # Of providers, code hosts, chats and packages.
+    r"|\b(?:pk|rk|gsk|xai|hf|r8|csk|fw|pa|tgp|nvapi|pplx|glpat|gh[a-z]|github_pat|npm)[-_][\w-]{16,}"
+    r"|\bxox[a-z]-[\w-]{10,}"
+    # Web tokens.
     r"|\beyJ[\w-]{8,400}\.[\w-]+\.[\w-]*"
     r"|\bya29\.[\w-]{16,}"
     r"|\bAIza[\w\-]{20,}"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"
-    # What tools read and write: of code hosts, chats and packages; web tokens; private keys.
-    r"|\bgh[pousr]_\w{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w\-]{16,}"
-    r"|\bxox[abeoprs]-[\w\-]{10,}|\bnpm_\w{30,}"
-    r"|\beyJ[\w\-]{8,}\.eyJ[\w\-]{8,}\.[\w\-]*"
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
     r"(?:[\s\S]{0,8000}?-----END [A-Z ]{0,30}PRIVATE KEY-----|[\w\s+/=:,.\\\-]{0,8000})"
     r"|(?<=[?&]key=)[^&\s]+"

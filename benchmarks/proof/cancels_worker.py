@@ -23,7 +23,7 @@ WAITED_FOR, BACKGROUND = 5, 5
 """How many sub-agents the agent waits for, and how many work in the background."""
 KEY = "sk-benchmark"
 TRAILING = 30.0
-"""The most seconds for what ends by itself: the last notice of a commit, the last poll of leases."""
+"""The most seconds for what ends by itself: a commit's last notice, the leases' last poll."""
 LONGEST_LIFE = 300
 
 
