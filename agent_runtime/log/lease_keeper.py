@@ -45,6 +45,7 @@ class HeldRun:
         lost: whether the last poll did not find the lease.
         closing: whether the runtime is closing, so that the run has to stop at its next step.
         stopped: whether the runtime stops it, because it did not stop by itself in time.
+        ends: whether its own end is being written or is written, which gives up the lease.
         changed: set when one of these changed.
         leave_below: lets the runs that stop with this one stay as they are.
     """
@@ -59,6 +60,7 @@ class HeldRun:
     lost: bool = False
     closing: bool = False
     stopped: bool = False
+    ends: bool = False
     changed: anyio.Event = field(default_factory=anyio.Event)
     leave_below: Callable[[], None] = lambda: None
 
@@ -69,14 +71,25 @@ class HeldRun:
 
 
 @contextmanager
-def writing_for(held: HeldRun | None) -> Generator[None]:
-    """Let the runs below a run stay as they are if a write in the context finds its lease lost."""
+def writing_for(held: HeldRun | None, *, ends: bool) -> Generator[None]:
+    """Let the runs below a run stay as they are if a write in the context finds its lease lost.
+
+    Args:
+        ends: whether the write ends the run.
+    """
+    if held is None:
+        yield
+        return
+    # Before the write: a poll may find the lease gone before the write's answer is here.
+    held.ends = ends
     try:
         yield
     except LeaseLost:
         # A write may notice it before the next poll, and these are cancelled at once.
-        if held is not None:
-            held.leave_below()
+        held.leave_below()
+        raise
+    except BaseException:
+        held.ends = False
         raise
 
 
@@ -215,7 +228,8 @@ class LeaseKeeper:
                 continue
             if run.key not in found:
                 run.lost = True
-                self._leave_below(run)
+                if not run.ends:
+                    self._leave_below(run)
                 run.changed.set()
             elif found[run.key] and not run.cancel:
                 run.cancel = True

@@ -138,7 +138,7 @@ class RunLog:
                     unsettle=add_amounts(commit.unsettle or Amount(), self.held),
                 )
             # A cancelled commit may have been made all the same, and this object would not know.
-            with writing_for(self.kept):
+            with writing_for(self.kept, ends=commit.finish is not None):
                 committing = commit_counted(self.store, self.lease, commit)
                 last, interrupted = await run_shielded(committing)
             self._advance(commit)

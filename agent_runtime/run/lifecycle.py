@@ -13,7 +13,7 @@ import anyio
 from agent_runtime.concurrency import DetachedTasks, cancel, finished, single_error
 from agent_runtime.errors import AgentRuntimeError, LeaseLost, StoreUnavailable, UnsupportedTask
 from agent_runtime.human.waiting import waiting_below
-from agent_runtime.log.lease_keeper import HeldRun, LeaseKeeper
+from agent_runtime.log.lease_keeper import HeldRun, LeaseKeeper, writing_for
 from agent_runtime.log.run_log import CLOSED, RunLog, cancelled_finish, finish_event
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.messages import encodable
@@ -218,7 +218,8 @@ async def _record_end(driver: RunDriver, finish: Finish) -> Finish:
             raise
         except AgentRuntimeError:
             # Memory and log disagree, so the exchange cannot be closed: end the run all the same.
-            await give_up(log.store, log.lease, finish)
+            with writing_for(log.kept, ends=True):
+                await give_up(log.store, log.lease, finish)
     return finish
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,15 @@ from agent_runtime import (
 from agent_runtime.errors import NotFound, QuestionClosed, QuestionsOpen
 from agent_runtime.human.gate import Gate, GateResult
 from agent_runtime.human.waiting import AwaitingHuman
+from agent_runtime.log import lease_keeper
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime_storage import Finish
+from agent_runtime_storage import Commit, Finish, Lease
+from agent_runtime_storage.contract.leases import HeldLease
 from agent_runtime_storage.contract.records.log import Run
+from agent_runtime_storage.log.leases import SqlLeases
+from agent_runtime_storage.log.runs import SqlRuns
 from tests.delegation.asking_elsewhere import Asker, asking
 from tests.delegation.erasing import erase, erased
 from tests.delegation.erasing import nothing_erased as nothing_erased
@@ -227,6 +231,52 @@ async def test_stopping_a_root_with_working_sub_agents_leaves_none_waiting(play:
         [question] = await world.runtime.questions(thread="t", status=None)
         assert question.status == "withdrawn"
         assert await ends(world, root.id) == [1, 1, 1]
+
+
+@FILE
+async def test_a_sub_agent_that_ends_does_not_keep_another_from_being_cancelled(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll finds the lease of the first gone before the answer to its last commit is there."""
+    commit, poll = SqlRuns.commit, SqlLeases.poll
+    ended, polled, scope = anyio.Event(), anyio.Event(), anyio.CancelScope()
+
+    async def slow_commit(self: SqlRuns, lease: Lease, one: Commit) -> int:
+        last = await commit(self, lease, one)
+        if one.finish is not None and not ended.is_set():
+            ended.set()
+            await polled.wait()
+        return last
+
+    async def late_poll(self: SqlLeases, held: Iterable[HeldLease]) -> Mapping[HeldLease, bool]:
+        known = list(held)
+        found = await poll(self, known)
+        if len(found) < len(known):
+            polled.set()
+        return found
+
+    @tool
+    async def stall() -> str:
+        """Wait until the first sub-agent has ended, then forever."""
+        await polled.wait()
+        scope.cancel()
+        await anyio.sleep_forever()
+        return "never"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request) and part(request) == "stall":
+            return call("stall")
+        return cleaning("1", "stall")(request)
+
+    monkeypatch.setattr(lease_keeper, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(SqlRuns, "commit", slow_commit)
+    monkeypatch.setattr(SqlLeases, "poll", late_poll)
+    async with play(respond) as world:
+        with scope:
+            await world.run(Agent(tools=[double, stall], delegation=True), thread="t")
+        [root] = await world.store.runs.list(thread_id="t")
+        assert root.status == "cancelled"
+        assert await children(world, root.id) == {"1": "succeeded", "stall": "cancelled"}
 
 
 @FILE
