@@ -289,7 +289,9 @@ def _is(value: Any, pattern: str, folder: Path | None) -> bool:
     whole, real = _places(value, folder)
     # The pattern's links are not followed: a person approved the path as it is written.
     wanted = pattern if _WILDCARD.match(pattern) else _places(pattern, folder, follow=False)[0]
-    if not (fnmatchcase(value, pattern) or fnmatchcase(whole, wanted)):
+    # `a/` and `a/.` are the folder itself, which `a/*` does not name.
+    written = not value.endswith(("/", "/.")) or value == pattern
+    if not (written and fnmatchcase(value, pattern)) and not fnmatchcase(whole, wanted):
         return False
     # A link that leads out of what was approved is not covered; `*` alone covers all places.
     return real == whole or not pattern.strip("*") or fnmatchcase(real, wanted)

@@ -176,25 +176,31 @@ def _as_held(held: Any, made: Any) -> Any:
     A type may serialize itself shortened, or with another text.
     """
     if type(held) in (str, int, float, bool):
-        return cast("Any", held)
-    if isinstance(held, list | tuple) and isinstance(made, list):
-        olds, news = cast("Sequence[Any]", held), cast("list[Any]", made)
-        if len(olds) == len(news):
-            return [_as_held(old, new) for old, new in zip(olds, news, strict=True)]
-    if not isinstance(made, dict):
-        return made
-    inner = cast("dict[str, Any]", made)
+        return held
+    if isinstance(made, list):
+        news = cast("list[Any]", made)
+        olds = list(cast("Sequence[Any]", held)) if isinstance(held, list | tuple) else []
+        if len(olds) != len(news):
+            return news
+        return [_as_held(old, new) for old, new in zip(olds, news, strict=True)]
+    if isinstance(made, dict):
+        within = _parts_of(held)
+        pairs = cast("dict[str, Any]", made).items()
+        return {key: _as_held(within.get(key), one) for key, one in pairs}
+    return made
+
+
+def _parts_of(held: object) -> dict[Any, Any]:
+    """Return the values inside of a value, by the names that they have in its JSON form."""
     if isinstance(held, BaseModel):
-        names = {
-            info.serialization_alias or info.alias or name: name
-            for name, info in type(held).model_fields.items()
+        fields = type(held).model_fields.items()
+        return {
+            info.serialization_alias or info.alias or name: getattr(held, name)
+            for name, info in fields
         }
-        within = {key: getattr(held, name) for key, name in names.items()}
-    elif isinstance(held, dict):
-        within = dict(cast("dict[Any, Any]", held))
-    else:
-        within = cast("dict[Any, Any]", getattr(held, "__dict__", {}))
-    return {key: _as_held(within.get(key), one) for key, one in inner.items()}
+    if isinstance(held, dict):
+        return dict(cast("dict[Any, Any]", held))
+    return dict(cast("dict[Any, Any]", getattr(held, "__dict__", {})))
 
 
 def _complete(made: Any, given: Any) -> Any:

@@ -34,6 +34,7 @@ from agent_runtime_config.fields import (
 )
 from agent_runtime_config.groups.context_settings import ContextSettings
 from agent_runtime_config.groups.database_settings import DatabaseSettings
+from agent_runtime_config.groups.input_settings import InputSettings
 from agent_runtime_config.groups.model_settings import RoleSettings
 from agent_runtime_config.groups.queue_settings import QueueSettings
 from agent_runtime_config.groups.service_settings import ServiceSettings
@@ -46,7 +47,7 @@ from agent_runtime_config.urls import redact_url
 
 class Settings(
     RoleSettings, WebSettings, ContextSettings, ServiceSettings, TelemetrySettings, QueueSettings,
-    DatabaseSettings,
+    DatabaseSettings, InputSettings,
 ):  # fmt: skip
     """The settings of a runtime, as an immutable value.
 
@@ -374,23 +375,6 @@ class Settings(
         default=5.0,
         description="Seconds that runs then have to end their step; what is left is interrupted. "
         "Both kinds are suspended, and `resume` or a sweep continues them.",
-    )
-    max_message_chars: Annotated[int, Field(ge=1000, le=1_000_000)] = Field(
-        default=200_000,
-        description="The most characters of a message that stand in prompts: a task, or a message "
-        "to a run, of which it is 20000 at most. The text of a longer one is kept as a file of the "
-        "thread, which `recall` opens.",
-    )
-    max_inbox_messages: Count = Field(
-        default=100, description="How many messages to runs may wait on a thread; no more are sent."
-    )
-    max_user_inbox_messages: Count = Field(
-        default=1_000, description="The same, on all threads of a user together."
-    )
-    max_title_chars: Annotated[int, Field(ge=80, le=10_000)] = Field(
-        default=500,
-        description="The most characters of a thread's title. A longer one is refused; an import "
-        "cuts it. The title that a first task gives has at most 80.",
     )
     protected_paths: Globs = Field(
         default="",

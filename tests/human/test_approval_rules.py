@@ -262,6 +262,13 @@ def test_other_commands_are_not_asked_about(pattern: str, command: str) -> None:
     assert not may_match({"command": pattern}, Arguments({"command": command}, lambda name: True))
 
 
+def test_always_for_what_is_in_a_folder_does_not_cover_the_folder(tmp_path: Path) -> None:
+    for path in ("docs/", "docs/.", "./docs/", "docs"):
+        assert not covers({"path": "docs/*"}, {"path": path}, tmp_path)
+    assert covers({"path": "docs/*"}, {"path": "docs/a/"}, tmp_path)
+    assert covers({"path": "docs/"}, {"path": "docs/"}, tmp_path)
+
+
 def test_a_link_that_nobody_may_read_can_lead_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
