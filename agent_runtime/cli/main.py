@@ -6,6 +6,7 @@ Nothing heavy is imported here or at the top of a command's module, to keep `--h
 from __future__ import annotations
 
 import importlib
+import sys
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -108,6 +109,13 @@ class _Commands(CommandGroup):
         prepare_output()
         with _errors_as_exit_codes(lambda: False):
             return super().make_context(*arguments, **extra)
+
+    def main(self, *arguments: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*arguments, **extra)
+        except KeyboardInterrupt:
+            # In the middle of a completion, whose output belongs to the shell.
+            sys.exit(exits.INTERRUPTED)
 
     def invoke(self, ctx: click.Context) -> Any:
         with _errors_as_exit_codes(lambda: ctx.params["debug"]):

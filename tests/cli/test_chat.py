@@ -113,8 +113,8 @@ def test_what_is_typed_while_the_agent_works_is_told_at_its_next_step(machine: M
         # What was typed and not sent is in the next line.
         screen.until("Done after 2 steps", "Thread t: ", "> half a li")
     [_, second] = machine.server.requests
-    told = json.dumps(second.json["messages"])
-    assert "Be brief" in told and "Use tabs" in told
+    sent = json.dumps(second.json["messages"])
+    assert "Be brief" in sent and "Use tabs" in sent
 
 
 def test_ctrl_c_interrupts_to_tell_it_something_and_twice_stops_it(machine: Machine) -> None:

@@ -7,9 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
 from agent_runtime.cli.completion.install import MARK, SHELLS, Shell, install, script_of
 from tests.cli.test_runs import Machine
 from tests.cli.test_runs import machine as machine
@@ -73,3 +76,18 @@ def test_a_folder_without_a_database_completes_nothing_and_creates_none(tmp_path
     (tmp_path / "agent_runtime.db").write_text("no database")
     assert _completed(tmp_path, "show", "0") == ([], "[]")
     assert [path.name for path in tmp_path.iterdir()] == ["agent_runtime.db"]
+
+
+def test_ctrl_c_during_a_completion_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pressed(kind: str) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agent_runtime.cli.parameters.id_completion._newest", pressed)
+    monkeypatch.setenv("_AGENT_RUNTIME_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "agent-runtime show 0")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    with pytest.raises(SystemExit) as ended:
+        main(prog_name="agent-runtime")
+    assert ended.value.code == exits.INTERRUPTED and not capsys.readouterr().err

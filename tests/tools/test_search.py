@@ -205,9 +205,9 @@ def test_lower_limits_of_the_system_stay() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a\nb", r"one\n+two", "(?s)one.*two", r"one\r\ntwo"])
-async def test_a_pattern_over_several_lines_is_told_that_lines_are_matched_alone(
+async def test_the_result_for_a_pattern_over_several_lines_says_that_lines_are_matched_alone(
     find: Tool, pattern: str
 ) -> None:
-    told = "A match lies within one line"
-    assert told in await text(find, pattern=pattern)
-    assert told not in await text(find, pattern=r"nowhere\\new")
+    remark = "A match lies within one line"
+    assert remark in await text(find, pattern=pattern)
+    assert remark not in await text(find, pattern=r"nowhere\\new")

@@ -10,6 +10,7 @@ import click
 
 from agent_runtime.cli.agents import Spec, server_entries, servers_of
 from agent_runtime.cli.answer_prompt import can_ask
+from agent_runtime.cli.display.view import remark
 from agent_runtime.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class McpChoice:
                 approve(one)
         named = [one.name for one in entries if not one.disabled]
         if named:
-            say(f"MCP servers: {', '.join(named)}; they run with your rights, in no sandbox.")
+            remark(f"MCP servers: {', '.join(named)}; they run with your rights, in no sandbox.")
         chosen = dataclasses.replace(spec, mcp=bool(named), mcp_config=self.config or "")
         # Before anything begins: untrusted servers and missing variables end the command here.
         servers_of(chosen)
