@@ -16,7 +16,7 @@ from agent_runtime_config.log_filter import mask_secrets
 MOST = 20_000
 """Characters of one text; the log keeps the whole, and a collector refuses large spans."""
 _LONGEST_SECRET = 4_000
-"""Characters; a text is masked so much beyond its end."""
+"""Characters beyond the end that are masked with a text."""
 LAST_MESSAGES = 20
 """How many messages of a prompt are shown after the system's: earlier spans show the others."""
 

@@ -36,6 +36,7 @@ from agent_runtime.server.protocols.streams import (
     event_of,
     problem,
     read_json,
+    status_of,
     text_of,
 )
 from agent_runtime.server.protocols.turn_parts import Turn
@@ -438,6 +439,9 @@ def _failed(error: Exception, identity: object) -> dict[str, Any]:
             kind, message = errors.InvalidParamsError, text_of(error)
         case NotFound():
             kind, message = errors.TaskNotFoundError, text_of(error)
+        case AgentRuntimeError() if status_of(error) == 400:
+            # Such as an id that no store can hold.
+            kind, message = errors.InvalidParamsError, text_of(error)
         case AgentRuntimeError():
             kind, message = errors.UnsupportedOperationError, text_of(error)
         case _:

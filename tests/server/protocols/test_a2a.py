@@ -206,6 +206,8 @@ BAD: list[tuple[dict[str, Any], int]] = [
     ({"method": "GetTask", "params": {"id": {}}}, -32602),
     ({"method": "GetTask", "params": []}, -32602),
     ({"method": "SendMessage", "params": {}}, -32602),
+    ({"method": "SendMessage", "params": {"message": {
+        "messageId": "1", "contextId": "a\0", "parts": [{"text": "Go"}]}}}, -32602),
     ({"method": "SendMessage", "params": {"message": {"messageId": "1", "parts": []}}}, -32602),
     ({"method": "SendMessage", "params": {"message": {
         "messageId": "1", "parts": [{"url": "/etc/passwd"}]}}}, -32602),
