@@ -203,8 +203,8 @@ def open_connection(
 def keep_plans(connection: SqliteConnection) -> None:
     """Plan each statement once.
 
-    Otherwise SQLite plans most joins again whenever they are run with other values, which takes many
-    times as long as to run them.  No statement of the store gets another plan by its values.
+    Otherwise SQLite plans most joins again whenever they are run with other values, which takes
+    many times as long as to run them.  No statement of the store gets another plan by its values.
     """
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
