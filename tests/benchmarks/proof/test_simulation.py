@@ -36,6 +36,10 @@ def test_no_rule_is_broken_in_a_few_worlds() -> None:
     assert problems_of(range(2)) == []
 
 
+def test_a_late_worker_does_not_resume_what_has_failed_meanwhile() -> None:
+    assert problems_of(range(732, 733)) == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_rule_is_broken_in_many_worlds() -> None:
