@@ -45,3 +45,15 @@ async def test_a_statement_is_not_planned_again_for_other_values(tmp_path: Path)
     connection.execute(sql, {**values, **limits, "claim": "second"}).fetchall()
     assert len(asked) == planned > 0
     connection.close()
+
+
+async def test_a_pick_that_finds_nobody_lost_does_not_look_at_what_works(tmp_path: Path) -> None:
+    await (await open_store(f"file:{tmp_path}/store.db")).close()
+    driver = await SqliteDriver.open(tmp_path / "store.db")
+    sql = load_queries(driver.dialect)["queue_blame"]
+    rows = await driver.read(f"EXPLAIN QUERY PLAN {sql}", {"claim": "c"})
+    plan = [str(row[-1]) for row in rows]
+    await driver.close()
+    [first] = [place for place, line in enumerate(plan) if "SCAN anybody" in line]
+    [every] = [place for place, line in enumerate(plan) if "queue_working_turn" in line]
+    assert first < every

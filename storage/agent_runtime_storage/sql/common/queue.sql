@@ -117,8 +117,11 @@ suspects AS MATERIALIZED (
     SELECT queue.user_id, queue.run_id, {queue_holder} AS instance,
            CASE WHEN queue.blame > 0 AND {queue_own_steps} <= queue.steps_seen
                 THEN queue.blame ELSE 0 END AS blame
-    FROM queue {ordered_join} runs AS r ON r.user_id = queue.user_id AND r.id = queue.run_id
-    -- Most picks find nobody lost, and must not look at all that works.
+    -- Most picks find nobody lost, and must not look at all that works: SQLite does not begin with an
+    -- empty outer table, and Postgres not with a condition that is false for all rows.
+    FROM (SELECT 1 FROM lost LIMIT 1) AS anybody
+    {ordered_join} queue ON true
+    {ordered_join} runs AS r ON r.user_id = queue.user_id AND r.id = queue.run_id
     WHERE EXISTS (SELECT 1 FROM lost)
       AND queue.state = 'working' AND queue.blamed = 0 AND r.status = 'running'
       AND EXISTS (SELECT 1 FROM lost AS l
