@@ -30,7 +30,7 @@ from agent_runtime.run.memory_maintenance import ThreadMemory
 from agent_runtime.run.process.connect import store_connector
 from agent_runtime.run.process.detached import starting
 from agent_runtime.run.process.host import RunHost
-from agent_runtime.run.process.listener import OnEvent, ignore
+from agent_runtime.run.process.listener import EventListener, OnEvent, ignore
 from agent_runtime.run.process.sweeper import AgentFor
 from agent_runtime.run.queue.background_tasks import resuming_task
 from agent_runtime.run.queue.enqueue import Agents
@@ -42,6 +42,7 @@ from agent_runtime.workflow.values import to_plain_json
 from agent_runtime_config import Settings
 from agent_runtime_storage import Store
 from agent_runtime_storage.contract.records.log import Run
+from agent_runtime_storage.contract.store import UserStore
 
 if TYPE_CHECKING:
     from agent_runtime.models.retrieval.embedding import Embedder
@@ -239,10 +240,7 @@ class Runtime(RunControl):
             run = await store.runs.get(run_id)
             if imported:
                 run = await vouch_for(store, run, tree_budget(self.settings))
-            async with resuming_task(store, run, agent, self.host.mcp, self.settings) as its:
-                return await self.executor.resume(
-                    store, run, its, listener, deps=deps, decisions=decisions
-                )
+            return await self._resume(store, run, agent, listener, deps, decisions)
 
         result = await self.host.admitted(listener, resumed, run_id)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
@@ -298,10 +296,32 @@ class Runtime(RunControl):
             deps, on_event: of each run, as for `run`.
         """
         self.host.admission.check_loop()
-        resume = partial(self.resume, deps=deps, on_event=on_event)
+        resume = partial(self._resume_picked, deps=deps, on_event=on_event)
         starter = Starter(self.host, partial(self.executor.run, deps=deps), resume, on_event)
         parts = self.store, self.host, self.settings, app, starter, concurrency
         await Worker(*parts, carrier_of(self.settings)).work()
+
+    async def _resume_picked(
+        self, store: UserStore, run: Run, agent: Runnable[Any], *, deps: Any, on_event: OnEvent
+    ) -> RunResult[Any]:
+        """Resume a run as it was read after a pick: a worker may be late, and it may have ended."""
+        listener = self.host.listener(on_event, store.user_id)
+        resumed = partial(self._resume, store, run, agent, listener, deps, Decisions())
+        return await self.host.admitted(listener, resumed, run.id)
+
+    async def _resume(
+        self,
+        store: UserStore,
+        run: Run,
+        agent: Runnable[Any],
+        listener: EventListener,
+        deps: Any,
+        decisions: Decisions,
+    ) -> RunResult[Any]:
+        async with resuming_task(store, run, agent, self.host.mcp, self.settings) as its:
+            return await self.executor.resume(
+                store, run, its, listener, deps=deps, decisions=decisions
+            )
 
     async def _continue(self, run: Run, agent: Runnable[Any], user: str) -> RunResult[Any]:
         return await self.resume(run.id, checked_runnable(agent), user=user)

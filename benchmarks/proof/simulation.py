@@ -17,12 +17,13 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from benchmarks.frame import Report, Row, Target, at_least, at_most
-from benchmarks.proof.simulated.world import LARGE, SMALL, Size, Verdict
+from benchmarks.proof.simulated.kept import Judged, Kept
+from benchmarks.proof.simulated.world import LARGE, SMALL, Size
 from benchmarks.proof.simulated.worlds import run_worlds
 
 SHARE = 20
@@ -37,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2, help="in how many processes")
     parser.add_argument("--minutes", type=float, default=600.0, help="begin no more after these")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="a file of ranges that were judged, to continue after an interruption",
+    )
 
 
 @dataclass(slots=True)
@@ -46,15 +52,17 @@ class _Tally:
     happened: Counter[str] = field(default_factory=Counter[str])
     cpu: float = 0.0
 
-    def add(self, verdict: Verdict) -> None:
-        self.worlds += 1
-        self.happened += verdict.happened
-        if verdict.problems:
-            self.failed.append(verdict.seed)
+    def add(self, judged: Judged) -> None:
+        before = self.worlds
+        self.worlds += judged.worlds
+        self.happened += Counter(judged.happened)
+        self.cpu += judged.cpu
+        for seed, problems in judged.problems.items():
+            self.failed.append(int(seed))
             if len(self.failed) <= SHOWN:
-                problems = "\n  ".join(verdict.problems[:5])
-                print(f"seed {verdict.seed}:\n  {problems}", file=sys.stderr, flush=True)
-        if self.worlds % SAID_EVERY == 0:
+                shown = "\n  ".join(problems[:5])
+                print(f"seed {seed}:\n  {shown}", file=sys.stderr, flush=True)
+        if before // SAID_EVERY < self.worlds // SAID_EVERY:
             said = f"{self.worlds:,} worlds, {len(self.failed)} with a violation"
             print(said, file=sys.stderr, flush=True)
 
@@ -92,14 +100,20 @@ def _simulated(
 ) -> list[Target]:
     tally, last = _Tally(), args.seed + count
     shares = [range(at, min(at + share, last)) for at in range(args.seed, last, share)]
+    kept = Kept(args.keep, name)
+    for one in kept.of(shares):
+        tally.add(one)
     # Spawned, so that no process has another one's replaced names.
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(_worlds, seeds, size, until) for seeds in shares]
+        futures = [
+            pool.submit(_worlds, seeds, size, until)
+            for seeds in shares
+            if seeds.start not in kept.judged
+        ]
         for future in as_completed(futures):
-            verdicts, cpu = future.result()
-            tally.cpu += cpu
-            for verdict in verdicts:
-                tally.add(verdict)
+            if (judged := future.result()) is not None:
+                tally.add(judged)
+                kept.add(judged)
     print(f"{name}: failing seeds: {tally.failed[:20] or 'none'}", file=sys.stderr)
     rows.append(tally.row(name))
     return [
@@ -108,9 +122,15 @@ def _simulated(
     ]
 
 
-def _worlds(seeds: Sequence[int], size: Size, until: float) -> tuple[list[Verdict], float]:
+def _worlds(seeds: range, size: Size, until: float) -> Judged | None:
     # Deadlines are compared between processes of one machine, by its one monotonic clock.
     if time.monotonic() > until:
-        return [], 0.0
+        return None
     began = time.process_time()
-    return list(run_worlds(seeds, size)), time.process_time() - began
+    happened, problems = Counter[str](), dict[str, list[str]]()
+    for verdict in run_worlds(seeds, size):
+        happened += verdict.happened
+        if verdict.problems:
+            problems[str(verdict.seed)] = list(verdict.problems)
+    cpu = time.process_time() - began
+    return Judged(seeds.start, seeds.stop, dict(happened), problems, cpu)

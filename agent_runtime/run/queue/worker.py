@@ -66,7 +66,8 @@ class Starter:
 
     Args:
         begin: takes the store, the agent and the task of a run, and by name what else it needs.
-        resume: takes the id of a run, its agent and its owner.
+        resume: takes the store, a run as it was read after its pick, and its agent; raises if the
+            run has changed since.
     """
 
     host: RunHost
@@ -79,7 +80,7 @@ class Starter:
     ) -> None:
         """Return when the run ends or is suspended."""
         if not is_queued(run):
-            await self.resume(run.id, agent, user=picked.user_id)
+            await self.resume(store, run, agent)
             return
         listener = EventListener(self.on_event)
         begin = partial(
@@ -308,6 +309,11 @@ class Worker:
     async def _begin_or_resume(self, store: UserStore, picked: PickedRun) -> Finish | None:
         """Work on the run; return how it ends without that, or None."""
         run = await store.runs.get(picked.lease.run_id)
+        if run.epoch != picked.lease.epoch:
+            # This process was late.  Another worker may have ended the run, or left it to a person.
+            raise LeaseLost(
+                f"Run {run.id} was picked again by another worker.", cure="Leave it to that one."
+            )
         # Before anything of the run is built, since that may be what brings workers down.
         if _losses_beyond(picked) > 0:
             finish = _dead_letter(picked)

@@ -28,6 +28,7 @@ from agent_runtime_storage.drivers.protocol import (
 from agent_runtime_storage.drivers.signals import WORK, Signals
 from agent_runtime_storage.drivers.sqlite.connection import (
     SqliteConnection,
+    keep_plans,
     map_sqlite_error,
     run_query,
     run_statements,
@@ -81,6 +82,7 @@ class SimulatedDatabase:
                 "unixepoch", self._clock, numargs=count, deterministic=True
             )
         self._connection = cast("SqliteConnection", connection)
+        keep_plans(self._connection)
         self._connection.pragma("foreign_keys", True)
         self.begin(Scheduler(0.0, Process("setup", "setup")), random.Random(0), Faults())
         setup = SimulatedDriver(self, self._scheduler.current)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from agent_runtime.run.queue import worker
 from agent_runtime_storage.sql import loader
 from benchmarks.proof.simulated import judge
+from benchmarks.proof.simulated.kept import Judged, Kept
 from benchmarks.proof.simulated.world import CROWDED, SMALL, Size
 from benchmarks.proof.simulated.worlds import run_worlds
 
@@ -34,6 +36,10 @@ def test_no_rule_is_broken_in_a_few_worlds() -> None:
     assert problems_of(range(2)) == []
 
 
+def test_a_late_worker_does_not_resume_what_has_failed_meanwhile() -> None:
+    assert problems_of(range(732, 733)) == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_rule_is_broken_in_many_worlds() -> None:
@@ -50,6 +56,21 @@ def test_no_run_is_ended_for_the_fault_of_another() -> None:
     assert happened["dead letters without a fault"] == 0
     # Next to these, and to workers that died by themselves.
     assert happened["dead letters that ended their workers"] > 10
+
+
+def test_a_simulation_continues_with_the_ranges_that_are_left(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    first, second = (Judged(at, at + 20, {"steps": 3}, {str(at): ["late"]}, 1.5) for at in (0, 20))
+    kept = Kept(path, "small")
+    kept.add(first)
+    kept.add(second)
+    with path.open("ab") as file:
+        file.write(b'\n{"size": "small", "co')
+
+    assert list(Kept(path, "small").of([range(20), range(20, 30)])) == [first]
+    assert list(Kept(path, "large").of([range(20)])) == []
+    Kept(path, "small").add(second)
+    assert set(Kept(path, "small").judged) == {0, 20}
 
 
 def test_a_seed_repeats_its_world() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import psycopg
 import pytest
 
@@ -80,6 +81,41 @@ async def test_workers_with_tokens_and_services_work_through_session_pooling(
             # Each of four processes: three connections and one that listens; each of three
             # workers: three for tokens; and the one of this test.
             assert await count(COUNT) <= 4 * (3 + 1) + 3 * 3 + 1
+
+
+@pytest.mark.slow
+async def test_runs_outlive_a_pooler_that_is_killed_and_started_again(
+    start_bouncer: StartBouncer,
+) -> None:
+    bouncer = start_bouncer()
+    settings = Settings(
+        database_url=bouncer.url, observational_memory=False, database_connections=3
+    )
+    at_work, done = anyio.Event(), list[str]()
+
+    @tool
+    async def restart() -> str:
+        """Restart the pooler."""
+        at_work.set()
+        await anyio.to_thread.run_sync(bouncer.kill)
+        await anyio.to_thread.run_sync(bouncer.start)
+        done.append("restarted")
+        return "It is there again."
+
+    model = ScriptedModel([call("restart"), say("Done."), say("Done, too.")])
+    app = App(agents={"helper": Agent(model, tools=[restart])})
+    helper = app.named("helper")
+    async with AsyncExitStack() as stack:
+        caller = await stack.enter_async_context(Runtime.open(settings))
+        runtime = await stack.enter_async_context(Runtime.open(settings))
+        await stack.enter_async_context(working(runtime, app, concurrency=1))
+        first = await caller.enqueue(helper, "Restart it.", app=app)
+        await at_work.wait()
+        second = await caller.enqueue(helper, "Go.", app=app)
+        for one in (first, second):
+            run = await until(caller, one.run_id, over)
+            assert (run.status, run.epoch) == ("succeeded", 1)
+    assert done == ["restarted"]
 
 
 async def test_transaction_pooling_is_noticed_and_named(

@@ -27,7 +27,8 @@ from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.tools.base import Tool
 from agent_runtime_storage.contract.leases import HeldLease
-from agent_runtime_storage.contract.records.queue import QueueLimits
+from agent_runtime_storage.contract.records.log import Commit, Finish
+from agent_runtime_storage.contract.records.queue import PickedRun, QueueLimits
 from tests.run.process.working import over, until, working
 from tests.support.stores import execute
 
@@ -179,6 +180,41 @@ async def test_a_zombie_that_begins_too_late_writes_nothing(settings: Settings) 
             run = await until(runtime, queued.run_id, over)
         # One more than the new pick's: the lease that it found expired is revoked first.
         assert (run.status, run.epoch) == ("succeeded", stale.epoch + 2)
+
+
+async def test_a_late_worker_does_not_resume_a_run_that_has_failed_meanwhile(
+    settings: Settings,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "agent_runtime.run.queue.worker")
+    app, failed = app_of(ASK, say("Late."), asking=True), list[str]()
+    async with Runtime.open(settings) as runtime:
+        queued = await runtime.enqueue(app.named("helper"), "Go.", app=app)
+        pick = runtime.store.queue.pick
+
+        async def late(*args: Any, **named: Any) -> Sequence[PickedRun]:
+            picked = await pick(*args, **named)
+            if picked and not failed:
+                # It stands still for longer than its lease, and another one has the run meanwhile.
+                await execute(database_url, "UPDATE runs SET lease_until = 0")
+                [other] = await pick(*args, **named)
+                ended = Commit(finish=Finish("failed", "error", "It failed."))
+                await runtime.store_of().runs.commit(other.lease, ended)
+                failed.append(queued.run_id)
+            return picked
+
+        async with working(runtime, app):
+            await until(runtime, queued.run_id, lambda run: run.status == "suspended")
+            monkeypatch.setattr(runtime.store.queue, "pick", late)
+            [question] = await runtime.questions()
+            await runtime.answer(question.id, "blue")
+            lost = f"Run {queued.run_id} was lost"
+            run = await until(
+                runtime, queued.run_id, lambda run: run.status == "succeeded" or lost in caplog.text
+            )
+        assert (run.status, failed) == ("failed", [queued.run_id])
 
 
 async def test_a_worker_that_picks_the_run_again_which_it_lost_ends_its_first_work_before(

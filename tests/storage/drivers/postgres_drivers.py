@@ -8,6 +8,7 @@ from typing import Any, LiteralString
 
 import anyio
 import psycopg
+from psycopg.sql import Composed
 
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement, Value
@@ -53,7 +54,7 @@ class Other:
     def __init__(self, connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
         self._connection = connection
 
-    async def run(self, sql: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+    async def run(self, sql: LiteralString | Composed, *values: object) -> list[tuple[Any, ...]]:
         """Run a statement; the first one after `end` begins a transaction."""
         cursor = await self._connection.execute(sql, values)
         return await cursor.fetchall() if cursor.description else []

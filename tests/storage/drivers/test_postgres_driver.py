@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
+from psycopg import sql
 
 from agent_runtime_storage import StoreBusy, StoreError, StoreReadOnly, StoreUnavailable
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
@@ -154,6 +155,38 @@ async def test_values_that_postgres_cannot_store_are_refused_without_harm(
 async def test_a_read_cannot_write(driver: PostgresDriver) -> None:
     with pytest.raises(StoreReadOnly):
         await driver.read("DELETE FROM items RETURNING 1", {}, owner=None)
+
+
+async def test_a_connection_to_a_server_that_is_no_primary_any_more_is_given_up(url: str) -> None:
+    async with open_items(url) as driver, other_client(url) as other:
+        [(pid,)] = await driver.read("SELECT pg_backend_pid()", {}, owner=None)
+        # New connections are read-only, as those to a standby are.
+        database = sql.Identifier(url.rpartition("/")[2].partition("?")[0])
+        switch = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}")
+        await other.run(switch.format(database, sql.Literal("on")))
+        await other.run("SELECT pg_terminate_backend(%s, 5000)", pid)
+        await other.end()
+        assert await ids(driver) == []
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: driver.batch([insert(1)], owner=None))
+            await anyio.sleep(0.1)
+            await other.run("SET transaction_read_only = off")
+            await other.run(switch.format(database, sql.Literal("off")))
+            await other.end()
+
+        assert await ids(driver) == [1]
+
+
+async def test_a_database_that_was_never_writable_is_refused_at_once(
+    driver: PostgresDriver, url: str
+) -> None:
+    options = "options=-c%20default_transaction_read_only%3Don"
+    reader = await PostgresDriver.open(f"{url}{'&' if '?' in url else '?'}{options}", patience=600)
+    with anyio.fail_after(DEADLINE), pytest.raises(StoreReadOnly):
+        await reader.batch([insert(1)], owner=None)
+    await reader.close()
+    assert await ids(driver) == []
 
 
 async def test_prepared_statements_are_bounded_and_prepared_again_when_lost(url: str) -> None:

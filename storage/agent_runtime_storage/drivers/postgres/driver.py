@@ -8,18 +8,17 @@ import hashlib
 import random
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import anyio
 import orjson
 import psycopg
-from psycopg.pq.abc import PGresult
 
 from agent_runtime_config.urls import redact_url
 from agent_runtime_storage.drivers.postgres.conninfo import CONNECT_SECONDS, parse_url
 from agent_runtime_storage.drivers.postgres.error_mapping import (
+    READ_ONLY_STATE,
     RETRYABLE_STATES,
     STALE_STATEMENT_STATES,
     Unreachable,
@@ -36,6 +35,7 @@ from agent_runtime_storage.drivers.postgres.notifications import (
     AnyConnection,
     PostgresSignals,
 )
+from agent_runtime_storage.drivers.postgres.operations import Operation, run_commands
 from agent_runtime_storage.drivers.postgres.pipeline import (
     ConnectionLost,
     PipelineSession,
@@ -89,27 +89,6 @@ They find their rows by whole keys.  Reads are planned each time: see `settings`
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class _Operation(Generic[_T]):
-    """Work that needs a connection.
-
-    Attributes:
-        work: uses the connection.
-        repeatable: whether running it twice has the same effect as once.
-        begun: whether it runs, or ran with an unknown outcome.
-    """
-
-    work: Callable[[PipelineSession], Awaitable[_T]]
-    repeatable: bool
-    begun: bool = False
-
-
-def _run(
-    commands: Sequence[PipelineCommand], *, repeatable: bool, patient: bool = False
-) -> _Operation[list[PGresult]]:
-    return _Operation(lambda session: session.run(commands, patient=patient), repeatable)
-
-
 class PostgresDriver:
     """A Postgres database; see `Driver`.  Bound to the event loop that opened it."""
 
@@ -125,6 +104,7 @@ class PostgresDriver:
         self._prepared = Prepared("agent_runtime", uses_role=False)
         self._connections = ConnectionPool(self._connect_session, connections)
         self._rows = Rows()
+        self._has_written = False
         self._running: set[asyncio.Task[Any]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._postgres_signals = PostgresSignals(
@@ -191,7 +171,7 @@ class PostgresDriver:
         commands = [
             self._prologue(owner, (), _READ), *limits, query_command(sql, params)
         ]  # fmt: skip
-        operation = _run(commands, repeatable=True, patient=bool(limits))
+        operation = run_commands(commands, repeatable=True, patient=bool(limits))
         try:
             results = await self._perform(operation, abandon=True)
         except ServerError as error:
@@ -223,7 +203,8 @@ class PostgresDriver:
             batch_command(statement, place, prepare=not migrating)
             for place, statement in enumerate(statements)
         ]
-        operation = _run([*prologue, *own], repeatable=repeatable, patient=migrating)
+        commands = [*prologue, *own]
+        operation = run_commands(commands, repeatable=repeatable, patient=migrating, writes=True)
         try:
             results = await self._perform(operation)
         except ServerError as error:
@@ -231,6 +212,7 @@ class PostgresDriver:
             if place is not None:
                 raise BatchMissed(statements[place].miss, place) from None
             raise map_refusal(error, self._shown) from None
+        self._has_written = True
         rows = [
             await self._rows.load(result) if sent.returns else []
             for sent, result in zip(own, results[len(prologue) :], strict=True)
@@ -270,14 +252,14 @@ class PostgresDriver:
                 await _run_alone(session, f"SET statement_timeout = {limit}")
 
         try:
-            await self._perform(_Operation(sweep, repeatable=True))
+            await self._perform(Operation(sweep, repeatable=True))
         except ServerError as error:
             raise map_refusal(error, self._shown) from None
 
     async def isolation(self) -> Isolation:
         """Return how the database separates owners."""
         uses_role = self._prepared.uses_role
-        operation = _Operation(
+        operation = Operation(
             lambda session: self._setup(session).isolation(uses_role=uses_role), repeatable=True
         )
         return await self._perform(operation, abandon=True)
@@ -301,7 +283,7 @@ class PostgresDriver:
 
     # One operation
 
-    async def _perform(self, operation: _Operation[_T], *, abandon: bool = False) -> _T:
+    async def _perform(self, operation: Operation[_T], *, abandon: bool = False) -> _T:
         """Run it in a separate task that outlives the caller's cancellation.
 
         Args:
@@ -328,7 +310,7 @@ class PostgresDriver:
                     task.exception()
             raise
 
-    async def _attempts(self, operation: _Operation[_T]) -> _T:
+    async def _attempts(self, operation: Operation[_T]) -> _T:
         """Run the operation; wait for a server that is down, and retry what can be retried."""
         deadline: float | None = None
         wait = _SHORTEST_WAIT
@@ -367,7 +349,7 @@ class PostgresDriver:
             await asyncio.sleep(min(wait * random.uniform(0.5, 1.0), deadline - now))
             wait = min(wait * 2, _LONGEST_WAIT)
 
-    async def _attempt(self, operation: _Operation[_T]) -> _T:
+    async def _attempt(self, operation: Operation[_T]) -> _T:
         session = await self._connections.take()
         try:
             operation.begun = True
@@ -375,6 +357,11 @@ class PostgresDriver:
         except ServerError as error:
             if error.sqlstate in STALE_STATEMENT_STATES:
                 session.forget_prepared()
+            if error.sqlstate == READ_ONLY_STATE and operation.writes and self._has_written:
+                # It is the primary server no more.  Connections to it would stay read-only.
+                self._connections.renew()
+                operation.begun = False
+                raise Unreachable(map_refusal(error, self._shown), lasting=False) from None
             raise
         finally:
             self._connections.give(session)
@@ -437,9 +424,9 @@ class PostgresDriver:
         return session
 
     async def _prepare(self) -> None:
-        pooling = _Operation(self._require_own_connections, repeatable=True)
+        pooling = Operation(self._require_own_connections, repeatable=True)
         await self._perform(pooling, abandon=True)
-        operation = _Operation(lambda session: self._setup(session).prepare(), repeatable=True)
+        operation = Operation(lambda session: self._setup(session).prepare(), repeatable=True)
         self._prepared = await self._perform(operation, abandon=True)
         # The connection that ran the setup still has the old search path.
         self._connections.close()
@@ -460,7 +447,7 @@ class PostgresDriver:
         sent = {"topics": orjson.dumps(list(topics)).decode()}
         sql = NOTIFY_OF_WORK if WORK in topics else NOTIFY
         # Not by `_perform`, which refuses work once the driver closes: the last topics go then.
-        await self._attempt(_run([query_command(sql, sent)], repeatable=True))
+        await self._attempt(run_commands([query_command(sql, sent)], repeatable=True))
 
 
 def _lock_key(owner: str | None, name: str) -> int:

@@ -25,6 +25,7 @@ RETRYABLE_STATES = frozenset({"40P01", "40001"})
 # The server has lost a prepared statement (behind a pooler, say), or a migration has changed the
 # columns that it returns ("cached plan must not change result type").
 STALE_STATEMENT_STATES = frozenset({"26000", "42P05", "0A000"})
+READ_ONLY_STATE = "25006"
 
 # The first prefix that fits wins, so a state comes before its class.
 _BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
@@ -47,7 +48,7 @@ _BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
         "Give the server more memory, then try again.",
     ),
     (
-        "25006",
+        READ_ONLY_STATE,
         StoreReadOnly,
         "The database is read-only here",
         "Connect to the primary server, and check default_transaction_read_only.",
@@ -133,14 +134,14 @@ def map_refusal(error: ServerError, shown: str) -> Exception:
 
 
 class Unreachable(Exception):
-    """A connection could not be made.
+    """A connection could not be made, or not to a server that can be written.
 
     Attributes:
         error: the error for the caller.
         lasting: whether a retry cannot help.
     """
 
-    def __init__(self, error: StoreUnavailable, *, lasting: bool) -> None:
+    def __init__(self, error: Exception, *, lasting: bool) -> None:
         super().__init__(str(error))
         self.error = error
         self.lasting = lasting

@@ -33,6 +33,7 @@ class ConnectionPool:
         self._idle: deque[PipelineSession] = deque()
         self._pids: set[int] = set()
         self._closed = False
+        self._renewed_at = 0.0
 
     def owns(self, pid: int) -> bool:
         """Return whether a server process belongs to one of these connections."""
@@ -64,7 +65,8 @@ class ConnectionPool:
     def give(self, session: PipelineSession) -> None:
         """Take a connection back, and close those that were idle for long."""
         now = time.monotonic()
-        if session.usable and not self._closed and now - session.born < _LIFE_SECONDS:
+        oldest = max(self._renewed_at, now - _LIFE_SECONDS)
+        if session.usable and not self._closed and session.born > oldest:
             self._idle.append(session)
         else:
             self._discard(session)
@@ -73,11 +75,16 @@ class ConnectionPool:
             self._discard(self._idle.popleft())
         self._slots.release()
 
+    def renew(self) -> None:
+        """Close idle connections now, and the others as they are given back; make new ones then."""
+        self._renewed_at = time.monotonic()
+        while self._idle:
+            self._discard(self._idle.pop())
+
     def close(self) -> None:
         """Close idle connections now, and the others as they are given back."""
         self._closed = True
-        while self._idle:
-            self._discard(self._idle.pop())
+        self.renew()
 
     def _discard(self, session: PipelineSession) -> None:
         self._pids.discard(session.pid)

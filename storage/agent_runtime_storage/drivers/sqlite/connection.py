@@ -48,6 +48,7 @@ class SqliteConnection(Protocol):
     def in_transaction(self) -> bool: ...
     def execute(self, statements: str, bindings: Mapping[str, Value] | None = None) -> Cursor: ...
     def pragma(self, name: str, value: bool | int | str | None = None) -> Any: ...
+    def config(self, option: int, value: int, /) -> int: ...
     def changes(self) -> int: ...
     def total_changes(self) -> int: ...
     def readonly(self, name: str) -> bool: ...
@@ -64,8 +65,9 @@ SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'table'),
 """
 # Without a limit the write-ahead log keeps the size of the largest burst.
 _JOURNAL_LIMIT = 64 * 2**20
-# The store has nearly 300 statements, of which apsw's default keeps 100.
-_STATEMENT_CACHE = 256
+# The store has nearly 300 statements, of which apsw's default keeps 100.  It drops what was not
+# run among as many of the last executions.
+_STATEMENT_CACHE = 512
 _BUSY = (apsw.BusyError, apsw.LockedError)
 
 
@@ -173,6 +175,7 @@ def open_connection(
     connection = cast("SqliteConnection", opened)
     try:
         connection.set_busy_timeout(round(busy_seconds * 1000))
+        keep_plans(connection)
         # SQLite opens a file that it may not write for reading only, without an error.
         if connection.readonly("main"):
             raise StoreReadOnly(
@@ -200,6 +203,15 @@ def open_connection(
         connection.close()
         raise
     return connection
+
+
+def keep_plans(connection: SqliteConnection) -> None:
+    """Plan each statement once.
+
+    Otherwise SQLite plans most joins again whenever they are run with other values, which takes
+    many times as long as to run them.  No statement of the store gets another plan by its values.
+    """
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 @functools.cache

@@ -126,8 +126,11 @@ suspects AS MATERIALIZED (
     SELECT queue.user_id, queue.run_id, {queue_holder} AS instance,
            CASE WHEN queue.blame > 0 AND {queue_own_steps} <= queue.steps_seen
                 THEN queue.blame ELSE 0 END AS blame
-    FROM queue {ordered_join} runs AS r ON r.user_id = queue.user_id AND r.id = queue.run_id
-    -- Most picks find no lost worker, and must not read all runs at work.
+    -- Most picks find no lost worker, and must not read all runs at work: SQLite does not begin with
+    -- an empty outer table, and Postgres not with a condition that is false for all rows.
+    FROM (SELECT 1 FROM lost LIMIT 1) AS anybody
+    {ordered_join} queue ON true
+    {ordered_join} runs AS r ON r.user_id = queue.user_id AND r.id = queue.run_id
     WHERE EXISTS (SELECT 1 FROM lost)
       AND queue.state = 'working' AND queue.blamed = 0 AND r.status = 'running'
       AND EXISTS (SELECT 1 FROM lost AS l
