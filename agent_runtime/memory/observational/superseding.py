@@ -94,6 +94,8 @@ _AND = re.compile(
 )
 _NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\s*(\d+)\b")
 _WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
+# With these verbs, what follows is no qualification: "keep the API in English".
+_COMPLETED = re.compile(r"\b(?:keep|make|put|take|set|get|let|run|go)\b", re.IGNORECASE)
 # Words that do not say what a rule is about: two rules that share only these are unrelated.
 _GENERIC = words(
     "a an the this that these those it its is are be been being was were do does did done has "
@@ -263,7 +265,7 @@ def _names_what_is_qualified(old: str, named: frozenset[str], read: Reading) -> 
         return False
     common = frozenset[str]().union(*(function_words(one.code) for one in languages_of(old)))
     heads = (old[: word.start()] for word in _WORD.finditer(old) if fold(word[0]) in common)
-    return any(read(head) == named for head in heads)
+    return any(read(head) == named and not _COMPLETED.search(head) for head in heads)
 
 
 def _names_most(old: str, named: frozenset[str], read: Reading) -> bool:
@@ -303,7 +305,11 @@ def _pairs(plain: str, table: Language) -> frozenset[str]:
     """Return the pairs of characters of a text without spaces, and its words in ASCII."""
     for word in sorted(word_list(table.rule_words), key=len, reverse=True):
         plain = plain.replace(word, " ")
-    pairs = {run[at : at + 2] for run in _DENSE.findall(plain) for at in range(len(run) - 1)}
+    runs = _DENSE.findall(plain)
+    pairs = {run[at : at + 2] for run in runs for at in range(len(run) - 1)}
+    if table.code == "ja":
+        # A verb is often one character with its ending in hiragana.
+        pairs |= {run for run in runs if len(run) == 1}
     return frozenset(pairs | {word for word in _PART.findall(plain) if word.isascii()})
 
 
