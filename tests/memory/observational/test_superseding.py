@@ -143,8 +143,6 @@ LOOKS_LIKE_AN_END = [
     ("The rule about port 8443 can no longer be ignored.", "Never use port 8443."),
     ("The client no longer uses tabs.", "Use tabs."),
     ("Le client ne doit plus utiliser le port 8443.", "Le serveur doit utiliser le port 8443."),
-]
-LOOKS_LIKE_AN_END += [
     # Questions.
     ("Is port 8443 no longer forbidden?", "Never use port 8443."),
     ("Should we no longer use tabs?", "Use tabs."),

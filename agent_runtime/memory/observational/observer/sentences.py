@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from agent_runtime.memory.observational.language.detect import is_unknown
@@ -186,15 +186,14 @@ def gist(text: str, chars: int) -> str:
     return f"{stamp}{with_gaps(parts, chosen)}"
 
 
-def with_gaps(parts: Sequence[str], chosen: Mapping[int, str] | Collection[int]) -> str:
-    """Return some of a text's sentences, by their places, with a mark where others were.
+def with_gaps(parts: Sequence[str], chosen: Mapping[int, str]) -> str:
+    """Return some of a text's sentences, with a mark where others were.
 
     Args:
-        chosen: the places, or also what stands there.
+        chosen: what to show, by the places of the sentences.
     """
     shown, before = "", -1
-    for place in sorted(chosen):
-        part = chosen[place] if isinstance(chosen, Mapping) else parts[place]
+    for place, part in sorted(chosen.items()):
         gap = LEFT_OUT if place != before + 1 else " " if shown else ""
         shown, before = f"{shown}{gap}{part}", place
     end = LEFT_OUT if before + 1 < len(parts) else ""

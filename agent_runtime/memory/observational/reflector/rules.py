@@ -138,7 +138,8 @@ def only_rules(line: ObservationLine) -> ObservationLine:
     kept |= {place - 1 for place in kept if place and _refers(parts[place])}
     if not kept or len(kept) == len(parts):
         return line
-    return replace(line, text=f"{speaker[0]}{stamp}{with_gaps(parts, kept)}")
+    shown = with_gaps(parts, {place: parts[place] for place in kept})
+    return replace(line, text=f"{speaker[0]}{stamp}{shown}")
 
 
 def _refers(sentence: str) -> bool:
