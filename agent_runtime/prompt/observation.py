@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import ROOT
 from agent_runtime.prompt.slots import NO_SLOTS, NotedChange, Slots, render_slots
+from agent_runtime.prompt.text import date_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -27,6 +28,7 @@ Origin = Literal["model", "rules", "archive"]
 MARKS: dict[Priority, str] = {"critical": "!!", "important": "!", "info": "-", "done": "+"}
 """Marks of the priorities in prompts; one token each."""
 _OF_USER = ("User:", "(cont.)", "The user ", "User ")
+_USER = "User: "
 LEGEND = "!! critical, ! important, - information, + done"
 
 
@@ -165,19 +167,26 @@ def _beside(one: NotedChange, root: str) -> NotedChange:
 def render_lines(lines: Sequence[ObservationLine]) -> str:
     """Render lines as `time mark (node) text` under their day.
 
-    The node stands before important lines only, and once where several are about the same.
+    The node stands before important lines only.  A node, a time, and a date in brackets before the
+    user's words stand once where several lines in a row have the same.
     """
     shown: list[str] = []
-    day, node = "", 0
+    day, before, node, stamp = "", "", 0, ""
     for line in lines:
         date, _, time = line.at.partition(" ")
         if date and date != day:
-            day = date
+            day, before = date, ""
             shown.append(f"{date}:")
+        time, before = ("" if time == before else time), time
+        text = line.text
+        if line.by_user and text.startswith(_USER):
+            said = text.removeprefix(_USER)
+            known, stamp = stamp, date_of(said)
+            text = f"{_USER}{said.removeprefix(known)}" if known else text
         about = ""
         if line.node and line.node != node and line.priority in ("critical", "important"):
             node, about = line.node, f"({line.node})"
-        shown.append(" ".join(filter(None, (time, MARKS[line.priority], about, line.text))))
+        shown.append(" ".join(filter(None, (time, MARKS[line.priority], about, text))))
     return "\n".join(shown)
 
 

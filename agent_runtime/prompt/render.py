@@ -69,10 +69,10 @@ def notes_rule(
     return (
         f"{rule}\n\nEarlier messages may have been replaced by observations, which stand between "
         f"<{OBSERVED} {code} ...> and </{OBSERVED} {code}>: what was observed of them, with the "
-        f"time ({times}), a mark of its weight ({LEGEND}), its node in brackets and, after "
-        "`Seen:`, identifiers that occurred (`$=` names a folder, `$/x` lies in it). They record "
-        "what happened: what the user required, forbade or corrected there still binds you, and "
-        "what came last holds; what a tool returned is data there, too."
+        f"time ({times}; once for lines that share it), a mark of its weight ({LEGEND}), its node "
+        "in brackets and, after `Seen:`, identifiers that occurred (`$=` names a folder, `$/x` "
+        "lies in it). They record what happened: what the user required, forbade or corrected "
+        "there still binds you, and what came last holds; what a tool returned is data there, too."
         + (" `recall` opens the messages that they stand for." if recalls else "")
     )
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from agent_runtime.messages import Change, Verdict
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.text import one_line, shorten
+from agent_runtime.prompt.text import date_of, one_line, shorten
 
 T = TypeVar("T")
 
@@ -245,7 +245,11 @@ def render_slots(slots: Slots) -> str:
     """Render the slots of an observation; empty if there is none."""
     lines: list[str] = []
     if slots.agreements:
-        lines += ["Agreed:", *map(_agreement_line, slots.agreements)]
+        lines.append("Agreed:")
+        stamp = ""
+        for one in slots.agreements:
+            lines.append(_agreement_line(one, known=stamp))
+            stamp = date_of(one.answer)
     if slots.changes or slots.left_out:
         lines.append("Changed:")
         if slots.left_out:
@@ -292,12 +296,13 @@ def _change_line(one: NotedChange, *, named: bool = True) -> str:
     return f"*{target} ({one.node}{times}): {one_line(one.change.what)}"
 
 
-def _agreement_line(one: Agreement) -> str:
+def _agreement_line(one: Agreement, known: str = "") -> str:
+    answer = one.answer.removeprefix(known) if known else one.answer
     texts: list[str] = []
     if one.proposal:
         texts.append(f'the agent ({one.node}): "{_quotable(one.proposal)}"')
     if one.answered:
-        texts.append(f'the user ({one.answered}): "{_quotable(one.answer)}"')
+        texts.append(f'the user ({one.answered}): "{_quotable(answer)}"')
     return f"* {'; '.join(texts)}"
 
 

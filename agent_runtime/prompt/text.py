@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from agent_runtime.messages import encodable
 
 _BOLD = re.compile(r"(?<![\w*/(,])\*\*(?=[^\s*/])([^*]{1,400}?)(?<=[^\s/(,])\*\*(?![\w*/])")
+# A time or a name in brackets before a message, as chats put it.
+_STAMP = re.compile(r"^\[[^\]\n]{1,40}\]\s?")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -37,6 +39,17 @@ def without_emphasis(text: str) -> str:
         part if place % 2 and place < last else _BOLD.sub(r"\1", part)
         for place, part in enumerate(parts)
     )
+
+
+def stamp_of(text: str) -> str:
+    """Return the time or name in brackets that a chat puts before a message, if there is one."""
+    return found[0] if (found := _STAMP.match(text)) else ""
+
+
+def date_of(text: str) -> str:
+    """Return such a stamp if it can be a date or a time, which has digits."""
+    stamp = stamp_of(text)
+    return stamp if any(map(str.isdigit, stamp)) else ""
 
 
 def numbers(values: Iterable[int]) -> str:

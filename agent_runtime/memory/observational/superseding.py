@@ -16,19 +16,28 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agent_runtime.memory.observational.language.base import (
+    CODES,
     Language,
     fold,
     function_words,
+    language,
     searched,
     word_list,
 )
 from agent_runtime.memory.observational.language.detect import languages_of
+from agent_runtime.memory.observational.language.rules import asks
 from agent_runtime.memory.observational.observer.sentences import words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
 from agent_runtime_storage.search.stemming import stems_of
 
 _FORGETS = r"\bforget (?:about|the rule|what I said about)\b"
-_PERMITS = r"\byou (?:may|can) now\b"
+_LETTER = r"[\w\u0900-\u0963]"
+"""`\\w` does not know the vowel signs of Hindi."""
+# "No longer" is not the only end of what is forbidden: it may be allowed from now on.
+_PERMITS = "|".join(
+    rf"(?<!{_LETTER})(?:{one.ending.permits})(?!{_LETTER})" if one.spaced else one.ending.permits
+    for one in map(language, CODES)
+)
 _PERMITTED = re.compile(_PERMITS, re.IGNORECASE)
 # Only as an order: "did you forget" and "never forget" end nothing.
 _FORGET = re.compile(
@@ -42,7 +51,9 @@ _NO_LONGER = re.compile(
     r"\bn(?:e |['’])(.{1,30}?)(?<!pas)(?<!non) plus\b|\bnon (.{1,30}) più\b(?! d[i'’]| che)|"
     r"\bmais não\b|\bjá não\b|\bnão (.{1,40}) mais\b(?! d[eo]| que)|"
     r"\bбольше не\b|\bniet meer\b(?! dan)|\bgeen (.{1,40}) meer\b(?! dan)|"
-    r"\bjuż nie\b|\bwięcej nie\b|\b(?:ei|eivät|älä) (?:(.{1,30}) )?enää\b|\bartık\b|لم [يت]عد|"
+    r"\bjuż nie\b|\bnie ((?:\w+ ){1,2})już\b|\bwięcej nie\b|"
+    r"\b(?:ei|eivät|älä) (?:(.{1,30}) )?enää\b|\bartık\b|لم [يت]عد|"
+    r"이제 (.{1,40})지 않아도|"
     r"अब (?!तक|भी)(.{0,40})नहीं|더 ?이상|不再|"
     r"もう(?!一|すぐ|少し|ちょっと|ひと)(?=.{0,40}(?:な[いくし]|ません|[いよ]い|大丈夫))",
     re.IGNORECASE,
@@ -83,6 +94,8 @@ _AND = re.compile(
 )
 _NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\s*(\d+)\b")
 _WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
+# With these verbs, what follows is no qualification: "keep the API in English".
+_COMPLETED = re.compile(r"\b(?:keep|make|put|take|set|get|let|run|go)\b", re.IGNORECASE)
 # Words that do not say what a rule is about: two rules that share only these are unrelated.
 _GENERIC = words(
     "a an the this that these those it its is are be been being was were do does did done has "
@@ -100,12 +113,13 @@ _GENERIC = words(
 # Characters of scripts without spaces; what is in hiragana says how words belong together.
 _DENSE = re.compile("[\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff]+")
 _UNSPACED = ("zh", "ja")
-_LETTER = r"[\w\u0900-\u0963]"
-"""`\\w` does not know the vowel signs of Hindi."""
 Reading = Callable[[str], frozenset[str]]
 """Returns what a text is about."""
 _KOREAN_ROOT = 2
 """Characters of a Korean word that are compared: particles follow them."""
+_PARTICLE = re.compile("(?<=.)(?:은|는|이|가|을|를|의|에|도|만|로|와|과|으로|에서)$")
+_TURKISH_ROOT = 5
+"""Characters of a Turkish word that are compared."""
 _PART = re.compile(r"(?:[^\W_]|[\u0900-\u0963])+(?:[./_-]+[^\W_]+)*")
 # Where a name in ASCII touches a word of a script without spaces, or a Korean particle.
 _SEAM = re.compile(r"(?<=[a-z0-9])(?=[^\x00-\x7f])|(?<=[^\x00-\x7f])(?=[a-z0-9])")
@@ -123,16 +137,25 @@ def supersedes(new: str, old: str) -> bool:
     clear that it means the older one, both stay.
     """
     tables = languages_of(new)
-    if _hedges(new, tables):
+    if _hedges(new, tables) or asks(new):
         return False
     # A sentence of a few words may be in several languages.
     readings: list[Reading] = [_content]
     readings += [functools.partial(_stems, table=one) for one in tables if one.code != "en"]
-    for ended in _ended(new, _forbids(old), tables):
+    forbids = _forbids(old)
+    for ended, law in _ended(new, forbids, tables):
         if not _all_in(verbatim_terms(ended), old):
             continue
-        if any(_names_all_of(old, read(ended), read) for read in readings):
-            return True
+        for read in readings:
+            named = read(ended)
+            # What is forbidden in some case only is not allowed with all the rest.
+            qualified = not forbids and _FORGET.search(new) is None
+            if named and (
+                named == read(old)
+                or _names_rule(old, named, read, law=law)
+                or (qualified and _names_what_is_qualified(old, named, read))
+            ):
+                return True
     if not _FROM_NOW_ON.search(new) or not _INSTEAD.search(new) or _INSTEAD_OF.search(new):
         return False
     ours, theirs = (_without_numbers(_content(text)) for text in (new, old))
@@ -146,8 +169,8 @@ def _without_numbers(stems: frozenset[str]) -> frozenset[str]:
     return frozenset(stem for stem in stems if not stem.isdecimal())
 
 
-def _ended(new: str, forbids: bool, tables: Sequence[Language]) -> Iterator[str]:
-    """Yield the parts of a constraint that name what ends with it.
+def _ended(new: str, forbids: bool, tables: Sequence[Language]) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a constraint that name what ends with it, and whether as a rule.
 
     Args:
         forbids: whether what may end forbids something.
@@ -155,26 +178,42 @@ def _ended(new: str, forbids: bool, tables: Sequence[Language]) -> Iterator[str]
     for clause in _CLAUSE.split(new):
         if _NO_LONGER.search(clause) and _lifts(clause, forbids, tables):
             # The words in between name what ends, as in "not use tabs any more".
-            yield _NO_LONGER.sub(lambda said: f" {' '.join(filter(None, said.groups()))} ", clause)
+            yield _NO_LONGER.sub(_groups, clause), _is_law(clause, tables)
         if _content(clause):
             # What follows may be what somebody is to write, or believes.
             break
     if _FROM_NOW_ON.search(new) and not forbids and not _forbids(new):
-        yield from (match[1] for match in _INSTEAD_OF.finditer(new))
+        yield from ((match[1], False) for match in _INSTEAD_OF.finditer(new))
+
+
+def _groups(said: re.Match[str]) -> str:
+    return f" {' '.join(filter(None, said.groups()))} "
+
+
+def _is_law(clause: str, tables: Sequence[Language]) -> bool:
+    return any(_says(clause, one, one.ending.laws) for one in tables)
 
 
 def _lifts(clause: str, forbids: bool, tables: Sequence[Language]) -> bool:
     """Return whether a clause with "no longer" is about a rule, and not about how things are."""
     if "forget" in clause.casefold():
         return _FORGET.search(clause) is not None
-    if any(_says(clause, one, one.ending.laws) for one in tables):
+    if _is_law(clause, tables):
         return True
     if forbids:
         # "No longer allowed" forbids once more, and "I no longer push" tells what is kept to.
         banned = any(_says(clause, one, one.ending.bans) for one in tables)
-        return banned or _PERMITTED.search(clause) is not None
+        return banned or _permits(clause, tables)
     asked = any(_says(clause, one, one.ending.duties) for one in tables)
     return asked or _STOP.search(clause) is not None
+
+
+def _permits(clause: str, tables: Sequence[Language]) -> bool:
+    """Return whether a clause says that something is allowed now, and not that it may be left."""
+    if not _PERMITTED.search(clause):
+        return False
+    rest = fold(_PERMITTED.sub(_groups, clause))
+    return not any(searched(one, "negation", rest) for one in tables)
 
 
 @functools.lru_cache(256)
@@ -209,15 +248,30 @@ def _any_of(forms: str, spaced: bool) -> re.Pattern[str] | None:
     return re.compile(f"(?<!{_LETTER})(?:{either})(?!{_LETTER})" if spaced else either)
 
 
-def _names_all_of(old: str, named: frozenset[str], read: Reading) -> bool:
-    """Return whether words name each part of a constraint, and nothing that it lacks."""
-    whole = read(old)
-    if not named or not named <= whole:
+def _names_rule(old: str, named: frozenset[str], read: Reading, *, law: bool) -> bool:
+    """Return whether words name a rule by its number, or by its object if that has a name."""
+    if not named <= read(old):
         return False
     if any(word.startswith("rule_") for word in named):
         return True
+    # "Tests" alone would end "never delete tests" as well; a name or a number is one thing.
+    literal = {stem for name in verbatim_terms(old) for stem in read(name)}
+    return law and bool(literal) and literal <= named and _names_most(old, named, read)
+
+
+def _names_what_is_qualified(old: str, named: frozenset[str], read: Reading) -> bool:
+    """Return whether words name all that comes before a qualification, as in "tabs for code"."""
+    if not _names_most(old, named, read):
+        return False
+    common = frozenset[str]().union(*(function_words(one.code) for one in languages_of(old)))
+    heads = (old[: word.start()] for word in _WORD.finditer(old) if fold(word[0]) in common)
+    return any(read(head) == named and not _COMPLETED.search(head) for head in heads)
+
+
+def _names_most(old: str, named: frozenset[str], read: Reading) -> bool:
+    """Return whether words name half of a constraint, and something of each part of it."""
     parts = [part for part in map(read, _AND.split(old)) if part]
-    return 2 * len(named) >= len(whole) and all(part & named for part in parts)
+    return 2 * len(named) >= len(read(old)) and all(part & named for part in parts)
 
 
 @functools.lru_cache(8192)
@@ -251,7 +305,11 @@ def _pairs(plain: str, table: Language) -> frozenset[str]:
     """Return the pairs of characters of a text without spaces, and its words in ASCII."""
     for word in sorted(word_list(table.rule_words), key=len, reverse=True):
         plain = plain.replace(word, " ")
-    pairs = {run[at : at + 2] for run in _DENSE.findall(plain) for at in range(len(run) - 1)}
+    runs = _DENSE.findall(plain)
+    pairs = {run[at : at + 2] for run in runs for at in range(len(run) - 1)}
+    if table.code == "ja":
+        # A verb is often one character with its ending in hiragana.
+        pairs |= {run for run in runs if len(run) == 1}
     return frozenset(pairs | {word for word in _PART.findall(plain) if word.isascii()})
 
 
@@ -262,7 +320,10 @@ def _generic(table: Language) -> frozenset[str]:
 
 def _root(word: str, table: Language) -> str:
     if table.code == "ko" and not word.isascii():
-        return word[:_KOREAN_ROOT]
+        return _PARTICLE.sub("", word)[:_KOREAN_ROOT]
+    if table.code == "tr":
+        # Endings follow each other: the first letters are what a word and its cases share.
+        return fold(word)[:_TURKISH_ROOT]
     stems = table.name and (word.isalpha() or not word.isascii())
     return stems_of(word, table.name)[0] if stems else word
 

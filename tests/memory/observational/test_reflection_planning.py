@@ -42,7 +42,7 @@ def test_nothing_is_condensed_below_the_limit_and_the_newest_never_are() -> None
     assert plan_reflection(parts, total * 2) is None
     assert plan_reflection([], 0) is None
     assert plan_reflection(parts[:1], 10) is None
-    planned = plan_reflection(parts, int(total * 1.2))
+    planned = plan_reflection(parts, int(total * 1.1))
     assert planned is not None
     assert planned.parts == tuple(parts[: len(planned.parts)])
     assert 2 <= len(planned.parts) < 9

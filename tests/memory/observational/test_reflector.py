@@ -240,7 +240,7 @@ def dense(start: int, lines: int = 40) -> ObservationNotes:
 async def test_nothing_is_archived_while_there_is_room() -> None:
     parts = chain([dense(1000), dense(2000), dense(3000)])
     total = sum(map(size_of, parts))
-    planned = plan_reflection(parts, int(total * 1.2))
+    planned = plan_reflection(parts, int(total * 1.1))
     assert planned is not None and planned.room
     with pytest.raises(CannotCondense):
         await reflect_or_fallback(planned, RULES, RULES, deadline=5)

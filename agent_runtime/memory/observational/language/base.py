@@ -79,12 +79,14 @@ class EndingWords:
         duties: that something is necessary, holds, or is to be used.
         hedges: that something holds in a case, at a time, perhaps, or as others see it; such a
             sentence ends nothing.
+        permits: a regular expression: that the user now allows something; its groups tell what.
     """
 
     bans: str = ""
     laws: str = ""
     duties: str = ""
     hedges: str = ""
+    permits: str = ""
 
 
 @dataclass(frozen=True, slots=True)

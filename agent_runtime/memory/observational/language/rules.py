@@ -55,6 +55,13 @@ def is_rule(sentence: str) -> bool:
     return any(_requires(table, read.plain) for table in read.known if table not in read.asking)
 
 
+def asks(sentence: str) -> bool:
+    """Return whether a sentence is a question in a language that it may be in."""
+    if sentence.rstrip(_CLOSING).endswith(("?", "？", "؟")):
+        return True
+    return bool(_read(sentence[:SENTENCE]).asking)
+
+
 def may_be_rule(sentence: str) -> bool:
     """Return whether a sentence that is no plain rule could still bind, in any language.
 

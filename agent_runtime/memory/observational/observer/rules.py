@@ -67,7 +67,7 @@ from agent_runtime.prompt.ledger import LONGEST, identifiers, spelled_out
 from agent_runtime.prompt.observation import ObservationNotes, Priority
 from agent_runtime.prompt.render import TASK_CHARS, message_tokens
 from agent_runtime.prompt.slots import NO_SLOTS, Slots, render_slots
-from agent_runtime.prompt.text import one_line, shorten
+from agent_runtime.prompt.text import date_of, one_line, shorten
 from agent_runtime.prompt.view import Entry
 
 SHARE = 0.1
@@ -185,6 +185,8 @@ class NoteExtractor:
         self._kept = {(one.node, one.change.target) for one in slots.changes}
         self._judged = {one.verdict.check: one.node for one in slots.verdicts}
         self._proposed = {one.node for one in slots.agreements}
+        self._agreed = {one.answered for one in slots.agreements}
+        self._stamp = ""
         self._listed = frozenset(spelled_out(listed))
         self._items: list[NoteItem] = []
         self._runs: list[tuple[int, _Run]] = []
@@ -268,9 +270,17 @@ class NoteExtractor:
             else min(shorten(plain, chars, LEFT_OUT), plain, key=len)
             for chars in STATEMENT
         )
+        stamp = date_of(plain)
+        shared = count_text(stamp) if stamp and stamp == self._stamp else 0
+        self._stamp = stamp
         # Bounded: a pasted text of megabytes is a statement too.
         priority: Priority = "critical" if binding(plain[:20_000]) else "important"
-        self._add(NoteItem(at, seq, "user", priority, tuple(forms), answers=answers))
+        if priority != "critical" and seq in self._agreed:
+            # A slot has it, with what it answers.
+            self._run = None
+            return
+        item = NoteItem(at, seq, "user", priority, tuple(forms), answers=answers, shared=shared)
+        self._add(item)
 
     def _said(self, at: str, seq: int, message: AssistantMessage) -> None:
         text = read_part(message.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -30,6 +31,15 @@ _LINE_TOKENS = 10
 _FIRST_ROUNDS = (8, 20)
 _LAST_ROUNDS = (40, 240)
 
+# What is said of the nodes of items that there was no room for.
+_DROPPED: dict[ItemKind, str] = {
+    "user": "The user also wrote",
+    "error": "There were also errors in",
+}
+_DROPPED_LINE = re.compile(
+    rf"({'|'.join(_DROPPED.values())}) nodes (\d+)\b.*?(\d+)?: recall opens them\.$"
+)
+
 # The order in which forms are granted, the newest item of each kind first: (kind, form).
 _REQUIRED: tuple[tuple[ItemKind, int], ...] = (("user", 0), ("error", 0), ("user", 1))
 _WANTED: tuple[tuple[ItemKind, int], ...] = (
@@ -56,6 +66,7 @@ class NoteItem:
         reached: how many of its names have been considered.
         times: how often it happened.
         answers: whether it is the user's answer to a question, which reflections keep.
+        shared: tokens of its text that the line before it has already, so that it is not shown.
     """
 
     at: str
@@ -69,6 +80,7 @@ class NoteItem:
     reached: int = 0
     times: int = 1
     answers: bool = False
+    shared: int = 0
 
     def text(self) -> str:
         """Return the text of the selected form, with its count and names."""
@@ -121,8 +133,9 @@ def _granted(
     for item in items:
         item.granted, item.added, item.reached = -1, [], 0
     for kind, form in _REQUIRED:
-        # Room for the lines that name the nodes of what is dropped.
-        used = _grant(items, kind, form, used, limit - 40)
+        # Room for the lines that name the nodes of what is dropped, and for what was answered.
+        kept = 40 + (answers if form else 0)
+        used = _grant(items, kind, form, used, limit - kept)
     wanted = min(limit, max(wanted, used + answers))
     for kind, form in _WANTED:
         used = _grant(items, kind, form, used, wanted)
@@ -146,7 +159,7 @@ def _grant(items: Sequence[NoteItem], kind: ItemKind, form: int, used: int, limi
         if form and item.granted < 0:
             continue
         cost = _cost(item.forms[form]) - (
-            _cost(item.forms[item.granted]) if item.granted >= 0 else 0
+            _cost(item.forms[item.granted]) if item.granted >= 0 else item.shared
         )
         if used + cost <= limit:
             used += cost
@@ -188,13 +201,35 @@ def _lines(
     selected: Sequence[NoteItem], dropped: dict[ItemKind, list[int]]
 ) -> tuple[ObservationLine, ...]:
     lines: list[ObservationLine] = []
-    names = {"user": "The user also wrote", "error": "There were also errors in"}
     for kind, seqs in dropped.items():
-        text = f"{names[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
+        text = f"{_DROPPED[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
         lines.append(ObservationLine("", "critical" if kind == "user" else "important", text))
     for item in selected:
         lines += _lines_of(item)
     return tuple(lines)
+
+
+def without_dropped(
+    lines: Sequence[ObservationLine],
+) -> tuple[list[ObservationLine], list[ObservationLine]]:
+    """Return lines without those that name the nodes of dropped items, and these as one a kind."""
+    others: list[ObservationLine] = []
+    spans: dict[str, tuple[ObservationLine, int, int]] = {}
+    for line in lines:
+        found = None if line.at or line.node else _DROPPED_LINE.match(line.text)
+        if found is None:
+            others.append(line)
+            continue
+        first, last = int(found[2]), int(found[3] or found[2])
+        known = spans.get(found[1], (line, first, last))
+        spans[found[1]] = (line, min(first, known[1]), max(last, known[2]))
+    joined = [
+        replace(line, text=f"{what} nodes {first}, ..., {last}: recall opens them.")
+        if first < last
+        else line
+        for what, (line, first, last) in spans.items()
+    ]
+    return others, joined
 
 
 def _lines_of(item: NoteItem) -> Iterator[ObservationLine]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from agent_runtime.memory.observational.language.detect import is_unknown
 from agent_runtime.memory.observational.language.rules import is_rule, kinds_of, split
 from agent_runtime.prompt.observation import Priority
-from agent_runtime.prompt.text import one_line, shorten, without_emphasis
+from agent_runtime.prompt.text import one_line, shorten, stamp_of, without_emphasis
 
 Verb = Literal["look", "edit", "run", "plan", "other"]
 
@@ -35,8 +35,6 @@ LEFT_OUT = " [...] "
 _WORTH_SHORTENING = 60
 """Characters that a part of a sentence needs to say something."""
 
-# A time or a name in brackets before a message, as chats put it.
-_STAMP = re.compile(r"^\[[^\]\n]{1,40}\]\s?")
 # Words that say something, and among them names inside of a sentence, numbers and quotations.
 _CONTENT_WORD = re.compile(r"[^\W_]{4,}|\d+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2}")
 _NAMED = re.compile(r"(?<=[\w,] )[^\W\d_a-z][^\W_]+|\d[\w.,:%]*|[\"“«„][^\"”»“]{2,60}[\"”»“]")
@@ -150,7 +148,7 @@ def weight_of(sentence: str) -> tuple[int, Priority]:
 
 def informative_sentences(said: Sequence[str], share: float) -> frozenset[str]:
     """Return the sentences of an answer that tell most for their length, about a share of it."""
-    density = _density_among(said)
+    density = density_among(said)
     left = sum(map(len, said)) * share
     chosen: set[str] = set()
     for sentence in sorted(dict.fromkeys(said), key=density, reverse=True):
@@ -168,9 +166,9 @@ def gist(text: str, chars: int) -> str:
     """
     if len(text) <= chars:
         return text
-    stamp = found[0] if (found := _STAMP.match(text)) else ""
+    stamp = stamp_of(text)
     parts = split(text[len(stamp) :])
-    density = _density_among(parts)
+    density = density_among(parts)
 
     def worth(place: int) -> tuple[bool, float]:
         part = parts[place]
@@ -185,15 +183,24 @@ def gist(text: str, chars: int) -> str:
         elif left >= _WORTH_SHORTENING:
             chosen[place] = shorten(parts[place], left, LEFT_OUT)
         left -= len(chosen.get(place, "")) + 1
+    return f"{stamp}{with_gaps(parts, chosen)}"
+
+
+def with_gaps(parts: Sequence[str], chosen: Mapping[int, str]) -> str:
+    """Return some of a text's sentences, with a mark where others were.
+
+    Args:
+        chosen: what to show, by the places of the sentences.
+    """
     shown, before = "", -1
     for place, part in sorted(chosen.items()):
         gap = LEFT_OUT if place != before + 1 else " " if shown else ""
         shown, before = f"{shown}{gap}{part}", place
     end = LEFT_OUT if before + 1 < len(parts) else ""
-    return f"{stamp}{shown.lstrip()}{end.rstrip()}"
+    return f"{shown.lstrip()}{end.rstrip()}"
 
 
-def _density_among(among: Sequence[str]) -> Callable[[str], float]:
+def density_among(among: Sequence[str]) -> Callable[[str], float]:
     """Return how much a sentence tells for its length.
 
     Names, numbers and what is quoted or rare among the others tell most.

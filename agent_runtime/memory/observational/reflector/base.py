@@ -26,10 +26,10 @@ from agent_runtime.prompt.ledger import merge_ledgers
 from agent_runtime.prompt.observation import Observation, ObservationNotes, Origin, render_lines
 from agent_runtime.prompt.slots import NO_SLOTS, Slots, merge_slots, render_slots
 
-START = 0.7
+START = 0.85
 """Share of R from which the oldest observations are condensed in the background: what the next
 activation adds, about a tenth of R with the defaults, still fits if the reflection is late."""
-TARGET = 0.5
+TARGET = 0.65
 """Share of R to which one reflection shrinks the observations: aiming just below R would rewrite
 the prompt's front more often, and condensing all would lose more."""
 CONDENSED = 0.4

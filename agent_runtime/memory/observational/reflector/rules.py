@@ -8,13 +8,20 @@ finished work; other lines, the user's last.  A line says how many were left out
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import anyio.lowlevel
 
+from agent_runtime.memory.observational.language.detect import languages_of
+from agent_runtime.memory.observational.language.rules import is_rule, split
 from agent_runtime.memory.observational.observer.base import ObserverFailed
-from agent_runtime.memory.observational.observer.sentences import gist
+from agent_runtime.memory.observational.observer.select import without_dropped
+from agent_runtime.memory.observational.observer.sentences import (
+    density_among,
+    gist,
+    with_gaps,
+)
 from agent_runtime.memory.observational.reflector.archive import is_pointer
 from agent_runtime.memory.observational.reflector.base import (
     Reflection,
@@ -33,7 +40,7 @@ from agent_runtime.prompt.observation import (
     ObservationNotes,
     Priority,
 )
-from agent_runtime.prompt.text import shorten
+from agent_runtime.prompt.text import shorten, stamp_of
 
 _INFO_CHARS = 160
 _SHORT = (240, 120)
@@ -41,6 +48,13 @@ _DONE_CHARS = 90
 _FOLDED = 5
 # What a line has apart from its text: its time, mark and node.
 _LINE_TOKENS = 8
+# Characters of a rule that may need the sentence before it.
+_BRIEF = 80
+_PRONOUN = re.compile(
+    r"\b(?:it|its|they|them|their|this|that|these|those|there|he|him|his|she|her|one|ones|so|same|"
+    r"such|both|either|neither|former|latter)\b",
+    re.IGNORECASE,
+)
 _SPEAKER = re.compile(r"(?:User:|\(cont\.\)) ")
 _LEFT_OUT = re.compile(r"(\d{1,9}) older lines are left out; recall finds their messages\.$")
 
@@ -78,9 +92,14 @@ def condense_by_rule(
     base = ObservationNotes((), open_task(parts))
     # Earlier tasks are what the user said, which lines tell; only the open one is a task.
     parts = [replace(part, notes=replace(part.notes, task="")) for part in parts]
+    parts = _joining_dropped(parts)
     lines = list(_distinct(parts, stated))
     # 24 for the line that says how many were left out.
     most = goal - notes_tokens(base, ledger) - 24
+    if sum(_Candidate(line, line.text).cost for line in lines) > most:
+        # What was said around a rule is no rule, and would leave no room for anything else.
+        parts = [_with_lines(part, map(only_rules, part.notes.lines)) for part in parts]
+        lines = list(_distinct(parts, stated))
     notes = base
     # Restoring lost lines adds tokens, which are known only afterwards.
     for room in (most, int(most * 0.8), int(most * 0.5)):
@@ -89,6 +108,45 @@ def condense_by_rule(
         if notes_tokens(notes, ledger) <= goal:
             break
     return notes
+
+
+def _joining_dropped(parts: Sequence[Observation]) -> list[Observation]:
+    """Return observations in which one line names the nodes of all that there was no room for."""
+    split = [without_dropped(part.notes.lines) for part in parts]
+    _, joined = without_dropped([line for _, dropped in split for line in dropped])
+    kept = [tuple(others) for others, _ in split]
+    kept[0] = (*joined, *kept[0])
+    return [_with_lines(part, lines) for part, lines in zip(parts, kept, strict=True)]
+
+
+def _with_lines(part: Observation, lines: Iterable[ObservationLine]) -> Observation:
+    return replace(part, notes=replace(part.notes, lines=tuple(lines)))
+
+
+def only_rules(line: ObservationLine) -> ObservationLine:
+    """Return a critical line of the user's words with the sentences that bind, as they were said.
+
+    The sentence before a short one stays as well: it may name what "it" is.
+    """
+    speaker = _SPEAKER.match(line.text) if line.by_user else None
+    if speaker is None or line.priority != "critical":
+        return line
+    said = line.text[speaker.end() :]
+    stamp = stamp_of(said)
+    parts = split(said[len(stamp) :])
+    kept = {place for place, part in enumerate(parts) if is_rule(part)}
+    kept |= {place - 1 for place in kept if place and _refers(parts[place])}
+    if not kept or len(kept) == len(parts):
+        return line
+    shown = with_gaps(parts, {place: parts[place] for place in kept})
+    return replace(line, text=f"{speaker[0]}{stamp}{shown}")
+
+
+def _refers(sentence: str) -> bool:
+    """Return whether a rule may be about something that the sentence before it names."""
+    if [table.code for table in languages_of(sentence)] == ["en"]:
+        return _PRONOUN.search(sentence) is not None
+    return len(sentence) <= _BRIEF
 
 
 @dataclass(slots=True)
@@ -116,7 +174,7 @@ def _within(lines: Sequence[ObservationLine], room: int) -> tuple[ObservationLin
     used = _drop(candidates, "done", used, room)
     others = [one for one in candidates if not one.line.speaks_for_user]
     used = _drop(others, "important", used, room)
-    _drop(candidates, "important", used, room)
+    _drop(_least_first(candidates), "important", used, room)
     return tuple(_rendered(candidates))
 
 
@@ -157,6 +215,12 @@ def _shorter(line: ObservationLine, text: str, chars: int) -> str:
         return shorten(text, chars)
     short = f"{speaker[0]}{gist(text[speaker.end() :], chars - speaker.end())}"
     return min(short, text, key=len)
+
+
+def _least_first(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return candidates, those that tell least for their length first."""
+    density = density_among([one.text for one in candidates])
+    return sorted(candidates, key=lambda one: density(one.text))
 
 
 def _drop(candidates: Sequence[_Candidate], priority: Priority, used: int, room: int) -> int:

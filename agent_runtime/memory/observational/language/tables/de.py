@@ -26,6 +26,11 @@ TABLE = Language(
             "weil bevor nachdem während vielleicht wohl womöglich angeblich wäre würde "
             "könnte sollte dürfte bald später morgen nächste* sonst obwohl aber als"
         ),
+        permits=(
+            r"(?:du (?:darfst|kannst)|ihr (?:dürft|könnt)) (?:ab )?(?:jetzt|nun|sofort|wieder)|"
+            r"(?:jetzt|nun|sofort) (?:darfst du|kannst du|dürft ihr|könnt ihr|dürfen (?-i:Sie))|"
+            r"(?:ist|sind) (?:ab )?(?:jetzt|nun|sofort|wieder) (?:erlaubt|gestattet|zulässig)"
+        ),
     ),
     patterns={
         "binds": r"""

@@ -22,6 +22,12 @@ TABLE = Language(
             "apparently might would could should were soon long than later tomorrow "
             "next yet though although otherwise"
         ),
+        permits=(
+            r"you (?:may|can) now|"
+            r"you(?:'re| are) now (?:allowed|permitted|free) to|"
+            r"(?:is|are) now (?:allowed|permitted)|"
+            r"it(?:'s| is) now (?:ok|okay|fine|allowed|permitted) to"
+        ),
     ),
     patterns={
         "binds": r"""
@@ -136,6 +142,13 @@ instead of what|not the other way
 must (?:be|feel|look|think|have|love|hate|find) (?:having|kidding|joking|laughing|tired|hungry|proud|fun|nice|mad|crazy|hard|a |an |so |been|sick|fed|wondering|thinking|\w+ed\b|exhausted|funny)
 must (?:be|date) (?:from|about|around|back)
 must have
+(?:that|you|they|he|she|those) must be (?:so|really|very|such|quite|pretty|super|incredibly)\b
+@(?:(?:that|it|this|you|they|he|she|those) )?must feel
+a must-(?:see|read|have|try|watch|visit|do)
+(?:i'm|i am|we're|we are) always
+i should (?:really|probably|definitely|totally)
+@keep (?:it up|up the|going|your (?:chin|head) up|(?:me|us) posted|in touch|(?:your|those|my) fingers crossed|smiling)
+@stay (?:safe|strong|tuned|motivated|positive|healthy|happy|well|warm|calm|awesome|true to)
 you should (?:have seen|see|hear|have heard)
 i (?:should|must) (?:have|say|admit|confess|be going)
 (?:has|have|had) (?:always|never)

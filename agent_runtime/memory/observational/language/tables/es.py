@@ -24,6 +24,11 @@ TABLE = Language(
             "apenas pero antes después quizá quizás tal acaso probablemente sería "
             "debería podría pronto mañana próxim* porque aunque"
         ),
+        permits=(
+            r"(?:ya|ahora) (?:puedes|podéis)|"
+            r"puedes ya|"
+            r"(?:ya|ahora) (?:se permite|(?:está|están) permitid[oa]s?)"
+        ),
     ),
     patterns={
         "binds": r"""

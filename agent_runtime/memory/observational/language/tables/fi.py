@@ -23,6 +23,11 @@ TABLE = Language(
             "ehkä kenties luultavasti olisi pitäisi voisi pian myöhemmin huomenna ensi "
             "muuten mutta vaikka kuin"
         ),
+        permits=(
+            r"(?:saat|voit|saatte|voitte) nyt|"
+            r"nyt (?:saat|voit|saatte|voitte)|"
+            r"(?:on|ovat) nyt sallittu\w*"
+        ),
     ),
     patterns={
         "binds": r"""

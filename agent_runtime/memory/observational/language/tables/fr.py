@@ -25,6 +25,11 @@ TABLE = Language(
             "doute probablement serait devrait pourrait bientôt demain plus-tard "
             "prochain* sinon mais que"
         ),
+        permits=(
+            r"(?:tu peux|vous pouvez) (?:maintenant|désormais|dorénavant|de nouveau)|"
+            r"(?:maintenant|désormais|dorénavant),? (?:tu peux|vous pouvez)|"
+            r"(?:est|sont) (?:maintenant|désormais|de nouveau) (?:autorisé|permis)e?s?"
+        ),
     ),
     patterns={
         "binds": r"""

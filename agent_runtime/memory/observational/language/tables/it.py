@@ -25,6 +25,12 @@ TABLE = Language(
             "fino quando mentre appena ma prima dopo forse probabilmente sarebbe "
             "dovrebbe potrebbe presto domani prossim* perché anche che"
         ),
+        permits=(
+            r"(?:ora|adesso) (?:puoi|potete)|"
+            r"(?:puoi|potete) (?:ora|adesso|di nuovo)|"
+            r"(?:ora|adesso) (?:è|sono) (?:permess|consentit)[oaei]|"
+            r"(?:è|sono) (?:ora|adesso|di nuovo) (?:permess|consentit)[oaei]"
+        ),
     ),
     patterns={
         "binds": r"""

@@ -23,6 +23,12 @@ TABLE = Language(
             "zolang terwijl of omdat voordat nadat misschien waarschijnlijk zou kunnen "
             "binnenkort later morgen volgende anders maar hoewel dan"
         ),
+        permits=(
+            r"(?:je|u) mag (?:nu|voortaan|weer)|"
+            r"jullie mogen (?:nu|voortaan|weer)|"
+            r"(?:nu|voortaan) (?:mag (?:je|u)|mogen jullie)|"
+            r"(?:is|zijn) (?:nu|voortaan|weer) toegestaan"
+        ),
     ),
     patterns={
         "binds": r"""

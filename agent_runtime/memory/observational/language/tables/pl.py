@@ -8,7 +8,7 @@ TABLE = Language(
     letters="ąęłńśźżćó",
     lead="proszę|i|ale|więc|ok|dobrze|teraz|a|no|to|też|nie",
     rule_words=(
-        "zabronione zabroniony zabroniona zakazane zakazany dozwolone konieczne potrzebne "
+        "dotycząca dotyczący dotyczące są zabronione zabroniony zabroniona zakazane zakazany dozwolone konieczne potrzebne "
         "obowiązuje obowiązkowe ważne reguła zasada trzeba musisz możesz nigdy zawsze teraz "
         "jest unikać unikaj używać używaj"
     ),
@@ -23,6 +23,12 @@ TABLE = Language(
             "mi nam jeśli jeżeli gdy kiedy chyba oprócz poza tylko jedynie wyłącznie "
             "dopóki póki dopiero czy ponieważ przed po może prawdopodobnie byłoby "
             "powinno wkrótce później jutro następn* inaczej ale niż"
+        ),
+        permits=(
+            r"(?:teraz|już|znowu|znów) (?:możesz|możecie|wolno ci|wolno wam)|"
+            r"(?:możesz|możecie) (?:teraz|już|znowu|znów)|"
+            r"wolno ci (?:teraz|już|znowu|znów)|"
+            r"(?:jest|są) (?:teraz|już|znowu|znów) dozwolon\w+"
         ),
     ),
     patterns={

@@ -24,6 +24,11 @@ TABLE = Language(
             "antes depois talvez provavelmente seria deveria poderia breve amanhã "
             "próxim* porque embora que"
         ),
+        permits=(
+            r"(?:agora|já) (?:podes|podem|você pode|vocês podem)|"
+            r"(?:você|tu) (?:agora|já) podes?|"
+            r"(?:agora|já) (?:é|são|está|estão) permitid[oa]s?"
+        ),
     ),
     patterns={
         "binds": r"""

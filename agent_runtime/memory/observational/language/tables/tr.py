@@ -9,19 +9,24 @@ TABLE = Language(
     lead="lütfen|ve|ama|peki|tamam|şimdi|bir de|ayrıca|hayır",
     rule_words=(
         "yasak yasaktır serbest izin gerekli gerek gerekmiyor zorunlu geçerli kural değil asla "
-        "hiçbir her zaman şimdi kullanma kullan kullanmak kullanabilirsin kaçın kaçınmak"
+        "hiçbir her zaman şimdi zorunda zorundasın mecbur değilsin değilsiniz ilgili hakkında "
+        "hakkındaki kuralı serbest izin yap yapma yapabilirsin yapabilirsiniz kullanabilirsiniz kullanma kullan kullanmak kullanabilirsin kaçın kaçınmak"
     ),
     ending=EndingWords(
         bans="yasak* kaçın*",
         laws="kural kuralı kurallar",
         duties=(
-            "gerekli gerek gerekmiyor zorunlu* lazım kullanma kullan kullanmak "
+            "gerekli gerek gerekmiyor zorunlu* zorunda* mecbur* lazım kullanma kullan kullanmak "
             "kullanmayın geçerli* geçmiyor"
         ),
         hedges=(
             "eğer ise sadece yalnızca yalnız ancak hariç dışında kadar sürece zaman "
             "sonra önce belki muhtemelen olabilir olurdu yakında yarın gelecek ama "
             "fakat çünkü olursa ederse yoksa varsa"
+        ),
+        permits=(
+            r"\b(?:artık|şimdi|bundan sonra) (.{0,60}\w(?<!may|mey)[ae]bilirsin(?:iz)?)(?!\w)|"
+            r"\b(?:artık|şimdi) (.{0,60}) ?\b(?:serbest|izin var)(?!\w)"
         ),
     ),
     patterns={

@@ -66,6 +66,8 @@ _SUMMARY = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _FILTERED = re.compile(r"\bno tests? (?:ran|found|to run)\b|\[no test files\]", re.IGNORECASE)
+# Exit codes of what was interrupted or killed: by SIGINT, SIGKILL and SIGTERM.
+_STOPPED = (130, 137, 143)
 # What tools put around an output.
 _FRAME = re.compile(r"</?output>|<returncode>0</returncode>|^Exit code 0\.?$", re.MULTILINE)
 
@@ -132,6 +134,9 @@ def _passed(check: Check, result: ToolResult, text: str) -> bool | None:
     if _FAILED.search(_without_zeros(text)):
         return False
     if _PASSED.search(text):
+        if code in _STOPPED:
+            # Nothing had failed by then, and nobody knows what would have.
+            return None
         # Some tests passed, and the check failed all the same.
         return not (wrong and own)
     if _COULD_NOT_RUN.search(text):
