@@ -146,14 +146,17 @@ async def test_a_bug_is_an_outcome_that_names_only_its_type(play: Play) -> None:
 
 
 async def test_a_timeout_is_an_outcome(play: Play) -> None:
+    limit = anyio.CancelScope()
+
     async def hang(request: ModelRequest) -> Scripted:
+        limit.deadline = anyio.current_time()
         await anyio.sleep_forever()
         return say("never")
 
     @tool
     async def hand_over(context: ToolContext) -> str:
         """Delegate for a limited time to a model that never answers."""
-        with anyio.move_on_after(0.2):
+        with limit:
             await delegate(context, order(ScriptedModel(hang)))
         return "went on"
 

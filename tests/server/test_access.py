@@ -28,7 +28,7 @@ def path_of(template: str, thread: str = "t1", run: str = "r1") -> str:
 
 async def refused(service: Service, headers: dict[str, str]) -> set[tuple[int, str]]:
     """Return how every operation answers a request with these headers and no valid body."""
-    async with httpx.AsyncClient(base_url=service.url, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=None) as client:
         answers = [await client.request(one.method, path_of(one.path)) for one in PRIVATE]
     assert all(one.headers["content-type"] == "application/problem+json" for one in answers)
     return {(one.status_code, one.json()["type"]) for one in answers}
@@ -81,7 +81,9 @@ async def test_another_users_rows_do_not_exist(database_url: str) -> None:
             "set_budget": {"tokens": 1},
             "answer_question": {"digest": "0" * 64, "allow": True},
         }
-        async with httpx.AsyncClient(base_url=service.url, headers=service.to("ben")) as ben:
+        async with httpx.AsyncClient(
+            base_url=service.url, headers=service.to("ben"), timeout=None
+        ) as ben:
             for one in PRIVATE:
                 name = one.name
                 if "{" not in one.path or name == "upload_file":
@@ -163,7 +165,7 @@ async def test_on_this_machine_strangers_pages_are_refused(
 async def test_a_browser_keeps_its_token_where_scripts_cannot_read_it(database_url: str) -> None:
     async with serving(database_url) as service:
         own = {"Origin": service.url}
-        async with httpx.AsyncClient(base_url=service.url) as browser:
+        async with httpx.AsyncClient(base_url=service.url, timeout=None) as browser:
             wrong = await browser.post("/api/session", json={"token": "art_no"}, headers=own)
             assert wrong.status_code == 401 and COOKIE not in browser.cookies
             token = {"token": service.tokens["ann"]}
@@ -255,7 +257,7 @@ async def test_a_runtime_of_another_program_is_refused(database_url: str) -> Non
 
 async def test_health_needs_no_token_and_errors_tell_no_secret(database_url: str) -> None:
     async with serving(database_url) as service:
-        async with httpx.AsyncClient(base_url=service.url) as client:
+        async with httpx.AsyncClient(base_url=service.url, timeout=None) as client:
             for path in ("/health", "/ready", "/api/openapi.json"):
                 response = await client.get(path)
                 assert response.status_code == 200

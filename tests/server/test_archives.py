@@ -47,7 +47,9 @@ async def test_archives_come_in_pages_and_belong_to_their_owner(database_url: st
             page = (await service.client.get("/api/archives", params=query)).json()
             found += [one["thread_id"] for one in page["archives"]]
         bad = await service.client.get("/api/archives", params={"cursor": "WzEsMl0="})
-        async with httpx.AsyncClient(base_url=service.url, headers=service.to("ben")) as ben:
+        async with httpx.AsyncClient(
+            base_url=service.url, headers=service.to("ben"), timeout=None
+        ) as ben:
             theirs = (await ben.get("/api/archives")).json()["archives"]
             stolen = await ben.post("/api/threads/t0/restore")
 

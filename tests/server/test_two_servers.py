@@ -48,7 +48,9 @@ async def test_another_server_continues_the_run_and_its_stream(
     database_url: str, sent: signal.Signals
 ) -> None:
     async with server_process(database_url, steps=10, delay=0.1) as first:
-        async with httpx.AsyncClient(base_url=first.url, headers=first.headers) as client:
+        async with httpx.AsyncClient(
+            base_url=first.url, headers=first.headers, timeout=None
+        ) as client:
             started = (await client.post("/api/runs", json={"task": "Work."})).json()
         path = f"/api/runs/{started['run_id']}"
         async with server_process(database_url, steps=10, delay=0.1) as second:
@@ -56,7 +58,9 @@ async def test_another_server_continues_the_run_and_its_stream(
             assert code == (-sent if sent == signal.SIGKILL else 0)
             pair = Pair(database_url, [first, second], random.Random(1))
             got = await pair.log_of(started["run_id"], lambda: 1000)
-            async with httpx.AsyncClient(base_url=second.url, headers=second.headers) as client:
+            async with httpx.AsyncClient(
+                base_url=second.url, headers=second.headers, timeout=None
+            ) as client:
                 run = (await client.get(path)).json()
     assert run["status"] == "succeeded"
     assert got == list(range(1, got[-1] + 1))

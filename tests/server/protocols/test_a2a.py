@@ -215,7 +215,10 @@ BAD: list[tuple[dict[str, Any], int]] = [
 
 
 async def test_bad_requests_have_the_codes_of_the_protocol(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (world, client), httpx.AsyncClient(base_url=world.url) as http:
+    async with (
+        opened(tmp_path) as (world, client),
+        httpx.AsyncClient(base_url=world.url, timeout=None) as http,
+    ):
         for body, code in BAD:
             error = (await http.post("/a2a/desk", json=RPC | body)).json()
             assert (error["id"], error["error"]["code"]) == (7, code), error
@@ -233,7 +236,7 @@ async def test_bad_requests_have_the_codes_of_the_protocol(tmp_path: Path) -> No
 async def test_the_service_serves_it_when_asked_and_with_a_token(database_url: str) -> None:
     card = "/.well-known/agent-card.json"
     async with serving(database_url, lambda request: say("Done."), a2a=True) as service:
-        async with httpx.AsyncClient(base_url=service.url) as stranger:
+        async with httpx.AsyncClient(base_url=service.url, timeout=None) as stranger:
             public = (await stranger.get(card)).json()
             assert public["supportedInterfaces"][0]["url"] == f"{service.url}/a2a/worker"
             assert "token" in public["securitySchemes"]

@@ -135,7 +135,7 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
 
 
 async def test_bad_requests_name_cause_and_cure(tmp_path: Path) -> None:
-    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url, timeout=None) as http:
         path = "/v1/chat/completions"
         for body, status, words in BAD:
             answer = await http.post(path, json=body)
@@ -186,7 +186,7 @@ async def test_a_second_message_while_a_run_works_is_refused(tmp_path: Path) -> 
 async def test_any_id_of_a_thread_goes_through_the_header(
     tmp_path: Path, thread: str, stream: bool
 ) -> None:
-    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url, timeout=None) as http:
         path, say = "/v1/chat/completions", {"role": "user", "content": "say a"}
         body = {"model": "desk", "messages": [say], "stream": stream}
         first = await http.post(path, json=body | {"metadata": {"thread": thread}})
@@ -208,7 +208,7 @@ async def test_any_id_of_a_thread_goes_through_the_header(
 async def test_a_body_that_cannot_be_written_again_is_refused(
     tmp_path: Path, path: str, body: str
 ) -> None:
-    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url, timeout=None) as http:
         deep = body.replace("@", "[" * 300 + "]" * 300)
         headers = {"content-type": "application/json"}
         refused = await http.post(path, content=deep, headers=headers)
@@ -217,7 +217,7 @@ async def test_a_body_that_cannot_be_written_again_is_refused(
 
 
 async def test_a_key_names_a_first_request_and_never_hides_another_message(tmp_path: Path) -> None:
-    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url, timeout=None) as http:
 
         async def asked(text: str) -> tuple[str, str]:
             body = {"model": "desk", "messages": [{"role": "user", "content": text}]}

@@ -44,7 +44,7 @@ def ui(text: str, *more: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_ai_sdk_a_background_tasks_approval_is_one_of_the_message(tmp_path: Path) -> None:
-    async with boss(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+    async with boss(tmp_path) as world, httpx.AsyncClient(base_url=world.url, timeout=None) as http:
         first = [one async for one in events(world, "/ai-sdk/boss", ui("background"))]
         question = await world.asked("t")
         # It may have come after the turn: then a client that comes back sees it.
@@ -164,7 +164,7 @@ async def test_a2a_a_task_that_is_over_shows_and_takes_what_its_background_asks(
         assert "shown otherwise" in refused["message"] and not ERASED
         # As a task of its own the background run waits for an answer.
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": question.run_id}}
-        async with httpx.AsyncClient(base_url=world.url) as http:
+        async with httpx.AsyncClient(base_url=world.url, timeout=None) as http:
             own = (await http.post("/a2a/boss", json=body)).json()["result"]
         assert own["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         named = {

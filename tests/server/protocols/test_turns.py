@@ -218,7 +218,7 @@ def test_only_a_plain_yes_allows(value: object, allowed: bool | None) -> None:
 
 
 async def test_the_ai_sdk_asks_edits_and_regenerates(tmp_path: Path) -> None:
-    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url) as http:
+    async with desk(tmp_path) as world, httpx.AsyncClient(base_url=world.url, timeout=None) as http:
 
         async def post(*messages: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
             body = {"id": "chat", "messages": messages, "trigger": "submit-message", **more}
