@@ -166,10 +166,19 @@ def test_a_server_that_fails_ends_the_command_before_anything_begins(machine: Ma
 def test_wrong_definitions_are_not_written(machine: Machine) -> None:
     for wrong in (["a b", "x"], ["tool"], ["--url", "ftp://x", "tool"], ["--env", "A", "t", "x"]):
         assert machine.invoke("mcp", "add", *wrong).exit_code == exits.USAGE
+    late = machine.invoke("mcp", "add", "tool", "--url", "https://x.example")
+    assert late.exit_code == exits.USAGE and "mcp add --url ... tool" in late.stderr
     assert machine.invoke("mcp", "list").stdout == ""
     missing = machine.invoke("mcp", "remove", "tool")
     assert missing.exit_code == exits.USAGE and "does not define" in missing.stderr
     assert "There is no MCP server" in machine.invoke("mcp", "test", "x").stderr
+
+
+def test_a_url_instead_of_a_command_is_a_server_on_http(machine: Machine) -> None:
+    for options in ((), ("--header", "X-Team=a")):
+        machine.invoke("mcp", "add", *options, f"web{len(options)}", "https://x.example/mcp")
+    listed = machine.invoke("mcp", "list").stdout
+    assert listed.count("https://x.example") == 2
 
 
 def test_a_terminal_shows_a_definition_and_asks(machine: Machine) -> None:

@@ -81,15 +81,22 @@ def add(
     project: bool,
     workspace: Path,
 ) -> None:
-    """Define the server NAME: a COMMAND with its arguments, or a URL.
+    """Define the server NAME: a COMMAND with its arguments, or the URL of a server on HTTP.
 
     Options come before NAME. Write `${VARIABLE}` instead of a secret: its value is filled in when
     the server is started.
     """
-    definition: dict[str, Any] = {"type": "http", "url": url} if url else {}
     if command[:1] == ("--",):
         # Other clients require it before a command; click keeps it after NAME.
         command = command[1:]
+    elif command and command[0].startswith("-"):
+        raise click.UsageError(
+            f"{command[0]} stands after the name, where a program begins. Options come before it: "
+            f"agent-runtime mcp add {command[0]} ... {name}"
+        )
+    if len(command) == 1 and command[0].startswith(("http://", "https://")) and not url:
+        url, command = command[0], ()
+    definition: dict[str, Any] = {"type": "http", "url": url} if url else {}
     if command:
         definition |= {"command": command[0], "args": list(command[1:])}
     definition |= {"env": _pairs(env)} if env else {}
