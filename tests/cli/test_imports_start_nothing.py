@@ -416,7 +416,7 @@ def test_an_imported_run_that_is_vouched_for_asks_for_everything_anew(desk: Desk
 def test_the_command_resumes_an_import_only_as_the_person_says(desk: Desk) -> None:
     assert desk.take(armed(desk)).exit_code == 0
     run_id = next(record["id"] for record in desk.records if record.get("open_node"))
-    assert "--imported needs the RUN" in desk.run("resume", "--imported").stderr
+    assert "--imported needs RUN" in desk.run("resume", "--imported").stderr
     refused = desk.run("resume", run_id, "--allow-shell", "--workspace", ".")
     assert "was imported, so it cannot be resumed" in refused.stderr
     resumed = desk.run("resume", run_id, "--imported")

@@ -100,7 +100,7 @@ async def test_another_zone_takes_effect_with_the_next_run(clock: Clock, tmp_pat
         async with Runtime.open(Settings(database_url=url, timezone=zone)) as runtime:
             await runtime.run(Agent(model), "Hello.", thread="t")
     before, after = map(texts, model.requests)
-    assert "time (UTC)" in before[0] and f"time ({ZONE})" in after[0]
+    assert "time (UTC;" in before[0] and f"time ({ZONE};" in after[0]
     assert "Saturday, 2026-11-21" in "".join(after)
 
 
