@@ -80,7 +80,7 @@ def test_sweep_resumes_runs_with_expired_questions_and_reports_failures(
     done = machine.invoke("runs", "sweep", "--resume")
 
     assert done.exit_code == exits.MODEL, done.stderr
-    assert done.stdout.count("awaiting_user; resume it with") == 2
+    assert done.stdout.count("no question is open any more; resume it with") == 2
     assert done.stdout.count("Hello from the model.") == 1
     assert "Nobody allowed this call in time" in str(machine.server.requests[-1].json["messages"])
 
@@ -99,5 +99,5 @@ def test_another_programs_run_is_reported_and_not_resumed(machine: Machine) -> N
     done = machine.invoke("runs", "sweep", "--resume")
 
     assert done.exit_code == 0
-    assert "awaiting_user; resume it with" in done.stdout
+    assert "no question is open any more; resume it with" in done.stdout
     assert "resume it in the program that started it" in done.stderr

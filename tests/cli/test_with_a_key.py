@@ -139,7 +139,7 @@ def test_limits_are_shown_at_the_start_and_enforced(machine: Machine) -> None:
     assert "no time limit (--timeout sets one)" in free.stderr
     prices = {"AGENT_RUNTIME_PRICE_INPUT": "3000", "AGENT_RUNTIME_PRICE_OUTPUT": "15000"}
     poor = machine.invoke("run", "Go.", "--budget-usd", "0.01", "--timeout", "60", **prices)
-    assert "$0.01 for this run; 60 seconds" in poor.stderr
+    assert "$0.01 for this run; 60 s." in poor.stderr
     assert poor.exit_code == exits.STOPPED and "Stopped (budget)" in poor.stderr
     assert len(machine.server.requests) == 1
 

@@ -211,7 +211,7 @@ def test_of_many_attempts_the_oldest_are_omitted_and_counted() -> None:
     entries = [attempt(number) for number in range(1, 13)]
     text = rendered(entries, 300)
     assert count_text(text) <= 320
-    left_out = int(text.removeprefix("[").split()[0])
+    left_out = int(text.removeprefix("[Left out: ").split()[0])
     assert f"Attempt {left_out + 1} (" in text and f"Attempt {left_out} (" not in text
 
 

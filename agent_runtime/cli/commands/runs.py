@@ -91,10 +91,11 @@ def sweep(ctx: click.Context, resuming: bool, as_json: bool) -> None:
         if as_json:
             write_json({**_run_json(run, ways[run.id]), "swept": run.id in done})
         else:
-            detail = f": {shorten(run.detail, 200)}" if run.detail else ""
-            write_row(
-                f"{short_id(run.id)}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}"
-            )
+            way = ways[run.id]
+            # Otherwise it says that the run waits for an answer.
+            said = run.detail if not _was_answered(run, way) else ""
+            detail = f": {shorten(said, 200)}" if said else ""
+            write_row(f"{short_id(run.id)}  {shorten(run.agent, 40)}{_shown(run, way)}{detail}")
     if not done and not left and not as_json:
         say("No stopped run can be resumed.")
     if resuming:
@@ -242,9 +243,14 @@ def _shown(run: Run, way: ContinuationWay | None) -> str:
     if run.status == "queued":
         return "  it waits for a worker: agent-runtime queue list"
     why = "interrupted" if run.status == "running" else run.stop_reason
-    if why == "awaiting_user" and way != "answer":
+    if _was_answered(run, way):
         why = "no question is open any more"
     return f"  {why}; {WAYS[way].format(run=short_id(run.id))}"
+
+
+def _was_answered(run: Run, way: ContinuationWay | None) -> bool:
+    """Return whether a run was suspended for an answer, and waits for none any more."""
+    return run.stop_reason == "awaiting_user" and way is not None and way != "answer"
 
 
 def _run_json(run: Run, way: ContinuationWay | None) -> dict[str, Any]:
