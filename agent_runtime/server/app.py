@@ -85,12 +85,8 @@ def create_app(
     Raises:
         ConfigError: a setting is not usable.
     """
-    if runtime is not None and runtime.program != app.program:
-        raise ConfigError(
-            f"The runtime is that of the program {runtime.program!r}, and the application's is "
-            f"{app.program!r}: it could not continue its own runs.",
-            cure="Open it as `Runtime.open(program=app.program, agents=app.of_run)`.",
-        )
+    if runtime is not None:
+        _check_program(runtime, app)
     settings = settings or (runtime.settings if runtime is not None else load_settings())
     state = ServiceState(app, settings, UserLimits(settings), _hook(authenticate))
 
@@ -122,6 +118,15 @@ def create_app(
         made.state.runtime = runtime
         live_of(runtime)
     return made
+
+
+def _check_program(runtime: Runtime, app: Registry) -> None:
+    if runtime.program != app.program:
+        raise ConfigError(
+            f"The runtime is that of the program {runtime.program!r}, and the application's is "
+            f"{app.program!r}: it could not continue its own runs.",
+            cure="Open it as `Runtime.open(program=app.program, agents=app.of_run)`.",
+        )
 
 
 @asynccontextmanager

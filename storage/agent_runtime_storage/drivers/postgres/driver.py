@@ -16,6 +16,7 @@ import orjson
 import psycopg
 
 from agent_runtime_config.urls import redact_url
+from agent_runtime_storage.drivers.postgres.connection_work import ConnectionWork, run_commands
 from agent_runtime_storage.drivers.postgres.conninfo import CONNECT_SECONDS, parse_url
 from agent_runtime_storage.drivers.postgres.error_mapping import (
     READ_ONLY_STATE,
@@ -35,7 +36,6 @@ from agent_runtime_storage.drivers.postgres.notifications import (
     AnyConnection,
     PostgresSignals,
 )
-from agent_runtime_storage.drivers.postgres.operations import Operation, run_commands
 from agent_runtime_storage.drivers.postgres.pipeline import (
     ConnectionLost,
     PipelineSession,
@@ -252,14 +252,14 @@ class PostgresDriver:
                 await _run_alone(session, f"SET statement_timeout = {limit}")
 
         try:
-            await self._perform(Operation(sweep, repeatable=True))
+            await self._perform(ConnectionWork(sweep, repeatable=True))
         except ServerError as error:
             raise map_refusal(error, self._shown) from None
 
     async def isolation(self) -> Isolation:
         """Return how the database separates owners."""
         uses_role = self._prepared.uses_role
-        operation = Operation(
+        operation = ConnectionWork(
             lambda session: self._setup(session).isolation(uses_role=uses_role), repeatable=True
         )
         return await self._perform(operation, abandon=True)
@@ -283,7 +283,7 @@ class PostgresDriver:
 
     # One operation
 
-    async def _perform(self, operation: Operation[_T], *, abandon: bool = False) -> _T:
+    async def _perform(self, operation: ConnectionWork[_T], *, abandon: bool = False) -> _T:
         """Run it in a separate task that outlives the caller's cancellation.
 
         Args:
@@ -310,7 +310,7 @@ class PostgresDriver:
                     task.exception()
             raise
 
-    async def _attempts(self, operation: Operation[_T]) -> _T:
+    async def _attempts(self, operation: ConnectionWork[_T]) -> _T:
         """Run the operation; wait for a server that is down, and retry what can be retried."""
         deadline: float | None = None
         wait = _SHORTEST_WAIT
@@ -349,7 +349,7 @@ class PostgresDriver:
             await asyncio.sleep(min(wait * random.uniform(0.5, 1.0), deadline - now))
             wait = min(wait * 2, _LONGEST_WAIT)
 
-    async def _attempt(self, operation: Operation[_T]) -> _T:
+    async def _attempt(self, operation: ConnectionWork[_T]) -> _T:
         session = await self._connections.take()
         try:
             operation.begun = True
@@ -424,9 +424,9 @@ class PostgresDriver:
         return session
 
     async def _prepare(self) -> None:
-        pooling = Operation(self._require_own_connections, repeatable=True)
+        pooling = ConnectionWork(self._require_own_connections, repeatable=True)
         await self._perform(pooling, abandon=True)
-        operation = Operation(lambda session: self._setup(session).prepare(), repeatable=True)
+        operation = ConnectionWork(lambda session: self._setup(session).prepare(), repeatable=True)
         self._prepared = await self._perform(operation, abandon=True)
         # The connection that ran the setup still has the old search path.
         self._connections.close()

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class Operation(Generic[_T]):
+class ConnectionWork(Generic[_T]):
     """Work that needs a connection.
 
     Attributes:
@@ -36,8 +36,8 @@ def run_commands(
     repeatable: bool,
     patient: bool = False,
     writes: bool = False,
-) -> Operation[list[PGresult]]:
+) -> ConnectionWork[list[PGresult]]:
     """Return the work of some commands in one transaction."""
-    return Operation(
+    return ConnectionWork(
         lambda session: session.run(commands, patient=patient), repeatable, writes=writes
     )
