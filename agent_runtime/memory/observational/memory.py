@@ -36,6 +36,7 @@ from agent_runtime.memory.observational.records import (
 )
 from agent_runtime.memory.observational.reflector.base import (
     GROWTH,
+    START,
     Reflection,
     ReflectionOutcome,
     Reflector,
@@ -266,11 +267,14 @@ class ObservationalMemory:
         if len(rows) < 2:
             return plan_reflection(present, limit, stated=stated)
         total = sum(map(size_of, present))
+        if total < limit * START:
+            return None
         for row in sorted(rows, key=lambda row: -sum(map(size_of, row))):
             # The other rows take their share of R first.  At least a quarter is left, or this row
             # would pay for all of them and be condensed whole.
             own = limit - total + sum(map(size_of, row))
-            if reflection := plan_reflection(row, max(own, limit // 4), stated=stated):
+            own = max(own, limit // 4)
+            if reflection := plan_reflection(row, own, stated=stated, due=True):
                 # Whether to archive depends on the room of all rows together.
                 room = total <= limit
                 return replace(reflection, room=room, excess=0 if room else reflection.excess)

@@ -162,6 +162,7 @@ def plan_reflection(
     limit: int,
     *,
     stated: tuple[str, ...] = (),
+    due: bool = False,
 ) -> Reflection | None:
     """Return what to condense now; None if nothing is due or nothing may be condensed.
 
@@ -170,9 +171,10 @@ def plan_reflection(
             reflections applied.
         limit: R, in our tokens.
         stated: constraints that prompts show anyway.
+        due: whether it is due whatever these have, because others have the rest of R.
     """
     total = sum(map(size_of, observations))
-    if total < limit * START:
+    if total < limit * START and not due:
         return None
     # Above R, what is usually spared is condensed as well.
     over = total > limit
