@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import anyio
@@ -29,6 +30,8 @@ EMBED = "embed"
 """The purpose of the usage, and the kind of the jobs."""
 CACHED_QUERIES = 256
 """How many query vectors are cached."""
+INDEXED_SECONDS = 2.0
+"""How long a query waits for the vector of an equal text that is being indexed."""
 
 
 class EmbedderClient(ProviderClient):
@@ -44,6 +47,7 @@ class EmbedderClient(ProviderClient):
         self._slow_until = 0.0
         self._queries: dict[tuple[str, str], Vector] = {}
         self._in_progress: dict[tuple[str, str], anyio.Event] = {}
+        self._indexed: dict[tuple[str, str], anyio.Event] = {}
 
     @property
     def priced(self) -> bool:
@@ -67,6 +71,9 @@ class EmbedderClient(ProviderClient):
             key, done = (owner, digest), anyio.Event()
             self._in_progress[key] = done
             try:
+                if indexed := self._indexed.get(key):
+                    with anyio.move_on_after(INDEXED_SECONDS):
+                        await indexed.wait()
                 known = await log.store.vectors.by_digest(self.name, [digest])
                 if not known:
                     known = {digest: (await self.embed(log, [query], seconds=seconds))[0]}
@@ -87,6 +94,22 @@ class EmbedderClient(ProviderClient):
             while key in self._in_progress:
                 await self._in_progress[key].wait()
         return {key[1]: self._queries[key] for key in keys if key in self._queries}
+
+    @contextmanager
+    def indexing(self, owner: str, digests: Iterable[str]) -> Generator[None]:
+        """Let queries for these texts wait until the context ends: their vectors are stored then.
+
+        Call `recent` right before, so that no query for one of them is in progress.
+        """
+        done = anyio.Event()
+        keys = [key for digest in digests if (key := (owner, digest)) not in self._indexed]
+        self._indexed.update(dict.fromkeys(keys, done))
+        try:
+            yield
+        finally:
+            for key in keys:
+                del self._indexed[key]
+            done.set()
 
     async def embed(
         self, log: RunLog, texts: Sequence[str], *, seconds: float | None = None

@@ -239,21 +239,25 @@ class VectorIndexer:
         texts = await _in_order(list(map(entry_of, nodes)))
         until = anyio.current_time() + ROUND_SECONDS
         digests = list(dict.fromkeys(text.digest for text in texts))
-        # A user message that was searched for has its vector already.
-        recent = await self.client.recent(log.store.user_id, digests)
-        known: dict[str, Vector | None] = dict(recent)
+        known: dict[str, Vector | None] = {}
         known.update(await log.store.vectors.by_digest(self.model, digests))
         missing = {text.digest: text.text for text in texts if text.digest not in known}
         todo = list(missing.items())
-        written = 0
+        written, owner = 0, log.store.user_id
         for first in range(0, len(todo), BATCH):
-            batch = todo[first : first + BATCH]
-            try:
-                vectors = await self._vectors(log, [text for _, text in batch])
-                known.update(zip((digest for digest, _ in batch), vectors, strict=True))
-            finally:
-                # Also after a failure: what is paid for is stored.
-                written = await self._write(log.store, thread_id, texts, known, written)
+            batch = dict(todo[first : first + BATCH])
+            # A user message that was searched for has its vector already.
+            recent = await self.client.recent(owner, batch)
+            known.update(recent)
+            batch = {digest: text for digest, text in batch.items() if digest not in recent}
+            with self.client.indexing(owner, batch):
+                try:
+                    if batch:
+                        vectors = await self._vectors(log, list(batch.values()))
+                        known.update(zip(batch, vectors, strict=True))
+                finally:
+                    # Also after a failure: what is paid for is stored.
+                    written = await self._write(log.store, thread_id, texts, known, written)
             # Ended early, or the claim could expire while this process still writes under it.
             if anyio.current_time() > until and written < len(texts):
                 return False

@@ -1,10 +1,11 @@
-"""Embedding in the background: every message, in order, and no text is paid for embedded_twice."""
+"""Embedding in the background: every message, in order, and no text is paid for twice."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ModelRejected
 from agent_runtime.log import branches
 from agent_runtime.log.branch import entry_of
+from agent_runtime.memory.recall import embedder_client
 from agent_runtime.memory.recall import indexer as embedding
 from agent_runtime.memory.recall.passages import passages
 from agent_runtime.messages import Note, decode_message
@@ -111,6 +113,34 @@ async def test_messages_and_results_are_embedded_in_the_background(database_url:
         # The run did not wait for it, but embedding started during the run.
         first = await store.spending.usage_by_purpose(run_id=result.run_id)
         assert first["embed"].calls == len(embedder.requests) > 1
+
+
+async def test_a_query_waits_for_an_equal_text_that_is_being_indexed(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedder_client, "INDEXED_SECONDS", 60.0)
+    indexing, go_on = anyio.Event(), anyio.Event()
+
+    # What the model says is not searched for, only indexed.
+    said = "The bridge was opened in 1998, by the king, in the rain."
+
+    async def slow(texts: Sequence[str]) -> Sequence[Vector]:
+        if not indexing.is_set() and said in texts:
+            indexing.set()
+            await go_on.wait()
+        return [[1.0, 2.0] for _ in texts]
+
+    embedder = ScriptedEmbedder(slow)
+    async with opened(database_url, embedder, ScriptedModel([say(said), say("Yes.")])) as runtime:
+        await runtime.run(Agent(), SAID[0], thread="t")
+        await indexing.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(runtime.run, Agent(), said, thread="other"))
+            # Enough for a query that would not wait.
+            await anyio.sleep(0.2)
+            go_on.set()
+        await embedded(runtime.store.of("local"), "other")
+    assert not embedded_twice(embedder)
 
 
 async def test_no_text_is_paid_for_twice(database_url: str) -> None:

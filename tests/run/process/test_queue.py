@@ -192,11 +192,11 @@ async def test_a_late_worker_does_not_resume_a_run_that_has_failed_meanwhile(
     app, failed = app_of(ASK, say("Late."), asking=True), list[str]()
     async with Runtime.open(settings) as runtime:
         queued = await runtime.enqueue(app.named("helper"), "Go.", app=app)
-        pick = runtime.store.queue.pick
+        pick, answering = runtime.store.queue.pick, anyio.Event()
 
         async def late(*args: Any, **named: Any) -> Sequence[PickedRun]:
             picked = await pick(*args, **named)
-            if picked and not failed:
+            if picked and answering.is_set() and not failed:
                 # It stands still for longer than its lease, and another one has the run meanwhile.
                 await execute(database_url, "UPDATE runs SET lease_until = 0")
                 [other] = await pick(*args, **named)
@@ -205,10 +205,11 @@ async def test_a_late_worker_does_not_resume_a_run_that_has_failed_meanwhile(
                 failed.append(queued.run_id)
             return picked
 
+        monkeypatch.setattr(runtime.store.queue, "pick", late)
         async with working(runtime, app):
             await until(runtime, queued.run_id, lambda run: run.status == "suspended")
-            monkeypatch.setattr(runtime.store.queue, "pick", late)
             [question] = await runtime.questions()
+            answering.set()
             await runtime.answer(question.id, "blue")
             lost = f"Run {queued.run_id} was lost"
             run = await until(
