@@ -83,6 +83,10 @@ class MadeService:
     async def _thread(self, request: Request) -> Response:
         if gone := self._gone():
             return gone
+        with self.thread.lock:
+            return self._part_of_thread(request)
+
+    def _part_of_thread(self, request: Request) -> Response:
         path, query, made = request.path_params, request.query_params, self.thread
         if path["thread"] not in (made.name, "child"):
             return JSONResponse({"detail": "There is no such thread."}, 404)

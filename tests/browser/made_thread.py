@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import struct
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -43,6 +44,8 @@ class MadeThread:
         asks: bool = True,
         long: bool = False,
     ) -> None:
+        # A test adds steps while its service answers in another thread.
+        self.lock = threading.Lock()
         self.long = long
         self.name, self.words, self.asks = name, words, asks
         self.status = "suspended" if asks else "running"
@@ -63,7 +66,11 @@ class MadeThread:
         self.grow(steps)
 
     def grow(self, steps: int) -> None:
-        """Add steps at the end."""
+        """Add steps at the end, between two answers."""
+        with self.lock:
+            self._grow(steps)
+
+    def _grow(self, steps: int) -> None:
         for _ in range(steps):
             number = len(self.steps) + 1
             if number % 97 == 0:
